@@ -139,8 +139,8 @@ class Arena:
             dtype=options.get("dtype"),
             sizes=options.get("sizes", {}),
         )
-        path = kernel if isinstance(kernel, Path) else None
-        text = read_kernel(path).text if path else str(kernel)
+        file = read_kernel(kernel) if isinstance(kernel, Path) else None
+        text = file.text if file else str(kernel)
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -151,9 +151,10 @@ class Arena:
         return RunRequest(
             problem=problem,
             setting=choose_setting(problem, choice, self._settings),
-            kernel_name=path.name if path else "kernel.py",
-            kernel_path=str(path.absolute()) if path else "",
+            kernel_name=file.name if file else "kernel.py",
+            kernel_path=str(file.path.absolute()) if file else "",
             source=text,
+            files=file.files if file else {},
             rounds=options.get("rounds"),
             budget_s=options.get("budget_s", self._settings.budget_s),
         )

@@ -70,6 +70,8 @@ def command(
     _, header = _run_of(path)
     if source:
         print_line(header.source.rstrip("\n"))
+        for name, data in sorted(header.files.items()):
+            print_line(f"\n==> {name} <==\n{data.decode(errors='replace')}".rstrip("\n"))
         return
     if as_json:
         print_json(header)

@@ -5,6 +5,7 @@ import msgspec
 from arena.profile.gpu_figures import GpuFigures
 from arena.profile.rules import RankFigures
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.profile import Outside, RankProfile
 
 
@@ -16,6 +17,8 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Shown in tracebacks."""
     source: str
     """Empty: the baseline."""
+    files: Files = {}
+    """The other files of a kernel of several files."""
     readable: list[str] = []
     """Problem folders of the user's own."""
     peaks: dict[str, float] = {}

@@ -14,6 +14,7 @@ from arena.profile.rules import figures
 from problems.specification import load_problem
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
 from sandbox.worlds.profiling.world import ProfileFailed, profile_world
@@ -47,7 +48,7 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
         _take(lease, tell, Path(setting.problem_dir).name)
         tell(Begins())
         try:
-            found = profile_world(setting, name, request.source, kind, jail, own)
+            found = profile_world(setting, name, Kernel(request.source, request.files), kind, jail, own)
         except ProfileFailed as error:
             advice = "`pkb-arena run` says whether the kernel is right and ends"
             raise MachineError(printable(str(error)), advice) from None

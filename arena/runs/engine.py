@@ -223,6 +223,7 @@ class Engine:
                 setting=request.setting,
                 kernel_name=request.kernel_name,
                 source=request.source,
+                files=request.files,
                 rounds=request.rounds,
                 budget_s=request.budget_s,
                 peaks=peaks_for(self._paths.calibrations, request.setting),
@@ -334,7 +335,7 @@ class Engine:
                     self._paths.calibrations, header.setting, header.player, result.contender_us
                 )
             elif header.kernel_name != BASELINE:
-                Workspace(self._paths.workspace).keep_revision(header.source)
+                Workspace(self._paths.workspace).keep_revision(header.source, header.files)
 
         try:
             await asyncio.to_thread(write)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from sandbox.protocol.events import AnyEvent, Setting, decode_event, encode
+from sandbox.protocol.kernel_files import Files
 
 Line = TypeVar("Line")
 
@@ -32,6 +33,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """Empty when the kernel was not read from a file."""
     sha256: str
     source: str
+    files: Files = {}
+    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     setting: Setting
     preset_sizes: bool = True
     """False when a size of the preset was overridden."""

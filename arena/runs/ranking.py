@@ -13,6 +13,7 @@ from statistics import median
 from typing import Generic, NamedTuple, TypeVar
 
 from sandbox.protocol.events import Interval
+from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.timing.interval import outcome
 
 Item = TypeVar("Item")
@@ -53,9 +54,19 @@ class Ranked(Generic[Item]):
         return outcome(self.speedup)
 
 
+def code_hash(source: str, files: Files | None = None) -> str:
+    """Names a kernel's code: equal for files that differ only in comments, blank lines and layout.
+
+    files: the others of a kernel of several files. Of these only Python is compared so.
+    """
+    if not files:
+        return _code_of(source)
+    texts = {name: data.decode(errors="replace") for name, data in files.items() if name.endswith(".py")}
+    return kernel_hash(_code_of(source), files | {name: _code_of(text).encode() for name, text in texts.items()})
+
+
 @functools.lru_cache(maxsize=512)
-def code_hash(source: str) -> str:
-    """Names a kernel's code: equal for files that differ only in comments, blank lines and layout."""
+def _code_of(source: str) -> str:
     try:
         tokens = [
             (token.type, "" if token.type in _LAYOUT else token.string)

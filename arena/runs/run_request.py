@@ -2,14 +2,14 @@
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arena.machine.fingerprint import this_machine
 from arena.runs.journal import RunHeader
-from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Rival, Setting
+from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.timing.stopping_rule import CHECK_TIMES
 
 
@@ -22,6 +22,8 @@ class RunRequest:
     kernel_name: str
     """Shown in tracebacks; the word `baseline` with an empty source runs the baseline against itself."""
     source: str
+    files: Files = field(default_factory=dict)
+    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     kernel_path: str = ""
     player: str = "you"
     rounds: int | None = None
@@ -62,8 +64,9 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
         player=request.player,
         kernel_name=request.kernel_name,
         kernel_path=request.kernel_path,
-        sha256=content_hash(source),
+        sha256=kernel_hash(source, request.files),
         source=source,
+        files=request.files,
         setting=request.setting,
         preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
         versus=request.versus.kernel_name if request.versus is not None else "",

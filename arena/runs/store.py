@@ -149,7 +149,7 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
         clock=result.clock,
         call_sees=call,
         device_sees=device,
-        code=code_hash(header.source),
+        code=code_hash(header.source, header.files),
         rounds=result.rounds,
         machine=header.machine,
     )

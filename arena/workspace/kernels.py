@@ -1,8 +1,10 @@
-"""Kernel files: one per problem and player, with every revision and draft kept.
+"""Kernels: one per problem and player, with every revision and draft kept.
 
 <root>/<problem's stem>/<player>/kernel.py      the kernel; others beside it have names of their own
+<root>/<problem's stem>/<player>/two-shot/      a kernel of several files, with a kernel.py
 <root>/.drafts/0123….py                         what was typed into a kernel file and not saved
 <root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
+<root>/.revisions/ab/abcdef…/                   the same for kernels of several files
 """
 
 import hashlib
@@ -10,7 +12,7 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -18,7 +20,9 @@ from urllib.parse import quote
 from arena.errors import UsageError
 from arena.paths import make_folder, unwritable
 from arena.workspace.atomic_file import write_atomically
+from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash
 
 KERNEL_BYTES = 4 << 20
 """A larger kernel file is refused: it is something else."""
@@ -31,32 +35,53 @@ def content_hash(text: str) -> str:
 
 @dataclass(frozen=True)
 class KernelFile:
-    """A kernel file as it was read."""
+    """A kernel as it was read from a file, or from a folder with kernel.py."""
 
     path: Path
+    """The file or the folder."""
     text: str
+    """Of the file, or of kernel.py."""
     sha256: str
+    files: Files = field(default_factory=dict)
+    """The other files of a folder."""
+    name: str = "kernel.py"
+    """As results call it."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its files without their place."""
+        return Kernel(self.text, self.files)
 
 
 def read_kernel(path: Path) -> KernelFile:
-    """Reads a kernel file. An empty file is a kernel file; what it lacks is for the judge to say.
+    """Reads a kernel. An empty file is a kernel; what it lacks is for the judge to say.
+
+    path: a Python file, or a folder with kernel.py and what belongs to it.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB.
+        UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB; or the folder has no
+            kernel.py, or something that no kernel may have: see `other_files`.
     """
+    files: Files = {}
     try:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder", "name the kernel's Python file")
-        with path.open("rb") as file:
+            if not is_kernel_folder(path):
+                raise UsageError(
+                    f"{path} has no {MAIN}", f"name a Python file, or a folder whose {MAIN} has solution()"
+                )
+            files = other_files(path)
+        with main_file(path).open("rb") as file:
             text = kernel_text(file, str(path))
+        if fault := fault_in(Kernel(text, files)):
+            raise UsageError(f"{path}: {fault}", ADVICE)
     except FileNotFoundError:
         advice = f"`pkb-arena new PROBLEM -o {path}` writes a starter"
         if path.suffix != ".py":
-            advice = "name a Python file, or one of the words `baseline` and `house`"
+            advice = "name a Python file, a folder with kernel.py, or one of the words `baseline` and `house`"
         raise UsageError(f"there is no kernel file {path}", advice) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
-    return KernelFile(path, text, content_hash(text))
+    return KernelFile(path, text, kernel_hash(text, files), files, shown_name(path))
 
 
 def kernel_text(file: BinaryIO, name: str) -> str:
@@ -67,7 +92,7 @@ def kernel_text(file: BinaryIO, name: str) -> str:
     """
     data = file.read(KERNEL_BYTES + 1)
     if len(data) > KERNEL_BYTES:
-        raise UsageError(f"{name} has more than 4 MiB", "a kernel is one Python file of at most 4 MiB")
+        raise UsageError(f"{name} has more than 4 MiB", "a kernel has at most 4 MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -85,19 +110,23 @@ class Workspace:
         return self.root / problem.stem / _folder_name(player) / "kernel.py"
 
     def variants(self, path: Path) -> list[Path]:
-        """The kernel files beside one, by name; `kernel.py` first."""
-        return sorted({path, *path.parent.glob("*.py")}, key=lambda each: (each.name != "kernel.py", each.name))
+        """The kernels beside one, files and folders, by name; `kernel.py` first."""
+        beside = {path, *path.parent.glob("*.py"), *(found.parent for found in path.parent.glob(f"[!.]*/{MAIN}"))}
+        return sorted(beside, key=lambda each: (each.name != MAIN, each.name))
 
     def variant(self, path: Path, name: str) -> Path:
-        """The path of a new kernel beside one. name: without `.py`.
+        """The path of a new kernel beside one, a folder if that is one. name: without `.py`.
 
         Raises:
             UsageError: the name cannot be a file's, or there is a kernel of this name.
         """
         if not re.fullmatch(r"\w[\w-]{0,59}", name):
             raise UsageError(f"{name!r} cannot be a kernel's name", "use 1 to 60 letters, digits, - or _")
-        if (new := path.with_name(f"{name}.py")).exists():
-            raise UsageError(f"there is a kernel {new.name} already", "choose another name")
+        new = path.with_name(name if path.is_dir() else f"{name}.py")
+        if taken := next(
+            (each for each in (path.with_name(name), path.with_name(f"{name}.py")) if each.exists()), None
+        ):
+            raise UsageError(f"there is a kernel {taken.name} already", "choose another name")
         return new
 
     def rename(self, path: Path, name: str) -> Path:
@@ -130,8 +159,10 @@ class Workspace:
     def save(self, path: Path, text: str) -> str:
         """Writes a kernel file atomically and keeps both it and what it replaces as revisions.
 
+        path: a file, or a folder whose kernel.py is written.
+
         Returns:
-            The SHA-256 of the text.
+            The SHA-256 of the kernel.
 
         Raises:
             FolderUnwritable: the file is as it was.
@@ -139,8 +170,8 @@ class Workspace:
         make_folder(path.parent)
         try:
             self.keep_file(path)  # someone else may have written it meanwhile
-            sha256 = self.keep_revision(text)
-            write_atomically(path, text.encode())
+            sha256 = self.keep_revision(text, other_files(path) if path.is_dir() else {})
+            write_atomically(main_file(path), text.encode())
         except OSError as error:
             raise unwritable(path.parent, error) from None
         self.discard_draft(path)
@@ -148,20 +179,28 @@ class Workspace:
 
     # --- revisions -----------------------------------------------------------------------------------------
 
-    def keep_revision(self, text: str) -> str:
-        """Stores a text under its SHA-256 and returns that. The same text is stored once."""
-        sha256 = content_hash(text)
-        path = self._revision_path(sha256)
-        if not path.exists():
+    def keep_revision(self, text: str, files: Files | None = None) -> str:
+        """Stores a kernel under its SHA-256 and returns that. The same kernel is stored once.
+
+        Raises:
+            FolderUnwritable: it is not stored.
+        """
+        kernel = Kernel(text, files or {})
+        path = self._revision_path(kernel.sha256)
+        place = path.with_suffix("") if kernel.files else path
+        if not place.exists():
             make_folder(path.parent)
             try:
-                write_atomically(path, text.encode(), mode=0o400)
+                if kernel.files:
+                    write_folder(place, kernel, mode=0o400)
+                else:
+                    write_atomically(path, text.encode(), mode=0o400)
             except OSError as error:
                 raise unwritable(path.parent, error) from None
-        return sha256
+        return kernel.sha256
 
     def keep_file(self, path: Path) -> Path | None:
-        """Keeps what a kernel file has now: its text as a revision, or a copy of a file that cannot be read as text.
+        """Keeps what a kernel has now: as a revision, or a copy of a file that cannot be read as text.
 
         Returns:
             The copy, beside the file.
@@ -170,8 +209,10 @@ class Workspace:
             OSError: no copy could be made.
         """
         try:
-            self.keep_revision(read_kernel(path).text)
+            kernel = read_kernel(path)
+            self.keep_revision(kernel.text, kernel.files)
         except UsageError:
+            path = main_file(path)
             if path.is_file():
                 with path.open("rb") as file:
                     sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -182,12 +223,37 @@ class Workspace:
         return None
 
     def revision(self, sha256: str) -> str | None:
-        """The text of a revision, or None when it is not here (or its file was damaged)."""
+        """The text of a revision, of its kernel.py if it has several files; None as for `kernel`."""
+        found = self.kernel(sha256)
+        return found.source if found is not None else None
+
+    def kernel(self, sha256: str) -> Kernel | None:
+        """A revision with all its files, or None when it is not here (or a file was damaged)."""
+        path = self._revision_path(sha256)
         try:
-            text = self._revision_path(sha256).read_bytes().decode()
-        except (OSError, UnicodeDecodeError):
+            folder = path.with_suffix("")
+            files = other_files(folder) if folder.is_dir() else {}
+            found = Kernel((folder / MAIN if files else path).read_bytes().decode(), files)
+        except (OSError, UnicodeDecodeError, UsageError):
             return None
-        return text if content_hash(text) == sha256 else None
+        return found if found.sha256 == sha256 else None
+
+    def restore(self, path: Path, kernel: Kernel) -> Path:
+        """Writes a kernel of several files as a new one beside `path`; one that is there already is left as it is.
+
+        Returns:
+            Its folder.
+
+        Raises:
+            FolderUnwritable: it is not there.
+        """
+        folder = path.with_name(f"revision-{kernel.sha256[:8]}")
+        if not folder.exists():
+            try:
+                write_folder(folder, kernel)
+            except OSError as error:
+                raise unwritable(folder.parent, error) from None
+        return folder
 
     def _revision_path(self, sha256: str) -> Path:
         return self.root / ".revisions" / sha256[:2] / f"{sha256}.py"

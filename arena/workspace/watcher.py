@@ -1,4 +1,4 @@
-"""Detects every save of a kernel file by any editor.
+"""Detects every save of a kernel by any editor: of its file, or of any file in its folder.
 
 Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file; contents are
 compared, so a touch or a rewrite of the same text is no save.
@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from arena.errors import UsageError
+from arena.workspace.kernel_folder import main_file
 from arena.workspace.kernels import KernelFile, read_kernel
 
 DEBOUNCE_MS = 100
@@ -22,11 +23,12 @@ GRACE_S = 0.06
 
 
 class KernelWatcher:
-    """Watches one kernel file. `async for save in watcher` yields each new content once: the kernel, or why it is none."""
+    """Watches one kernel. `async for save in watcher` yields each new content once: the kernel, or why it is none."""
 
     def __init__(self, path: Path, known: str = "") -> None:
         """`known` is the SHA-256 of the content that is no news."""
         self.path = path
+        self._in_folder = path.is_dir()
         self._known = known
         self._own: list[str] = []
         """Contents that this process writes itself and that were not seen yet, in order."""
@@ -42,10 +44,10 @@ class KernelWatcher:
 
     async def __aiter__(self) -> AsyncIterator[KernelFile | UsageError]:
         async for _ in self._hints():
-            save = self._read()
+            save = await self._read()
             if isinstance(save, UsageError) or (save is not None and not save.text):
                 await asyncio.sleep(GRACE_S)
-                save = self._read()
+                save = await self._read()
             if save is not None and self._is_news(_identity(save, self.path)):
                 yield save
 
@@ -62,36 +64,37 @@ class KernelWatcher:
         """Something may have changed: an event in the folder, or a second went by."""
         from watchfiles import awatch
 
+        folder = self.path if self._in_folder else self.path.parent
         while not self._stop.is_set():
             with suppress(FileNotFoundError, RuntimeError, OSError):
                 async for _ in awatch(
-                    self.path.parent,
+                    folder,
                     watch_filter=None,
                     debounce=DEBOUNCE_MS,
                     step=STEP_MS,
                     stop_event=self._stop,
                     rust_timeout=RECHECK_MS,
                     yield_on_timeout=True,
-                    recursive=False,
+                    recursive=self._in_folder,
                 ):
                     yield
-                    if not self.path.parent.is_dir():
+                    if not folder.is_dir():
                         break  # the folder was replaced: watch the new one
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), RECHECK_MS / 1_000)
             yield
 
-    def _read(self) -> KernelFile | UsageError | None:
+    async def _read(self) -> KernelFile | UsageError | None:
         try:
-            return read_kernel(self.path)
+            return await asyncio.to_thread(read_kernel, self.path) if self._in_folder else read_kernel(self.path)
         except UsageError as error:
-            return error if self.path.is_file() else None  # between deletion and re-creation
+            return error if main_file(self.path).is_file() else None  # between deletion and re-creation
 
 
 def _identity(save: KernelFile | UsageError, path: Path) -> str:
-    """The hash of a text; of a file that is no text, when it was written."""
+    """The hash of a kernel; of what is none, when its file was written."""
     if isinstance(save, KernelFile):
         return save.sha256
     with suppress(OSError):
-        return f"{path.stat().st_mtime_ns} {save}"
+        return f"{main_file(path).stat().st_mtime_ns} {save}"
     return str(save)

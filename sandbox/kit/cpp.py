@@ -17,12 +17,13 @@ is released during a call.
 '''
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox.kit.compilers import build, gcc, source_lines
+from sandbox.kit.compilers import build, gcc, source_files
 from sandbox.kit.compilers.arguments import Converter, converter, ctypes_of
 from sandbox.kit.compilers.signature import SCALARS, Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
@@ -42,24 +43,24 @@ class _Failure(ctypes.Structure):
     )
 
 
-def compile(source: str, flags: Sequence[str] = ()) -> build.CompiledModule:
+def compile(source: str | os.PathLike[str], flags: Sequence[str] = ()) -> build.CompiledModule:
     """Compile C++ once per world and load it on this rank.
 
-    source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example
-    "-fopenmp"). Raises CompileError with `line` in the calling Python file; without a compiler it says what
-    to install.
+    source: C++ text with at least one `extern "C"` function definition, or the path of a file beside the kernel.
+    flags: added to gcc's (for example "-fopenmp"). Raises CompileError with `line` in the calling
+    Python file; without a compiler it says what to install.
     """
-    functions = exported(source)
+    given = source_files.read(source, sys._getframe(1))
+    functions = exported(given.text)
     if not functions:
         raise CompileError('nothing to call: define at least one function as `extern "C" void name(...) { ... }`')
-    located, path = source_lines.with_line_directives(source, sys._getframe(1))
-    whole = _HEADER + located + _GUARD + "".join(map(_wrapper, functions.values()))
+    whole = _HEADER + given.located + _GUARD + "".join(map(_wrapper, functions.values()))
     header = (gcc.INCLUDE / "px_cpu.h").read_text()
-    name = build.content_key(source, header, _GUARD, *flags, gcc.fingerprint(), *gcc.FLAGS) + ".so"
+    name = build.content_key(given.text, *given.headers, header, _GUARD, *flags, gcc.fingerprint(), *gcc.FLAGS) + ".so"
 
     def make(output: Path) -> None:
-        with source_lines.readable(path):
-            gcc.compile_shared(whole, tuple(flags), output)
+        with given.readable():
+            gcc.compile_shared(whole, (*flags, *given.flags), output)
 
     artefact = build.once(name, make)
     try:

@@ -23,6 +23,7 @@ px.cuh is included already; `#include <cuda_bf16.h>` works where the headers are
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import Any
 
 import torch
 
-from sandbox.kit.compilers import build, nvrtc, source_lines, stamps
+from sandbox.kit.compilers import build, nvrtc, source_files, stamps
 from sandbox.kit.compilers.arguments import converter, ctypes_of
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
@@ -125,41 +126,44 @@ class Launcher:
         self._launch(self._handle, *self._shape, stream, self._table_at, *self._extra)
 
 
-def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> build.CompiledModule:
+def compile(
+    source: str | os.PathLike[str], options: Sequence[str] = (), arch: str | None = None
+) -> build.CompiledModule:
     """Compile CUDA C++ once per world and load it on this rank's current device.
 
-    source: text with at least one `extern "C" __global__` kernel. options: added to NVRTC's. arch: the
-    current device's, with the architecture-specific features (sm_90a), if not given. Raises CompileError with
-    `line` in the calling Python file; without a GPU or without CuPy it says so.
+    source: text with at least one `extern "C" __global__` kernel, or the path of a file beside the kernel.
+    options: added to NVRTC's. arch: the current device's, with the architecture-specific features (sm_90a), if not
+    given. Raises CompileError with `line` in the calling Python file; without a GPU or without CuPy it says so.
     """
     if not torch.cuda.is_available():
         raise CompileError("cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp")
-    flags = (*options, *stamps.options(source))
-    artefact, functions = compile_cubin(source, flags, arch or device_arch(), sys._getframe(1))
+    given = source_files.read(source, sys._getframe(1))
+    flags = (*options, *stamps.options(given.text))
+    artefact, functions = compile_cubin(given, flags, arch or device_arch())
     from cupy.cuda import driver
 
     device = torch.cuda.current_device()
     # Makes the device's context the thread's: the driver calls below need one.
     torch.cuda.current_stream().synchronize()
     module = driver.moduleLoadData(artefact.read_bytes())
-    stamps.connect(module, source, driver)
+    stamps.connect(module, given.text, driver)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
     return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 
-def compile_cubin(source: str, options: tuple[str, ...], arch: str, frame: Any) -> tuple[Path, list[Function]]:
+def compile_cubin(source: source_files.SourceText, options: tuple[str, ...], arch: str) -> tuple[Path, list[Function]]:
     """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no
     GPU."""
-    functions = [function for function in exported(source).values() if function.kernel]
+    functions = [function for function in exported(source.text).values() if function.kernel]
     if not functions:
         raise CompileError('nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`')
-    located, path = source_lines.with_line_directives(source, frame)
     version = repr(nvrtc.binding().getVersion())
-    name = build.content_key(source, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"
+    texts = (source.text, *source.headers)
+    name = build.content_key(*texts, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"
 
     def make(output: Path) -> None:
-        with source_lines.readable(path):
-            output.write_bytes(nvrtc.to_cubin(located, arch, options))
+        with source.readable():
+            output.write_bytes(nvrtc.to_cubin(source.located, arch, (*options, *source.flags)))
 
     return build.once(name, make), functions
 

@@ -9,6 +9,7 @@ import time
 
 import msgspec
 
+from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
 
@@ -54,6 +55,8 @@ class Run(Command, tag="run", frozen=True):
     """Name shown in tracebacks, e.g. "kernel.py"."""
     source: str
     """The kernel's text. With kernel_name `baseline` and an empty source, the baseline runs against itself."""
+    files: Files = {}
+    """The other files of a kernel of several files, by path; then `source` is the text of its kernel.py."""
     rounds: int | None = None
     """Number of timing rounds; None: adaptive within the budget; 0: correctness only."""
     budget_s: float = 1.0
@@ -66,12 +69,23 @@ class Run(Command, tag="run", frozen=True):
     """Judge against this kernel instead of the baseline. Both are checked, and the rounds time the two in turn.
     In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
 
+    @property
+    def kernel(self) -> Kernel:
+        """All its files."""
+        return Kernel(self.source, self.files)
+
 
 class Rival(msgspec.Struct, frozen=True):
     """The other kernel of a run between two contenders; the word `baseline` as for `Run`."""
 
     kernel_name: str
     source: str
+    files: Files = {}
+
+    @property
+    def kernel(self) -> Kernel:
+        """All its files."""
+        return Kernel(self.source, self.files)
 
 
 class Calibrate(Command, tag="calibrate", frozen=True):

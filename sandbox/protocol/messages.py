@@ -70,6 +70,10 @@ class LoadKernel(Order, frozen=True):
     kind = Kind.LOAD
     name: str
     source: str
+    folder: str = ""
+    """Where the files of a kernel of several files are, as the rank sees it; kernel.py is among them."""
+    sha256: str = ""
+    """Of such a kernel."""
 
 
 class Arm(Order, frozen=True):

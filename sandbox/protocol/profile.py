@@ -30,6 +30,8 @@ class ProfilePlan(msgspec.Struct, frozen=True):
     source: str
     """Empty: the baseline."""
     kernel_name: str
+    kernel_folder: str
+    """As `LoadKernel.folder`."""
     device_module: str
     folder: str
     """The world's folder, as its processes see it."""

@@ -14,18 +14,19 @@ from typing import Any
 
 import torch
 
-from sandbox.kit.compilers import compiling
+from sandbox.kit.compilers import build, compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.kernel_files import MAIN
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
-from sandbox.rank.kernel.traceback import describe, kernel_line
+from sandbox.rank.kernel.traceback import deepest, describe, kernel_line
 from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank, Reported
@@ -37,6 +38,8 @@ class ContenderRank(Rank):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.kernel_path = ""
+        self.kernel_folder = ""
+        """Of a kernel of several files."""
         self.inputs = torch.empty(0, dtype=torch.uint8)
         self.outputs = torch.empty(0, dtype=torch.uint8)
         self.iterations: Iterations | None = None
@@ -86,8 +89,9 @@ class ContenderRank(Rank):
             kind = Kind.DEVICE
         elif self.solution is None:
             kind = Kind.LOAD_FAILED
-        line = getattr(error, "line", None) or kernel_line(error, self.kernel_path)
-        self.fail(kind, describe(error, self.kernel_path), int(line or 0))
+        own = not self.kernel_folder or deepest(error, self.kernel_folder) == self.kernel_path
+        line = (getattr(error, "line", None) if own else None) or kernel_line(error, self.kernel_path)
+        self.fail(kind, describe(error, self.kernel_path, self.kernel_folder), int(line or 0))
 
     # --- before the kernel ---------------------------------------------------------------------------------
 
@@ -128,11 +132,13 @@ class ContenderRank(Rank):
     def load(self, order: messages.LoadKernel, fds: list[int]) -> None:
         """Imports a kernel's text as a module and finds its solution."""
         assert self.code is not None
-        self.kernel_path = str(self.folder / Path(order.name).name)
+        self.kernel_folder = order.folder
+        self.kernel_path = f"{order.folder}/{MAIN}" if order.folder else str(self.folder / Path(order.name).name)
+        build.kernel_digest = order.sha256
         self.solution = None
         self.output_copies = OutputCopies(self.device.holds_results)
         try:
-            self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters)
+            self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters, order.folder)
         except KernelRefused as refused:
             self.fail(refused.kind, str(refused), refused.line)
             return

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from hashlib import sha256
 
 import msgspec
 
@@ -112,8 +111,12 @@ class CorrectnessCheck:
         limit = self.limits.load
         with self.phase("load", limit):
             self.exchange.hand_over_arenas()
-            self.contender.processes.show_compiled(sha256(self.run.source.encode()).hexdigest())
-            self.contender.tell(LoadKernel(self.run.kernel_name, self.run.source))
+            kernel = self.run.kernel
+            self.contender.processes.show_compiled(kernel.sha256)
+            folder = self.contender.processes.show_files(kernel)
+            self.contender.tell(
+                LoadKernel(self.run.kernel_name, kernel.source, folder, kernel.sha256 if folder else "")
+            )
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
 
     def check(self) -> None:

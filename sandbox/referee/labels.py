@@ -6,6 +6,8 @@ The text is read line by line, because it is untrusted and can crash a parser. A
 import re
 from itertools import takewhile
 
+from sandbox.protocol.kernel_files import Kernel, python_texts
+
 LIBRARY = "library calls only"
 """The kernel has no code or memory of its own."""
 BASELINE = "calls the baseline"
@@ -33,21 +35,24 @@ OWN_CODE = (
 )
 """Modules that give a kernel its own code or memory."""
 LINES, LONGEST_LINE = 5000, 400
-"""Limits for lines and characters that are read."""
+"""Limits for lines of a file and characters of a line that are read."""
+COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
+"""Endings of files that give a kernel code of its own."""
 _FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
 _IMPORT = re.compile(r"\s*import\s+(.*)")
 _EXCEPT = re.compile(r"\s*except\b.*:")
 _CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
 
 
-def labels(source: str) -> list[str]:
-    """The labels of a kernel's text, in a fixed order."""
-    lines = [line for line in source.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
+def labels(kernel: Kernel) -> list[str]:
+    """The labels of a kernel's Python, in a fixed order. C++ or CUDA beside it is code of its own."""
+    lines = [line for text in python_texts(kernel) for line in text.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
     modules = [module for line in lines for module in _imported(line)]
     found = []
     if any(_within(module, "problems") for module in modules):
         found.append(BASELINE)
-    if not any(_within(module, own) for module in modules for own in OWN_CODE):
+    compiled = any(name.endswith(COMPILED) for name in kernel.files)
+    if not compiled and not any(_within(module, own) for module in modules for own in OWN_CODE):
         found.append(LIBRARY)
     if any(_computes(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
         found.append(FALLBACK)

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, devices_of
-from sandbox.referee.run_request import check_setting, with_sources
+from sandbox.referee.run_request import check_files, check_setting, with_sources
 from sandbox.referee.versus import Versus
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
@@ -202,9 +201,10 @@ class Referee:
         try:
             own = run.kernel_name == "baseline" and not run.source and run.versus is None
             run = with_sources(run)
-            digest = sha256(run.source.encode()).hexdigest()
+            digest = run.kernel.sha256
             self.emit(RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
             check_setting(run.setting)
+            check_files(run)
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
             stage, references = self.prepare(run)
@@ -215,7 +215,7 @@ class Referee:
             evaluation.turn = partial(self.turn, run)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
-                result = msgspec.structs.replace(result, labels=labels(run.source) + result.labels)
+                result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.processes.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS and not stage.varies:

@@ -7,6 +7,7 @@ import msgspec
 from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import Run, Setting
+from sandbox.protocol.kernel_files import fault_in
 from sandbox.referee.awaiting import SettingRefused
 
 
@@ -25,6 +26,17 @@ def check_setting(setting: Setting) -> None:
             raise SizeError(f"no device {setting.device!r}: choose {' or '.join(KINDS)}")
     except (ProblemError, SizeError, WorldRefused) as error:
         raise SettingRefused(str(error)) from None
+
+
+def check_files(run: Run) -> None:
+    """Checks the files of the kernels, which the referee will write.
+
+    Raises:
+        SettingRefused: a name leads out of the kernel's folder, or they are too many or too large.
+    """
+    rival = [run.versus.kernel] if run.versus is not None else []
+    if fault := next(filter(None, map(fault_in, (run.kernel, *rival))), ""):
+        raise SettingRefused(fault)
 
 
 def with_sources(run: Run) -> Run:

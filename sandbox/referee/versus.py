@@ -6,7 +6,6 @@ withheld inputs, and is stopped while the other is timed.
 
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -53,7 +52,8 @@ class Versus:
             if isinstance(event, PhaseStarted | PhaseEnded):  # its figures would count as the contender's
                 emit(event)
 
-        theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
+        rival_kernel = {"source": run.versus.source, "files": run.versus.files}
+        theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, **rival_kernel)
         self.sides = (
             CorrectnessCheck(run, Exchange(run.run_id, stage, worlds[0], noting, emit, timer=timer)),
             CorrectnessCheck(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, RIVAL, timer)),
@@ -88,6 +88,6 @@ class Versus:
                 told="",
                 advice="",
             )
-        digest = sha256(self.sides[1].run.source.encode()).hexdigest()
+        digest = self.sides[1].run.kernel.sha256
         rival = RivalResult(verdict=theirs[0], detail=detail(*theirs), failure=theirs[1], sha256=digest)
         return msgspec.structs.replace(result, rival=rival)

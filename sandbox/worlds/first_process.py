@@ -25,6 +25,8 @@ from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
 """The subfolder of a world's folder that shows the compiled code of its kernel's text."""
+FILES = "kernel"
+"""The subfolder that shows the files of a kernel of several files."""
 BORN_SECONDS = 15.0
 """Limit until a new fork server, which imports torch, has forked its first world."""
 
@@ -216,8 +218,10 @@ def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped
         cache = kernel_cache.prepared()
     else:
         cache = folder / SHOWN
-        cache.mkdir(mode=0o755)
-        readable = (*readable, cache)
+        files = folder / FILES
+        for shown in (cache, files):
+            shown.mkdir(mode=0o755)
+        readable = (*readable, cache, files)
     if cache is not None:
         extra["PKB_KERNEL_CACHE"] = str(cache)
     wrapped = spec.jail.wrap(argv, folder, extra, readable, kind.device_files(spec.gpus))

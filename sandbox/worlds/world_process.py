@@ -9,7 +9,8 @@ from collections.abc import Collection, Sequence
 from sandbox.jail import ending, kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.machine import processes
-from sandbox.worlds.first_process import SHOWN, FirstProcess, start
+from sandbox.protocol.kernel_files import Kernel, write_read_only
+from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, start
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping
@@ -140,6 +141,19 @@ class WorldProcess:
         """Shows the world the cached artefacts of the kernel that it will load (its SHA-256)."""
         if self._spec.jail.name != "none":
             kernel_cache.show(digest, self._folder.path / SHOWN)
+
+    def show_files(self, kernel: Kernel) -> str:
+        """Shows the world the files of its kernel, for reading only. Returns their folder; empty for a kernel of one file.
+
+        Raises:
+            ValueError, OSError: as `write_read_only`.
+        """
+        if not kernel.files:
+            return ""
+        folder = self._folder.path / FILES
+        folder.mkdir(exist_ok=True)
+        write_read_only(folder, kernel)
+        return str(folder)
 
     def keep_compiled(self, digest: str) -> None:
         """Copies artefacts that this world has compiled into the kernel cache. digest: SHA-256 of its kernel."""

@@ -77,11 +77,13 @@ class RefereeAtWork:
         self.process.stdin.write(events.encode(command) + b"\n")
         self.process.stdin.flush()
 
-    def start(self, setting: events.Setting, source: str, name: str = "kernel.py", rounds: int | None = 3) -> str:
-        """Sends a run and returns its id."""
+    def start(
+        self, setting: events.Setting, source: str, name: str = "kernel.py", rounds: int | None = 3, **more: Any
+    ) -> str:
+        """Sends a run and returns its id. more: fields of `events.Run`."""
         self.count += 1
         run_id = f"run-{self.count}"
-        self.send(events.Run(run_id=run_id, setting=setting, kernel_name=name, source=source, rounds=rounds))
+        self.send(events.Run(run_id=run_id, setting=setting, kernel_name=name, source=source, rounds=rounds, **more))
         return run_id
 
     def until(self, *kinds: type) -> Any:

@@ -12,6 +12,7 @@ from arena.workspace.kernels import kernel_text, read_kernel
 from arena.workspace.named_kernels import BASELINE, named_kernel
 from problems.specification import Problem
 from sandbox.protocol.events import Rival
+from sandbox.protocol.kernel_files import Kernel
 
 STDIN = "-"
 
@@ -34,7 +35,7 @@ def make_request(
     """
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
-    name, path, source = _kernel(session, found, kernel, setting.device)
+    name, path, text = _kernel(session, found, kernel, setting.device)
     rival = _kernel(session, found, against, setting.device) if against is not None else None
     return RunRequest(
         problem=found,
@@ -42,19 +43,21 @@ def make_request(
         player=str(kernel) if str(kernel) in (HOUSE, *WORDS) else "you",
         kernel_name=name,
         kernel_path=path,
-        source=source,
+        source=text.source,
+        files=text.files,
         rounds=rounds,
         budget_s=session.settings.budget_s if budget is None else budget,
-        versus=Rival(rival[0], rival[2]) if rival is not None else None,
+        versus=Rival(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
     )
 
 
-def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) -> tuple[str, str, str]:
-    """Name, path and source of the kernel that an argument stands for."""
+def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) -> tuple[str, str, Kernel]:
+    """Name, path and files of the kernel that an argument stands for."""
     if named := named_kernel(str(kernel), problem, session.catalogue, device):
-        return named[0], "", named[1]
+        return named[0], "", Kernel(named[1])
     if str(kernel) == STDIN:
-        return "stdin.py", "", kernel_text(sys.stdin.buffer, "standard input")
+        return "stdin.py", "", Kernel(kernel_text(sys.stdin.buffer, "standard input"))
     # A file that is named like the word for the baseline is still a file.
-    name = f"./{BASELINE}" if kernel.name == BASELINE else kernel.name
-    return name, str(kernel.absolute()), read_kernel(kernel).text
+    found = read_kernel(kernel)
+    name = f"./{BASELINE}" if found.name == BASELINE else found.name
+    return name, str(kernel.absolute()), found.kernel

@@ -49,7 +49,9 @@ def command(
     other_sizes: bool,
     as_json: bool,
 ) -> None:
-    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`; - is standard input.
+    """Judge KERNEL, a Python file with solution(...), a folder with such a kernel.py, or `baseline` or `house`.
+
+    - is standard input.
 
     On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
     `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.

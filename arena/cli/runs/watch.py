@@ -19,8 +19,8 @@ from arena.runs.engine import Engine
 from arena.runs.judge import RunInProgress
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice
-from arena.workspace.kernels import content_hash
 from arena.workspace.watcher import KernelWatcher
+from sandbox.protocol.kernel_files import kernel_hash
 
 
 @click.command()
@@ -48,7 +48,7 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
         engine.subscribe_notices(progress.notice)
         await engine.start()
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
-        watcher = KernelWatcher(kernel, content_hash(request.source))
+        watcher = KernelWatcher(kernel, kernel_hash(request.source, request.files))
         try:
             async with asyncio.TaskGroup() as waiting:
                 run = await engine.judge(request)
@@ -58,7 +58,7 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
                         progress.clear()
                         complain(save.message, save.advice)
                         continue
-                    run = await engine.judge(dataclasses.replace(request, source=save.text))
+                    run = await engine.judge(dataclasses.replace(request, source=save.text, files=save.files))
                     waiting.create_task(_print_result(run, progress, as_json))
         except BaseExceptionGroup as group:  # a setting that no save can mend, or a closed stdout
             raise group.exceptions[0] from None

@@ -62,11 +62,23 @@ def cache_dir() -> Path:
     return (Path(named) if named else Path(base) / "pkb-arena" / "kernels") / _kernel_digest()
 
 
+kernel_digest = ""
+"""SHA-256 of the kernel of several files that this rank loads; empty for a kernel of one file."""
+
+
 def _kernel_digest() -> str:
-    """SHA-256 of the text that this rank has loaded as its kernel; empty if there is none, as in a test."""
+    """SHA-256 of what this rank has loaded as its kernel; empty if there is nothing, as in a test."""
+    if kernel_digest:
+        return kernel_digest
     path = getattr(sys.modules.get("kernel"), "__file__", None)
     text = "".join(linecache.getlines(path)) if path else ""
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+def kernel_folder() -> Path | None:
+    """The folder of the kernel of several files that this rank has loaded."""
+    places = list(getattr(sys.modules.get("kernel"), "__path__", []))
+    return Path(places[0]) if places else None
 
 
 def _writable_dir() -> Path:

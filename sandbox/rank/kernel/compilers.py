@@ -53,27 +53,36 @@ def _extension(module: Any) -> None:
 
     @functools.wraps(plain)
     def jit_compile(*arguments: Any, **named: Any) -> Any:
-        given = signature.bind(*arguments, **named).arguments
-        name, sources = given["name"], given["sources"]
+        bound = signature.bind(*arguments, **named)
+        given = bound.arguments
+        name, folder = given["name"], build.kernel_folder()
+        sources = [given["sources"]] if isinstance(given["sources"], str) else list(given["sources"])
+        if folder is not None:  # a relative path is one beside the kernel
+            given["sources"] = sources = [path if Path(path).exists() else str(folder / path) for path in sources]
         if given.get("is_standalone") or not given.get("is_python_module") or name in loaded:
-            return plain(*arguments, **named)
-        texts = [Path(path).read_text() for path in ([sources] if isinstance(sources, str) else sources)]
+            return plain(*bound.args, **bound.kwargs)
+        texts = [Path(path).read_text() for path in sources]
         flags = [value for key, value in given.items() if key not in ("sources", "build_directory", "verbose")]
         built: list[ModuleType] = []
 
         def make(output: Path) -> None:
             try:
-                built.append(plain(*arguments, **named))
+                built.append(plain(*bound.args, **bound.kwargs))
             except RuntimeError as error:
                 raise CompileError(*first_error(str(error)), str(error)[:65536]) from None
             shutil.copyfile(str(built[0].__file__), output)
 
-        key = build.content_key("torch extension", torch.__version__, _architecture(), repr(flags), *texts)
+        key = build.content_key("torch extension", torch.__version__, _architecture(), _told(flags, folder), *texts)
         file = build.once(f"{key}.so", make)
         loaded.add(name)
         return built[0] if built else build.import_extension(name, file)
 
     module._jit_compile = jit_compile
+
+
+def _told(flags: list[Any], folder: Path | None) -> str:
+    """Flags for the cache key: the folder of the kernel is another one in every world."""
+    return repr(flags).replace(str(folder), "") if folder is not None else repr(flags)
 
 
 def _architecture() -> str:

@@ -1,6 +1,7 @@
 """Loads a kernel's text as a module and finds its solution."""
 
 import ast
+import importlib.machinery
 import inspect
 import linecache
 import sys
@@ -25,16 +26,21 @@ class KernelRefused(Exception):
         self.line = line
 
 
-def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]]) -> Callable[..., Any]:
-    """Writes the text to `path`, runs it as the module `kernel`, and returns its solution.
+def load_solution(
+    source: str, path: str, parameters: Sequence[tuple[str, Any]], folder: str = ""
+) -> Callable[..., Any]:
+    """Runs a kernel's text as the module `kernel`, and returns its solution.
 
-    parameters: (name, default) of the baseline's solution. The kernel's must accept all of them by position.
+    path: of the kernel's file, which is written. parameters: (name, default) of the baseline's solution. The kernel's must
+    accept all of them by position. folder: of a kernel of several files, in which `path` is already. Then `kernel` is also a
+    package with the folder's modules, and the folder is the first that is searched for imports.
 
     Raises:
         KernelRefused: it does not compile, or has no solution with this signature.
         Exception: whatever the text raises.
     """
-    Path(path).write_text(source, encoding="utf-8")
+    if not folder:
+        Path(path).write_text(source, encoding="utf-8")
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     try:
         binary = compile(source, path, "exec", dont_inherit=True)
@@ -46,8 +52,19 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
         raise KernelRefused(Kind.SYNTAX, text, getattr(error, "lineno", 0) or 0) from None
     module = types.ModuleType("kernel")
     module.__file__ = path
+    if folder:
+        module.__spec__ = importlib.machinery.ModuleSpec("kernel", None, origin=path, is_package=True)
+        module.__package__, module.__path__ = "kernel", [folder]
+        module.__spec__.submodule_search_locations = module.__path__
+        sys.path.insert(0, folder)
     sys.modules["kernel"] = module
-    exec(binary, module.__dict__)
+    try:
+        exec(binary, module.__dict__)
+    except SyntaxError as error:
+        if not folder or not str(error.filename).startswith(f"{folder}/"):
+            raise
+        text = "".join(traceback.format_exception_only(error)).replace(f"{folder}/", "")
+        raise KernelRefused(Kind.SYNTAX, text) from None
     solution: Callable[..., Any] | None = getattr(module, "solution", None)
     if not callable(solution):
         if "solution" in vars(module):

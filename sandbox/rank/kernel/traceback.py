@@ -19,10 +19,20 @@ def kernel_line(error: BaseException, kernel_path: str) -> int:
     return lines[-1] or 0 if lines else 0
 
 
-def describe(error: BaseException, kernel_path: str) -> str:
-    """The exception with the traceback below the harness's frames; for a compile error the compiler's output."""
+def deepest(error: BaseException, folder: str) -> str:
+    """The deepest file of the traceback that is in a folder; empty if there is none."""
+    inside = [f.filename for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(f"{folder}/")]
+    return inside[-1] if inside else ""
+
+
+def describe(error: BaseException, kernel_path: str, folder: str = "") -> str:
+    """The exception with the traceback below the harness's frames; for a compile error the compiler's output.
+
+    folder: of a kernel of several files, which are named by their paths in it.
+    """
     if isinstance(error, CompileError):
-        return f"{error.message}\n\n{error.text}"
+        text = error.text.replace(f"{folder}/", "") if folder else error.text
+        return f"{error.message}\n\n{text}"
     full = traceback.TracebackException.from_exception(error, limit=-30)
     inside = [i for i, f in enumerate(full.stack) if f.filename == kernel_path]
     if inside:
@@ -30,7 +40,9 @@ def describe(error: BaseException, kernel_path: str) -> str:
     elif kernel_path:
         full.stack = traceback.StackSummary.from_list([])
     text = "".join(full.format())
-    if kernel_path:
+    if folder:
+        text = text.replace(f"{folder}/", "")
+    elif kernel_path:
         text = text.replace(kernel_path, Path(kernel_path).name)
     head = "".join(traceback.format_exception_only(error)).strip()
     return f"{head}\n\n{text}"

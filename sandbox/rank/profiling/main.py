@@ -26,6 +26,7 @@ from problems.specification import load_problem
 from sandbox.kit import cuda
 from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
+from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
@@ -85,7 +86,14 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
 
 
 def _kernel_path(plan: ProfilePlan, rank: int) -> str:
+    if plan.kernel_folder:
+        return f"{plan.kernel_folder}/{MAIN}"
     return str(Path(plan.folder) / f"rank{rank}" / plan.kernel_name)
+
+
+def _has_stamps(plan: ProfilePlan) -> bool:
+    files = [path for path in Path(plan.kernel_folder).rglob("*") if path.is_file()] if plan.kernel_folder else []
+    return stamps.CALL in plan.source or any(stamps.CALL.encode() in path.read_bytes() for path in files)
 
 
 def _failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
@@ -94,7 +102,7 @@ def _failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
     if isinstance(error, KernelRefused):
         return str(error)
     if kernel_line(error, path):
-        head, _, text = describe(error, path).partition("\n\n")  # a traceback ends with its head
+        head, _, text = describe(error, path, plan.kernel_folder).partition("\n\n")  # a traceback ends with its head
         return text or head
     return traceback.format_exc()
 
@@ -108,11 +116,11 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     setting = plan.setting
     code = ProblemCode(load_problem(Path(setting.problem_dir)))
     rank_setting = code.setting(setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device)
-    if plan.controls and stamps.CALL in plan.source:
+    if plan.controls and _has_stamps(plan):
         stamps.begin(device.torch_device)
-    solution = (
-        load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters) if plan.source else code.baseline
-    )
+    solution = code.baseline
+    if plan.source:
+        solution = load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters, plan.kernel_folder)
     calls = ProfiledCalls(code, rank_setting, solution, plan.seed, rotate=bool(plan.controls))
     calls.make(plan.warm)
     if not plan.controls:

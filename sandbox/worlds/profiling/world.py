@@ -19,7 +19,9 @@ from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree
 from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.protocol.profile import MOST_BYTES, ProfilePlan, RankProfile, WorldProfile, decode_report
+from sandbox.worlds.first_process import FILES
 from sandbox.worlds.profiling.window import counted_row
 from sandbox.worlds.world_folder import WorldFolder
 
@@ -39,7 +41,7 @@ class ProfileFailed(Exception):
 
 
 def profile_world(
-    setting: Setting, kernel_name: str, source: str, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...] = ()
+    setting: Setting, kernel_name: str, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...] = ()
 ) -> WorldProfile:
     """Runs a kernel in a jailed world; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
 
@@ -51,6 +53,11 @@ def profile_world(
     folder = WorldFolder()
     with contextlib.ExitStack() as after:
         after.callback(folder.remove)
+        files = folder.path / FILES
+        if kernel.files:
+            files.mkdir()
+            write_read_only(files, kernel)
+            readable = (*readable, files)
         gpus = kind.gpus(setting.world)
         if kind.on_gpus and len(gpus) < setting.world:
             raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(gpus)}")
@@ -62,8 +69,9 @@ def profile_world(
         theirs = [end.detach() for _, end in sockets]
         plan = ProfilePlan(
             setting=setting,
-            source=source,
+            source=kernel.source,
             kernel_name=kernel_name,
+            kernel_folder=str(files) if kernel.files else "",
             device_module=kind.rank_module,
             folder=str(jail.profile.inside(folder.path)),
             cores=[list(cores_of(rank, setting.world, gpus)) for rank in range(setting.world)],

@@ -125,7 +125,7 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
         (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
         (["run", "13", "nowhere.py"], ["nowhere.py"]),
-        (["run", "13", "."], ["folder"]),
+        (["run", "13", ".."], ["has no kernel.py", "folder"]),
         (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
         (["run", "13", "kernel.py", "--size", "Q=4"], ["'Q'"]),
         (["run", "13", "kernel.py", "--size", "M=many"], ["many", "whole number"]),

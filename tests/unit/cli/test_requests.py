@@ -9,7 +9,9 @@ import pytest
 from arena.cli.runs.request import make_request
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
+from arena.runs.run_request import header_of
 from arena.setting_choice import Choice
+from arena.workspace.kernels import read_kernel
 
 CHOICE = Choice(device="cpu")
 
@@ -35,3 +37,14 @@ def test_a_kernel_without_an_end_is_a_usage_error(
         monkeypatch.setattr(sys, "stdin", endless)
         with pytest.raises(UsageError, match="more than 4 MiB"):
             make_request(session, "13", Path(kernel), CHOICE, None, None)
+
+
+def test_a_folder_is_a_kernel_of_several_files(session: CliSession, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("x = 1\n")
+    (tmp_path / "helper.py").write_text("y = 1\n")
+    request = make_request(session, "13", tmp_path, CHOICE, None, None, against=tmp_path)
+    assert (request.source, request.files) == ("x = 1\n", {"helper.py": b"y = 1\n"})
+    assert (request.kernel_name, request.kernel_path) == (f"{tmp_path.name}/kernel.py", str(tmp_path))
+    assert request.versus is not None
+    assert request.versus.files == request.files
+    assert header_of(request).sha256 == read_kernel(tmp_path).sha256

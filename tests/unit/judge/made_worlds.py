@@ -13,6 +13,7 @@ from made_clock import MadeClock
 from made_kernels import Fault, MadeKernel
 
 from sandbox.protocol.frames import FAILURES, Kind
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order, Reply
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import Received
@@ -325,6 +326,10 @@ class MadeProcesses:
 
     def killed(self) -> str:
         return self.why_killed
+
+    def show_files(self, kernel: Kernel) -> str:
+        """There is no folder."""
+        return ""
 
     def show_compiled(self, digest: str) -> None:
         self.shown.append(digest)

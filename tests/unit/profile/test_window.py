@@ -14,6 +14,7 @@ from sandbox.jail.choice import choose
 from sandbox.machine.devices.cpu import Cpu
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
 from sandbox.worlds.profiling.window import MOST_CALLS, calls_in_row, counted_row
 from sandbox.worlds.profiling.world import profile_world
@@ -68,7 +69,7 @@ def solution(tensor):
 
 @pytest.mark.slow
 def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> None:
-    found = profile_world(SETTING, "kernel.py", ALL_REDUCE, PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), PretendedGpus(), choose())
     assert found.outside is not None
     assert found.outside.calls > 10
     assert 0 < found.outside.seconds < 20.0
@@ -84,7 +85,7 @@ def test_a_rank_that_fails_while_others_wait_for_it_is_told_soon() -> None:
         "    out =",
         "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    out =",
     )
-    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
     assert found.outside is None
     assert "no such thing" in found.reports[1].failed
     assert "still at work" in found.reports[0].failed
@@ -96,7 +97,7 @@ def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
     source = ALL_REDUCE.replace(
         "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
     )
-    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
     assert found.outside is not None
     assert all(each.unseen.startswith("the rank sent no report of what it saw") for each in found.reports)
 
@@ -112,7 +113,7 @@ if dist.get_rank() == 1:
 
 @pytest.mark.slow
 def test_a_profiler_that_does_not_start_on_one_rank_is_said_by_all_and_keeps_what_was_counted() -> None:
-    found = profile_world(SETTING, "kernel.py", ALL_REDUCE + NO_CUPTI, PretendedGpus(), choose())
+    found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE + NO_CUPTI), PretendedGpus(), choose())
     assert found.outside is not None
     unseen = [each.unseen.partition("; ")[0] for each in found.reports]
     assert unseen == [

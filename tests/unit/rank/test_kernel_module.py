@@ -1,6 +1,9 @@
 """A kernel's text as a module: what is refused, and which line of the user's own file is named."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +66,42 @@ def test_a_file_without_a_solution_says_what_it_has(tmp_path: Path, source: str,
 def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
     with pytest.raises(KernelRefused, match="line 2 is a Markdown fence"):
         load_solution("Here it is:\n```python\nx = 1\n```\n", str(tmp_path / "kernel.py"), [])
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a kernel imports is forgotten after its test."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with modules beside kernel.py."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/core.py").write_text(
+        "from ..sibling import TWO\nfrom . import other\nFIVE = TWO + other.THREE\n"
+    )
+    (tmp_path / "parts/other.py").write_text("THREE = 3\n")
+    (tmp_path / "sibling.py").write_text("TWO = 2\n")
+    return tmp_path
+
+
+def load(folder: Path, source: str) -> Any:
+    (folder / "kernel.py").write_text(source)
+    return load_solution(source, str(folder / "kernel.py"), [("x", None)], str(folder))
+
+
+@pytest.mark.parametrize("line", ["from .parts.core import FIVE", "from sibling import TWO\nFIVE = TWO + 3"])
+def test_a_folder_has_relative_and_sibling_imports(folder: Path, line: str) -> None:
+    assert load(folder, f"{line}\ndef solution(x):\n    return x * FIVE\n")(2) == 10
+
+
+def test_a_syntax_error_in_another_file_names_it(folder: Path) -> None:
+    (folder / "sibling.py").write_text("TWO = (\n")
+    with pytest.raises(KernelRefused, match=r'^  File "sibling.py", line 1') as refused:
+        load(folder, "import sibling\ndef solution(x): ...\n")
+    assert refused.value.line == 0  # of kernel.py

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.referee.labels import BASELINE, FALLBACK, LIBRARY, labels
 
 KERNELS = Path(__file__).resolve().parents[2] / "attacks" / "kernels"
@@ -20,7 +21,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "attacks" / "kernels"
     ],
 )
 def test_labels_of_the_suite(name: str, expected: list[str]) -> None:
-    assert labels((KERNELS / f"{name}.py").read_text()) == expected
+    assert labels(Kernel((KERNELS / f"{name}.py").read_text())) == expected
 
 
 @pytest.mark.parametrize(
@@ -33,14 +34,14 @@ def test_labels_of_the_suite(name: str, expected: list[str]) -> None:
     ],
 )
 def test_code_of_its_own_is_no_library_call(line: str) -> None:
-    assert LIBRARY not in labels(f"import torch\n{line}\n")
+    assert LIBRARY not in labels(Kernel(f"import torch\n{line}\n"))
 
 
 def test_an_except_that_only_complains_is_no_fallback() -> None:
     text = "try:\n    f()\nexcept ValueError as error:\n    raise RuntimeError(torch.version(1)) from error\nx = torch.ones(1)\n"
-    assert FALLBACK not in labels(text)
+    assert FALLBACK not in labels(Kernel(text))
 
 
 def test_no_text_is_too_strange() -> None:
     for text in ("", "(" * 200_000, "torch." * 200_000 + "(", "\n" * 200_000, "except:\n" * 2_000, "\x00\ud800"):
-        labels(text)
+        labels(Kernel(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import UsageError
-from arena.workspace.kernels import content_hash
+from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
 
 WAIT_S = 30.0
@@ -129,3 +129,23 @@ async def test_a_save_that_is_no_text_is_told_once(kernel: Path) -> None:
         assert "is not UTF-8 text" in await next_text(seen)
         kernel.write_text("two")
         assert await next_text(seen) == "two"
+
+
+async def test_every_file_of_a_folder_is_watched(tmp_path: Path) -> None:
+    for name in ("kernel.py", "ops/reduce.cu"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    watcher = KernelWatcher(tmp_path, read_kernel(tmp_path).sha256)
+    saves = aiter(watcher)
+    seen = asyncio.create_task(anext(saves))
+    await asyncio.sleep(0.3)
+    (tmp_path / "ops/reduce.cu").write_text("changed")
+    async with asyncio.timeout(WAIT_S):
+        save = await seen
+    assert isinstance(save, KernelFile)
+    assert save.files == {"ops/reduce.cu": b"changed"}
+    (tmp_path / "broken").symlink_to("/etc/passwd")
+    async with asyncio.timeout(WAIT_S):
+        refused = await anext(saves)
+    assert "link out of" in str(refused)
+    watcher.stop()

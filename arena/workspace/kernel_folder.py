@@ -1,0 +1,97 @@
+"""Kernels of several files: a folder with kernel.py, and the modules, C++ and CUDA beside it."""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from arena.errors import UsageError
+from arena.workspace.atomic_file import write_atomically
+from sandbox.protocol.kernel_files import MAIN, MOST_BYTES, MOST_FILES, Files, Kernel, is_file_name, is_left_out
+
+ADVICE = f"a kernel's folder has at most {MOST_FILES} files and {MOST_BYTES >> 20} MiB, of plain files and folders"
+
+
+def is_kernel_folder(path: Path) -> bool:
+    """Whether a folder holds one kernel."""
+    return (path / MAIN).is_file()
+
+
+def main_file(path: Path) -> Path:
+    """The file with `solution`: kernel.py of a folder, else the file itself."""
+    return path / MAIN if path.is_dir() else path
+
+
+def shown_name(path: Path) -> str:
+    """What results call a kernel: "kernel.py", or "two_shot/kernel.py" of a folder."""
+    return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
+
+
+def other_files(folder: Path) -> Files:
+    """The files beside kernel.py by their path in the folder. Hidden files and __pycache__ are no part of a kernel.
+
+    Raises:
+        UsageError: too many or too large, a link out of the folder, no plain file, or a name that cannot be sent to ranks.
+        OSError: one cannot be read.
+    """
+    files: Files = {}
+    room = MOST_BYTES
+    inside = folder.resolve()
+    for path in _paths(folder):
+        name = path.relative_to(folder).as_posix()
+        if name == MAIN:
+            continue
+        if not is_file_name(name):
+            raise UsageError(f"{path} cannot be part of a kernel: its name", "use letters, digits, and . _ - + @ =")
+        if not path.resolve().is_relative_to(inside):
+            raise UsageError(f"{path} is a link out of the kernel's folder", "copy the file into the folder")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UsageError(f"{path} is no plain file", "move it out of the kernel's folder")
+        with path.open("rb") as file:
+            files[name] = file.read(room + 1)
+        room -= len(files[name])
+        if room < 0 or len(files) + 1 > MOST_FILES:
+            what = f"more than {MOST_BYTES >> 20} MiB" if room < 0 else f"more than {MOST_FILES} files"
+            raise UsageError(f"{folder} has {what}", ADVICE)
+    return files
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """The files below a folder in a fixed order.
+
+    Raises:
+        UsageError: a link to a folder.
+        OSError: a folder cannot be read.
+    """
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if is_left_out(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _paths(Path(entry.path))
+        elif entry.is_dir():
+            raise UsageError(f"{entry.path} is a link to a folder", "copy the folder's files into the kernel's folder")
+        else:
+            yield Path(entry.path)
+
+
+def write_folder(folder: Path, kernel: Kernel, mode: int = 0o600) -> None:
+    """Writes a kernel of several files as a new folder: it is there with all of them, or not at all.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    unfinished = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    try:
+        for name, data in {**kernel.files, MAIN: kernel.source.encode()}.items():
+            path = unfinished / name
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(path, data, mode)
+        unfinished.rename(folder)
+    except OSError:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if not is_kernel_folder(folder):  # else somebody else has written the same meanwhile
+            raise

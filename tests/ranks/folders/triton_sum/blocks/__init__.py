@@ -1,0 +1,3 @@
+from .reduce import sum_parts
+
+__all__ = ["sum_parts"]

@@ -1,0 +1,138 @@
+"""Kernels of several files: what a folder may hold, and that revisions have all of it."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from arena.errors import UsageError
+from arena.workspace.kernel_folder import main_file
+from arena.workspace.kernels import Workspace, content_hash, read_kernel
+from sandbox.protocol.kernel_files import MOST_BYTES, MOST_FILES, Kernel, fault_in, kernel_hash
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A kernel with a module and a CUDA file, and what no kernel has."""
+    folder = tmp_path / "two_shot"
+    for name in ("kernel.py", "ops/reduce.cu", "helper.py", ".git/config", "__pycache__/helper.pyc", "helper.py~"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"# {name}\n")
+    return folder
+
+
+def test_a_folder_is_read_without_what_editors_and_python_leave(folder: Path) -> None:
+    kernel = read_kernel(folder)
+    assert kernel.text == "# kernel.py\n"
+    assert kernel.files == {"helper.py": b"# helper.py\n", "ops/reduce.cu": b"# ops/reduce.cu\n"}
+    assert kernel.name == "two_shot/kernel.py"
+    assert main_file(folder) == folder / "kernel.py"
+
+
+def test_the_hash_is_that_of_the_text_where_there_is_one_file(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("text")
+    assert read_kernel(tmp_path).sha256 == read_kernel(tmp_path / "kernel.py").sha256 == content_hash("text")
+    assert content_hash("text") == hashlib.sha256(b"text").hexdigest()
+
+
+def test_the_hash_covers_names_and_contents() -> None:
+    kernels = [("a", {"b": b"c"}), ("a", {"c": b"b"}), ("a", {"b": b"", "d": b"c"}), ("ab", {"": b"c"}), ("a", {})]
+    assert len({kernel_hash(*kernel) for kernel in kernels}) == len(kernels)
+    assert kernel_hash("a", {"b": b"", "c": b""}) == kernel_hash("a", {"c": b"", "b": b""})
+
+
+def test_a_link_out_of_the_folder_is_refused_and_one_within_is_read(folder: Path, tmp_path: Path) -> None:
+    (folder / "inside.h").symlink_to(folder / "ops/reduce.cu")
+    assert read_kernel(folder).files["inside.h"] == b"# ops/reduce.cu\n"
+    (tmp_path / "secret").write_text("key")
+    (folder / "outside.h").symlink_to(tmp_path / "secret")
+    with pytest.raises(UsageError, match=r"outside\.h is a link out of the kernel's folder"):
+        read_kernel(folder)
+    (folder / "outside.h").unlink()
+    (folder / "more").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="more is a link to a folder"):
+        read_kernel(folder)
+
+
+def test_limits(folder: Path) -> None:
+    (folder / "big.bin").write_bytes(bytes(MOST_BYTES))
+    with pytest.raises(UsageError, match="has more than 4 MiB"):
+        read_kernel(folder)
+    (folder / "big.bin").unlink()
+    for number in range(MOST_FILES):
+        (folder / f"part{number}.h").touch()
+    with pytest.raises(UsageError, match="has more than 200 files"):
+        read_kernel(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("pipe", "is no plain file"), ("naïve.py", "its name"), ("a\nb.py", "its name")]
+)
+def test_what_no_kernel_may_have_is_named(folder: Path, name: str, words: str) -> None:
+    if name == "pipe":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).touch()
+    with pytest.raises(UsageError, match=words):
+        read_kernel(folder)
+
+
+def test_a_folder_without_a_kernel_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no kernel\.py"):
+        read_kernel(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"../outside.py": b""},
+        {"/etc/passwd": b""},
+        {"a/../../b.py": b""},
+        {"kernel.py": b""},
+        {"kernel.py/a.py": b""},
+        {"a": b"", "a/b.py": b""},
+        {".hidden": b""},
+        {"-flag": b""},
+        {"": b""},
+        {"a.py": bytes(MOST_BYTES)},
+        {f"{number}.py": b"" for number in range(MOST_FILES)},
+    ],
+)
+def test_files_from_elsewhere_are_refused(files: dict[str, bytes]) -> None:
+    assert fault_in(Kernel("text", files))
+
+
+def test_revisions_have_all_files_and_are_restored_beside_the_kernel(folder: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    before = read_kernel(folder)
+    (folder / "helper.py").write_text("# changed\n")
+    sha256 = workspace.save(folder, "# typed\n")
+    assert read_kernel(folder).sha256 == sha256 != before.sha256
+    assert workspace.revision(sha256) == "# typed\n"
+    assert workspace.keep_revision(before.text, before.files) == before.sha256
+    assert workspace.kernel(before.sha256) == before.kernel
+    restored = workspace.restore(folder, before.kernel)
+    assert restored.parent == folder.parent
+    assert read_kernel(restored).kernel == before.kernel
+    assert set(workspace.variants(folder)) == {folder, restored}
+
+
+def test_a_damaged_revision_is_not_handed_out(folder: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    kernel = read_kernel(folder)
+    workspace.keep_revision(kernel.text, kernel.files)
+    file = next(workspace.root.glob(f".revisions/*/{kernel.sha256}/helper.py"))
+    file.chmod(0o600)
+    file.write_text("tampered")
+    assert workspace.kernel(kernel.sha256) is None
+
+
+def test_a_folder_is_renamed_with_its_draft(folder: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    workspace.save_draft(folder, "typed")
+    new = workspace.rename(folder, "one-shot")
+    assert (new / "ops/reduce.cu").is_file()
+    assert workspace.draft(new) == "typed"
+    with pytest.raises(UsageError, match="there is a kernel one-shot already"):
+        workspace.variant(new, "one-shot")
