@@ -24,11 +24,11 @@ struct Gated {
         return expf(-slope * (x > 20 ? x : log1pf(expf(x))));
     }
 };
-extern "C" __global__ void __launch_bounds__(256) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+extern "C" __global__ void __launch_bounds__(64 * WARPS) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, PxNumbers n) {
     const i64 own = n.at[3], share = n.at[1];
     const Steps steps = {n.at[0], share * px.world, share, n.at[2], own, n.at[4], n.at[5], own * px.world, own * px.rank};
-    delta_rule<TYPE, GROUPS, Gated>(px, q, k, v, gate, beta, a_log, dt_bias, out, 0, steps);
+    delta_rule<TYPE, GROUPS, WARPS, Gated>(px, q, k, v, gate, beta, a_log, dt_bias, out, 0, steps);
 }
 """
 DEAL = r"""
@@ -56,8 +56,8 @@ static __device__ void deal(const Px& px, const TYPE* from, TYPE* to, i64 batch,
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(512) deal_heads(Px px, const TYPE* q, const TYPE* k, const TYPE* v, const TYPE* gate,
-        const TYPE* beta, TYPE* own_q, TYPE* own_k, TYPE* own_v, TYPE* own_gate, TYPE* own_beta, PxNumbers n) {
+extern "C" __global__ void __launch_bounds__(64 * WARPS) deal_heads(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+        const TYPE* gate, const TYPE* beta, TYPE* own_q, TYPE* own_k, TYPE* own_v, TYPE* own_gate, TYPE* own_beta, PxNumbers n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 batch = n.at[0], share = n.at[1];
     deal(px, q, own_q, batch, share, n.at[2] * n.at[4]);
@@ -68,13 +68,14 @@ extern "C" __global__ void __launch_bounds__(512) deal_heads(Px px, const TYPE* 
     px_meet(px, blockIdx.x, turn);  // everybody's tokens have arrived
 }
 """
-BLOCKS, THREADS = 128, 512
+BLOCKS, THREADS = 264, 256
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
     """deal_heads, and step_through for up to 64·groups key channels; compiled when they are first asked for."""
     entries = (ENTRY + DEAL).replace("TYPE", delta_rule.TYPES[dtype]).replace("GROUPS", str(groups))
+    entries = entries.replace("WARPS", str(THREADS // 64))
     return cuda.compile(delta_rule.SOURCE + entries)
 
 
@@ -114,8 +115,8 @@ def solution(
         blocks = min(max(-(-words // THREADS), 1), BLOCKS)
         kernels.deal_heads[blocks, THREADS](team.px, *tensors, *own, sizes)
         tensors = own
-    blocks = delta_rule.blocks_for(tensors[2], 2 * BLOCKS)
-    kernels.step_through[blocks, delta_rule.LANES](team.px, *tensors, a_log, dt_bias, out, sizes)
+    blocks = min(delta_rule.items_of(tensors[2], THREADS), BLOCKS)
+    kernels.step_through[blocks, THREADS](team.px, *tensors, a_log, dt_bias, out, sizes)
     return out
 
 

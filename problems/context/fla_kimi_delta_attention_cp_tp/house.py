@@ -22,20 +22,24 @@ struct Kimi {
     static __device__ float strength(float beta) { return 1 / (1 + expf(-beta)); }
     static __device__ float decay(float gate, float slope, float bias) { return expf(-5 / (1 + expf(-slope * (gate + bias)))); }
 };
-extern "C" __global__ void __launch_bounds__(256) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+extern "C" __global__ void __launch_bounds__(64 * WARPS) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
         const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, uint4* boxes, PxNumbers n) {
     const Steps steps = {n.at[0], n.at[1], n.at[1], n.at[2], n.at[2], n.at[3], n.at[4], n.at[2], 0};
-    delta_rule<TYPE, GROUPS, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
+    delta_rule<TYPE, GROUPS, WARPS, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
 }
 """
-BLOCKS = 264
-"""Two on each multiprocessor; a block takes every BLOCKS-th slice of the states."""
+BLOCKS, THREADS = 264, 256
+"""Two blocks on each multiprocessor; a block takes every BLOCKS-th slice of the states."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
     """The kernel for up to 64·groups key channels; compiled when it is first asked for."""
-    entry = ENTRY.replace("TYPE", delta_rule.TYPES[dtype]).replace("GROUPS", str(groups))
+    entry = (
+        ENTRY.replace("TYPE", delta_rule.TYPES[dtype])
+        .replace("GROUPS", str(groups))
+        .replace("WARPS", str(THREADS // 64))
+    )
     return cuda.compile(delta_rule.SOURCE + entry).step_through
 
 
@@ -60,12 +64,11 @@ def solution(
     if q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS:
         out = torch.empty_like(v, memory_format=torch.contiguous_format)
         team = symm.team(cp_group)
-        launch = kernel_for(q.dtype, delta_rule.groups_for(channels))[
-            delta_rule.blocks_for(v, BLOCKS), delta_rule.LANES
-        ]
+        blocks = min(delta_rule.items_of(v, THREADS), BLOCKS)
+        launch = kernel_for(q.dtype, delta_rule.groups_for(channels))[blocks, THREADS]
         boxes: torch.Tensor | int = 0
         if team.world > 1:
-            boxes = team.empty(delta_rule.boxes_for(v, channels), torch.int32, "states").data_ptr()
+            boxes = team.empty(delta_rule.boxes_for(v, channels, THREADS), torch.int32, "states").data_ptr()
         given = [x.contiguous() for x in (q, k, v, g, beta)]
         launch(team.px, *given, a_log, dt_bias, out, boxes, [batch, tokens, heads, channels, v.shape[3]])
     else:

@@ -1,27 +1,31 @@
-'''The gated delta rule token by token in one launch: states in registers, warps that step and warps that prepare.
+'''The gated delta rule in one launch, two tokens at a time: states in registers, warps that step and warps that prepare.
 
     from sandbox.kit import cuda
     from sandbox.kit.blocks import delta_rule
 
     kernel = cuda.compile(delta_rule.SOURCE + r"""struct Gate { ... };
     extern "C" __global__ void __launch_bounds__(256) recur(Px px, const bf16* q, ...) {
-        delta_rule<bf16, 2, Gate>(px, q, ...);
+        delta_rule<bf16, 2, 4, Gate>(px, q, ...);
     }""").recur
-    kernel[delta_rule.blocks_for(v, 264), delta_rule.LANES](symm.px, q, ...)
+    kernel[min(delta_rule.items_of(v, 256), 264), 256](symm.px, q, ...)
 
-Per head, with a state S [K][V]: S = diag(decay) S; u = strength (v - S^T k); S = S + k u^T; o = S^T q. Before that q and k are
-divided by their norms, and q by sqrt(K). The columns of S are independent. A token costs one reduction, because
-o = S'^T q + (k . q) u, where S' is the state after the decay and before the correction.
+Per head, with a state S [K][V]: S = diag(d) S; u = b (v - S^T k); S = S + k u^T; o = S^T q. Before that q and k are divided by
+their norms, and q by sqrt(K). The columns of S are independent. Of two tokens in a row all sums over K can be taken of the state
+S before both: with k1' = d2 k1 (by channel)
+
+    u1 = b1 (v1 - S^T (d1 k1))                          o1 = S^T (d1 q1) + (k1 . q1) u1
+    u2 = b2 (v2 - S^T (d1 d2 k2) - (k1' . k2) u1)       o2 = S^T (d1 d2 q2) + (k1' . q2) u1 + (k2 . q2) u2
+    S = diag(d1 d2) S + k1' u1^T + k2 u2^T
+
+So the chain of steps has one reduction for two tokens. What does not depend on the state is prepared.
 '''
-
-from typing import Any
 
 import torch
 
 SOURCE = r"""
-// A block has 16 columns of one head's state. Its warps 0-3 step from token to token with four columns each: 16 lanes share a
-// pair of columns, and a lane has the channels 4 (sub + 16 g) + 0..3 of both in registers. Warps 4-7 prepare the next TILE
-// tokens in shared memory meanwhile, and store the results of the last ones. So the steps wait for no global memory.
+// A block has 4 WARPS columns of one head's state. Half of its warps step, with four columns each: 16 lanes share a pair of
+// columns, and a lane has the channels 4 (sub + 16 g) + 0..3 of both in registers. The other half prepares the next TILE tokens
+// in shared memory meanwhile, and stores the results of the last ones. So the steps wait for no global memory.
 struct Steps { i64 batch, tokens, share, heads, value_heads, channels, columns, all_heads, first_head; };
 template <class T> struct __align__(4 * sizeof(T)) Four { T at[4]; };
 template <class T> static __device__ Four<T> four_of(const T* row, int first, int n) {
@@ -31,6 +35,11 @@ template <class T> static __device__ Four<T> four_of(const T* row, int first, in
     for (int e = 0; e < 4; ++e) four.at[e] = first + e < n ? row[first + e] : from_float<T>(0);
     return four;
 }
+// Vectors of a pair of tokens. With a decay for each channel, sums are taken of those with decays in them, and LATER_KEY, OWN_KEY
+// and KEPT change the state; else decays are numbers, and the keys themselves serve for both.
+enum { KEY_1, QUERY_1, KEY_2, QUERY_2, LATER_KEY, OWN_KEY, KEPT };
+// own: k1 . q1, k2 . q2; across: k1' . k2, k1' . q2
+struct Pair { float strength[2], own[2], across_key, across_query, decay[2]; };
 // q, k: [batch][tokens][heads][channels]; v: [batch][tokens][value_heads][columns]; beta: [batch][tokens][value_heads]; gate:
 // the same, with channels behind it if Gate::BY_CHANNEL; a_log: [value_heads]; dt_bias: the same, or with channels.
 // Gate: decay(gate, exp(a_log), dt_bias), strength(beta), least(): the smallest norm.
@@ -38,148 +47,189 @@ template <class T> static __device__ Four<T> four_of(const T* row, int first, in
 // head j is written as head first_head + j.
 // boxes: words of two numbers with flags, symmetric, two turns: the states that come from the member before. 0: states begin at
 // zero.
-template <class T, int GROUPS, class Gate> static __device__ void delta_rule(const Px& px, const T* q, const T* k, const T* v,
-        const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes, const Steps& s) {
-    const int TILE = 16 / GROUPS, MINE = TILE / 4, FOURS = 16 * GROUPS, EACH = (FOURS + 31) / 32, PART = 16 / sizeof(T);
-    __shared__ float4 keys[2][TILE][FOURS], queries[2][TILE][FOURS], decays[2][TILE][Gate::BY_CHANNEL ? FOURS : 1];
-    __shared__ float4 numbers[2][TILE];  // strength, k . q, and the decay if all channels have the same
-    __shared__ float values[2][TILE][16], results[2][TILE][16];
-    const bool steps_tokens = threadIdx.x < 128;
-    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, sub = lane % 16;
-    const int column = warp * 4 + lane / 16 * 2, token = thread / (16 / PART), part = thread % (16 / PART) * PART;
-    const i64 slices = (s.columns + 15) / 16, items = s.batch * s.value_heads * slices, tiles = (s.tokens + TILE - 1) / TILE;
+template <class T, int GROUPS, int WARPS, class Gate> static __device__ void delta_rule(const Px& px, const T* q, const T* k,
+        const T* v, const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes, const Steps& s) {
+    const int TILE = 16 / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS, FOURS = 16 * GROUPS;
+    const int EACH = (FOURS + 31) / 32, COLUMNS = 4 * WARPS, PART = 16 / sizeof(T), WORDS = (COLUMNS + PART - 1) / PART;
+    const int VECTORS = Gate::BY_CHANNEL ? 7 : 4;
+    const int LATER = Gate::BY_CHANNEL ? LATER_KEY : KEY_1, OWN = Gate::BY_CHANNEL ? OWN_KEY : KEY_2;
+    __shared__ float4 vectors[2][PAIRS][VECTORS][FOURS];
+    __shared__ Pair pairs[2][PAIRS];
+    __shared__ float values[2][TILE][COLUMNS], results[2][TILE][COLUMNS];
+    const bool steps = threadIdx.x < 32 * WARPS;
+    const int thread = threadIdx.x % (32 * WARPS), warp = thread / 32, lane = thread % 32, sub = lane % 16;
+    const int column = warp * 4 + lane / 16 * 2, token = thread / WORDS, part = thread % WORDS * PART;
+    const i64 slices = (s.columns + COLUMNS - 1) / COLUMNS, items = s.batch * s.value_heads * slices;
+    const i64 tiles = (s.tokens + TILE - 1) / TILE;
     const u32 turn = px_turn(px, blockIdx.x);
     // Behind it the states of two launches ago have been taken, and their boxes are free again.
     if (boxes) px_enter(px, blockIdx.x, turn);
     for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
         const i64 slice = item % slices, head = item / slices % s.value_heads, b = item / slices / s.value_heads;
-        const i64 first = slice * 16, shared_head = head * s.heads / s.value_heads;
+        const i64 first = slice * COLUMNS, last = min(first + COLUMNS, s.columns), shared_head = head * s.heads / s.value_heads;
         float state[2][4 * GROUPS] = {};
-        uint4* box = boxes + ((turn & 1) * items + item) * (512 * GROUPS) + thread;
-        if (steps_tokens && boxes && px.rank > 0) {
+        uint4* box = boxes + ((turn & 1) * items + item) * (128 * WARPS * GROUPS) + thread;
+        if (steps && boxes && px.rank > 0) {
             #pragma unroll
             for (int i = 0; i < 4 * GROUPS; ++i) {
-                const uint2 pair = px_ld_ll16(box + i * 128, turn);
-                state[0][i] = __uint_as_float(pair.x), state[1][i] = __uint_as_float(pair.y);
+                const uint2 both = px_ld_ll16(box + i * 32 * WARPS, turn);
+                state[0][i] = __uint_as_float(both.x), state[1][i] = __uint_as_float(both.y);
             }
         }
         const float slope = expf(to_float(a_log[head])), scale = rsqrtf((float)s.channels);
-        Four<T> next_q[MINE][EACH], next_k[MINE][EACH], next_gate[MINE][EACH];
-        T next_beta[MINE], next_number[MINE];
+        Four<T> next_q[MINE][2][EACH], next_k[MINE][2][EACH], next_gate[MINE][2][EACH];
+        T next_beta[MINE][2], next_number[MINE][2];
         uint4 next_v = make_uint4(0, 0, 0, 0);
         const auto load = [&](i64 begin) {
             #pragma unroll
             for (int m = 0; m < MINE; ++m) {
-                const i64 t = b * s.tokens + min(begin + 4 * m + warp, s.tokens - 1), row = t * s.value_heads + head;
                 #pragma unroll
-                for (int e = 0; e < EACH; ++e) {
-                    const int at = 4 * (lane + 32 * e);
-                    next_q[m][e] = four_of(q + (t * s.heads + shared_head) * s.channels, at, s.channels);
-                    next_k[m][e] = four_of(k + (t * s.heads + shared_head) * s.channels, at, s.channels);
-                    if (Gate::BY_CHANNEL) next_gate[m][e] = four_of(gate + row * s.channels, at, s.channels);
+                for (int i = 0; i < 2; ++i) {
+                    const i64 t = b * s.tokens + min(begin + 2 * (m * WARPS + warp) + i, s.tokens - 1);
+                    const i64 row = t * s.value_heads + head, shared_row = (t * s.heads + shared_head) * s.channels;
+                    #pragma unroll
+                    for (int e = 0; e < EACH; ++e) {
+                        const int at = 4 * (lane + 32 * e);
+                        next_q[m][i][e] = four_of(q + shared_row, at, s.channels);
+                        next_k[m][i][e] = four_of(k + shared_row, at, s.channels);
+                        if (Gate::BY_CHANNEL) next_gate[m][i][e] = four_of(gate + row * s.channels, at, s.channels);
+                    }
+                    next_beta[m][i] = beta[row];
+                    if (!Gate::BY_CHANNEL) next_number[m][i] = gate[row];
                 }
-                next_beta[m] = beta[row];
-                if (!Gate::BY_CHANNEL) next_number[m] = gate[row];
             }
             const i64 t = b * s.tokens + begin + token;
             if (token < TILE && begin + token < s.tokens)
-                next_v = px_ld_part(v + (t * s.value_heads + head) * s.columns, first + part, s.columns);
+                next_v = px_ld_part(v + (t * s.value_heads + head) * s.columns, first + part, last);
         };
         const auto prepare = [&](i64 begin, int buffer) {  // what was loaded; tokens beyond the end change nothing
             #pragma unroll
             for (int m = 0; m < MINE; ++m) {
-                const int place = 4 * m + warp;
-                const bool is_there = begin + place < s.tokens;
-                float qq = 0, kk = 0, qk = 0;
+                const int place = m * WARPS + warp;
+                if (place >= PAIRS) break;
+                float query[2][4 * EACH], key[2][4 * EACH], decay[2][4 * EACH];
+                Pair pair = {};
                 #pragma unroll
-                for (int e = 0; e < 4 * EACH; ++e) {
-                    const float from_q = to_float(next_q[m][e / 4].at[e % 4]), from_k = to_float(next_k[m][e / 4].at[e % 4]);
-                    qq += from_q * from_q, kk += from_k * from_k, qk += from_q * from_k;
-                }
-                qq = px_warp_sum(qq), kk = px_warp_sum(kk), qk = px_warp_sum(qk);
-                const float by_q = is_there ? scale / fmaxf(sqrtf(qq), Gate::least()) : 0;
-                const float by_k = is_there ? 1 / fmaxf(sqrtf(kk), Gate::least()) : 0;
-                #pragma unroll
-                for (int e = 0; e < EACH; ++e) {
-                    const int at = lane + 32 * e;
-                    if (at >= FOURS) continue;
-                    float x[4], y[4], d[4];
+                for (int i = 0; i < 2; ++i) {
+                    const bool is_there = begin + 2 * place + i < s.tokens;
+                    float qq = 0, kk = 0;
                     #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        x[i] = to_float(next_q[m][e].at[i]) * by_q, y[i] = to_float(next_k[m][e].at[i]) * by_k;
-                        const int channel = 4 * at + i;
-                        d[i] = 1;
+                    for (int e = 0; e < 4 * EACH; ++e) {
+                        query[i][e] = to_float(next_q[m][i][e / 4].at[e % 4]);
+                        key[i][e] = to_float(next_k[m][i][e / 4].at[e % 4]);
+                        qq += query[i][e] * query[i][e], kk += key[i][e] * key[i][e];
+                        decay[i][e] = 1;
+                        const int channel = 4 * (lane + 32 * (e / 4)) + e % 4;
                         if (!Gate::BY_CHANNEL || !is_there || channel >= s.channels) continue;
                         const float bias = to_float(dt_bias[head * s.channels + channel]);
-                        d[i] = Gate::decay(to_float(next_gate[m][e].at[i]), slope, bias);
+                        decay[i][e] = Gate::decay(to_float(next_gate[m][i][e / 4].at[e % 4]), slope, bias);
                     }
-                    queries[buffer][place][at] = {x[0], x[1], x[2], x[3]};
-                    keys[buffer][place][at] = {y[0], y[1], y[2], y[3]};
-                    if (Gate::BY_CHANNEL) decays[buffer][place][at] = {d[0], d[1], d[2], d[3]};
+                    const float by_q = is_there ? scale / fmaxf(sqrtf(px_warp_sum(qq)), Gate::least()) : 0;
+                    const float by_k = is_there ? 1 / fmaxf(sqrtf(px_warp_sum(kk)), Gate::least()) : 0;
+                    #pragma unroll
+                    for (int e = 0; e < 4 * EACH; ++e) query[i][e] *= by_q, key[i][e] *= by_k;
+                    pair.decay[i] = 1;
+                    if (!is_there) continue;
+                    pair.strength[i] = Gate::strength(to_float(next_beta[m][i]));
+                    if (!Gate::BY_CHANNEL)
+                        pair.decay[i] = Gate::decay(to_float(next_number[m][i]), slope, to_float(dt_bias[head]));
                 }
-                if (lane == 0) {
-                    float decay = 1;
-                    if (!Gate::BY_CHANNEL && is_there)
-                        decay = Gate::decay(to_float(next_number[m]), slope, to_float(dt_bias[head]));
-                    numbers[buffer][place] = {is_there ? Gate::strength(to_float(next_beta[m])) : 0, qk * by_q * by_k, decay, 0};
+                #pragma unroll
+                for (int e = 0; e < 4 * EACH; ++e) {
+                    const float later = key[0][e] * decay[1][e];
+                    pair.own[0] += key[0][e] * query[0][e], pair.own[1] += key[1][e] * query[1][e];
+                    pair.across_key += later * key[1][e], pair.across_query += later * query[1][e];
+                }
+                pair.own[0] = px_warp_sum(pair.own[0]), pair.own[1] = px_warp_sum(pair.own[1]);
+                pair.across_key = px_warp_sum(pair.across_key) * pair.decay[1];
+                pair.across_query = px_warp_sum(pair.across_query) * pair.decay[1];
+                if (lane == 0) pairs[buffer][place] = pair;
+                #pragma unroll
+                for (int e = 0; e < EACH; ++e) {
+                    if (lane + 32 * e >= FOURS) continue;
+                    float vector[7][4];
+                    #pragma unroll
+                    for (int c = 0; c < 4; ++c) {
+                        const int i = 4 * e + c;
+                        vector[KEPT][c] = decay[0][i] * decay[1][i];
+                        vector[KEY_1][c] = decay[0][i] * key[0][i], vector[QUERY_1][c] = decay[0][i] * query[0][i];
+                        vector[KEY_2][c] = vector[KEPT][c] * key[1][i], vector[QUERY_2][c] = vector[KEPT][c] * query[1][i];
+                        vector[LATER_KEY][c] = decay[1][i] * key[0][i], vector[OWN_KEY][c] = key[1][i];
+                    }
+                    #pragma unroll
+                    for (int n = 0; n < VECTORS; ++n)
+                        vectors[buffer][place][n][lane + 32 * e] = {vector[n][0], vector[n][1], vector[n][2], vector[n][3]};
                 }
             }
             float unpacked[8];
             px_unpack<T>(next_v, unpacked);
             if (token < TILE)
-                for (int e = 0; e < PART; ++e) values[buffer][token][part + e] = unpacked[e];
+                for (int e = 0; e < min(PART, COLUMNS); ++e) values[buffer][token][part + e] = unpacked[e];
         };
         const auto store = [&](i64 begin, int buffer) {
             const i64 t = begin + token;
             if (token >= TILE || t >= s.tokens) return;
             T* to = s.share < s.tokens ? px_at(px, (int)(t / s.share), out) : out;
             to += ((b * s.share + t % s.share) * s.all_heads + s.first_head + head) * s.columns;
-            px_st_part(to, first + part, s.columns, px_pack<T>(results[buffer][token] + part));
+            float packed[8];
+            for (int e = 0; e < PART; ++e) packed[e] = e < COLUMNS ? results[buffer][token][part + e] : 0;
+            px_st_part(to, first + part, last, px_pack<T>(packed));
         };
-        const auto step = [&](int t, int buffer) {
-            const float4 number = numbers[buffer][t];
-            float key[4 * GROUPS], query[4 * GROUPS], by_key[2] = {}, by_query[2] = {};
+        const auto step = [&](int place, int buffer) {
+            const Pair pair = pairs[buffer][place];
+            const float4(*from)[FOURS] = vectors[buffer][place];
+            float sum[4][2] = {};
             #pragma unroll
             for (int g = 0; g < GROUPS; ++g) {
-                const float4 y = keys[buffer][t][sub + 16 * g], x = queries[buffer][t][sub + 16 * g];
-                float4 d = {number.z, number.z, number.z, number.z};
-                if (Gate::BY_CHANNEL) d = decays[buffer][t][sub + 16 * g];
-                const float a[4] = {y.x, y.y, y.z, y.w}, c[4] = {x.x, x.y, x.z, x.w}, f[4] = {d.x, d.y, d.z, d.w};
                 #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const int i = 4 * g + e;
-                    key[i] = a[e], query[i] = c[e];
+                for (int n = 0; n < 4; ++n) {
+                    const float4 x = from[n][sub + 16 * g];
                     #pragma unroll
-                    for (int n = 0; n < 2; ++n) {
-                        state[n][i] *= f[e];
-                        by_key[n] += state[n][i] * key[i];
-                        by_query[n] += state[n][i] * query[i];
+                    for (int c = 0; c < 2; ++c) {
+                        const float* part_of = state[c] + 4 * g;
+                        sum[n][c] += part_of[0] * x.x + part_of[1] * x.y + (part_of[2] * x.z + part_of[3] * x.w);
                     }
                 }
             }
             #pragma unroll
-            for (int away = 8; away > 0; away /= 2) {
+            for (int away = 8; away > 0; away /= 2)
                 #pragma unroll
-                for (int n = 0; n < 2; ++n) {
-                    by_key[n] += __shfl_xor_sync(0xffffffffu, by_key[n], away);
-                    by_query[n] += __shfl_xor_sync(0xffffffffu, by_query[n], away);
-                }
+                for (int n = 0; n < 8; ++n) sum[n / 2][n % 2] += __shfl_xor_sync(0xffffffffu, sum[n / 2][n % 2], away);
+            const float both = pair.decay[0] * pair.decay[1];
+            float later[2], own[2];
+            #pragma unroll
+            for (int c = 0; c < 2; ++c) {
+                const float value = values[buffer][2 * place][column + c], second = values[buffer][2 * place + 1][column + c];
+                const float fresh = pair.strength[0] * (value - pair.decay[0] * sum[KEY_1][c]);
+                own[c] = pair.strength[1] * (second - both * sum[KEY_2][c] - pair.across_key * fresh);
+                later[c] = pair.decay[1] * fresh;
+                if (sub != 0) continue;
+                results[buffer][2 * place][column + c] = pair.decay[0] * sum[QUERY_1][c] + pair.own[0] * fresh;
+                results[buffer][2 * place + 1][column + c] =
+                    both * sum[QUERY_2][c] + pair.across_query * fresh + pair.own[1] * own[c];
             }
             #pragma unroll
-            for (int n = 0; n < 2; ++n) {
-                const float fresh = number.x * (values[buffer][t][column + n] - by_key[n]);
+            for (int g = 0; g < GROUPS; ++g) {
+                const float4 x = from[LATER][sub + 16 * g], y = from[OWN][sub + 16 * g];
+                float4 z = {both, both, both, both};
+                if (Gate::BY_CHANNEL) z = from[VECTORS - 1][sub + 16 * g];
                 #pragma unroll
-                for (int i = 0; i < 4 * GROUPS; ++i) state[n][i] += key[i] * fresh;
-                if (sub == 0) results[buffer][t][column + n] = by_query[n] + number.y * fresh;
+                for (int c = 0; c < 2; ++c) {
+                    float* part_of = state[c] + 4 * g;
+                    part_of[0] = part_of[0] * z.x + (x.x * later[c] + y.x * own[c]);
+                    part_of[1] = part_of[1] * z.y + (x.y * later[c] + y.y * own[c]);
+                    part_of[2] = part_of[2] * z.z + (x.z * later[c] + y.z * own[c]);
+                    part_of[3] = part_of[3] * z.w + (x.w * later[c] + y.w * own[c]);
+                }
             }
         };
-        if (!steps_tokens && tiles > 0) load(0);
+        if (!steps && tiles > 0) load(0);
         for (i64 tile = -1; tile <= tiles; ++tile) {
             const int buffer = tile & 1;
-            if (steps_tokens) {
+            if (steps) {
                 if (tile >= 0 && tile < tiles) {
                     #pragma unroll
-                    for (int t = 0; t < TILE; ++t) step(t, buffer);
+                    for (int place = 0; place < PAIRS; ++place) step(place, buffer);
                 }
             } else {
                 if (tile + 1 < tiles) prepare((tile + 1) * TILE, 1 - buffer);
@@ -188,44 +238,38 @@ template <class T, int GROUPS, class Gate> static __device__ void delta_rule(con
             }
             __syncthreads();
         }
-        if (steps_tokens && boxes && px.rank + 1 < px.world) {
+        if (steps && boxes && px.rank + 1 < px.world) {
             #pragma unroll
             for (int i = 0; i < 4 * GROUPS; ++i) {
-                const uint2 pair = make_uint2(__float_as_uint(state[0][i]), __float_as_uint(state[1][i]));
-                px_st_ll16(px_at(px, px.rank + 1, box) + i * 128, pair, turn);
+                const uint2 both = make_uint2(__float_as_uint(state[0][i]), __float_as_uint(state[1][i]));
+                px_st_ll16(px_at(px, px.rank + 1, box) + i * 32 * WARPS, both, turn);
             }
         }
     }
     if (s.share < s.tokens) px_meet(px, blockIdx.x, turn);  // everybody's results have arrived
 }
 """
-LANES = 256
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 MOST_CHANNELS = 256
 
 
 def groups_for(channels: int) -> int:
-    """GROUPS of the kernel for so many channels, up to MOST_CHANNELS: lanes have four times as many of each column."""
+    """GROUPS of the kernel for so many channels, up to MOST_CHANNELS: a lane has four times as many of each column."""
     return 1 if channels <= 64 else 2 if channels <= 128 else 4
 
 
-def items_of(v: torch.Tensor) -> int:
-    """How many slices of 16 columns v [B, T, H, V] has: the work of the blocks."""
-    return v.shape[0] * v.shape[2] * -(-v.shape[3] // 16)
+def items_of(v: torch.Tensor, threads: int) -> int:
+    """The slices of columns that blocks of so many threads (64 WARPS) make of v [B, T, H, V], at least one."""
+    return max(v.shape[0] * v.shape[2] * -(-v.shape[3] // (threads // 16)), 1)
 
 
-def blocks_for(v: torch.Tensor, most: int) -> int:
-    """The grid for v [B, T, H, V], of up to `most` blocks."""
-    return min(max(items_of(v), 1), most)
-
-
-def boxes_for(v: torch.Tensor, channels: int) -> tuple[int, ...]:
+def boxes_for(v: torch.Tensor, channels: int, threads: int) -> tuple[int, ...]:
     """The shape of `boxes` for v [B, T, H, V], in int32."""
-    return (2, items_of(v), 512 * groups_for(channels), 4)
+    return (2, items_of(v, threads), 2 * threads * groups_for(channels), 4)
 
 
 def by_steps(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor, strength: torch.Tensor, state: Any
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor, strength: torch.Tensor, state: torch.Tensor
 ) -> torch.Tensor:
     """The same by library calls, for normalised and scaled q and k [B, T, H, K]; state [B, H, K, V] becomes the last one.
 

@@ -86,11 +86,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"nodes": 50, "seeds": 7, "seeds_min": 1, "hops": 6, "fanout": 2},
         {"nodes": 3000, "seeds": 200, "seeds_min": 20, "hops": 3, "fanout": 4},
     ],
-    "gsplat_3d_gaussian_splatting": [
-        {"n": 3, "cameras": 1},
-        {"n": 37, "cameras": 3},
-        {"n": 700, "cameras": 1},
-    ],
+    "gsplat_3d_gaussian_splatting": [{"n": 3, "cameras": 1}, {"n": 37, "cameras": 3}, {"n": 700, "cameras": 1}],
     "torchharmonics_spherical_convolution": [
         {"B": 1, "C": 3, "O": 2, "K": 5, "lat": 9, "rotation": 1, "groups": 1, "span": 5},
         {"B": 2, "C": 4, "O": 4, "K": 2, "lat": 6, "rotation": 3, "groups": 2, "span": 4},
@@ -147,15 +143,18 @@ SIZES: dict[str, list[dict[str, int]]] = {
     ],
     "embedding_lookup": [{"M": 5, "N": 7}, {"M": 997, "N": 40}],
     "moe_token_preprocess": [{"M": 5, "E": 8, "K": 3}, {"M": 311, "E": 120, "K": 5}],
-    **dict.fromkeys(
-        ("moe_pre_all2all", "moe_post_all2all"),
-        [
-            {"M": 5, "N": 7, "E": 8, "K": 3},
-            {"M": 67, "N": 88, "E": 40, "K": 5},
-            {"M": 130, "N": 3, "E": 8, "K": 8},
-            {"M": 33, "N": 1096, "E": 8, "K": 1},
-        ],
-    ),
+    "moe_pre_all2all": [
+        {"M": 5, "N": 7, "E": 8, "K": 3},
+        {"M": 67, "N": 88, "E": 40, "K": 5},
+        {"M": 130, "N": 3, "E": 8, "K": 8},
+        {"M": 33, "N": 1096, "E": 8, "K": 1},
+    ],
+    "moe_post_all2all": [
+        {"M": 5, "N": 7, "E": 8, "K": 3},
+        {"M": 67, "N": 88, "E": 40, "K": 5},
+        {"M": 130, "N": 3, "E": 8, "K": 8},
+        {"M": 33, "N": 1096, "E": 8, "K": 1},
+    ],
     "distributed_sample_sort": [{"n": 61, "M": 400}],
     "gnn_sparse_feature_fetch_projection": [{"nodes": 101, "D": 7, "Q": 61}, {"nodes": 5000, "D": 40, "Q": 900}],
     "gnn_feature_exchange_all2all_backward": [{"M": 300, "h": 3}, {"M": 2100, "h": 72}],
