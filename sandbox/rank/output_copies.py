@@ -80,7 +80,7 @@ class OutputCopies:
                 self._watch(slot, result)
             return
         number, self._number = self._number, self._number + 1
-        tensors = slot.tensors_of(result)
+        tensors = slot.tensors_of(result) or []
         at_once = not tensors or number in self._at_once
         if at_once:
             slot.put(result)

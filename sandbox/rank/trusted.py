@@ -1,5 +1,6 @@
 """A rank of the oracle world: draws inputs, runs the baseline and the oracle, and compares. It never loads a kernel."""
 
+import itertools
 import os
 import time
 import traceback
@@ -29,6 +30,8 @@ MOST_FAR = 8
 
 DRAWN_TO_CALIBRATE = 24
 """Iterations of another distribution that its usual errors are known from, at the most."""
+REFERENCE_BYTES = 1 << 30
+"""Bytes of a kernel's outputs whose references are held at once. An oracle's take up to four times as much."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
 LOOKED_AT = 3
@@ -259,17 +262,24 @@ class TrustedRank(Rank):
             copies.setdefault(index, arenas.slot_of(side.due, index).clone())
         side.outputs.fill_(slots.POISON)
         self.device.synchronize()
-        references = {index: self.reference(index, order.against) for index in copies}
-        for comparison in (self.comparison, self.meaningful):
-            if comparison is not None:
-                comparison.note({n: each for n, each in references.items() if self.comparison_of(n) is comparison})
-        findings = [
-            self.comparison_of(index).finding(slots.Unpacked(copy, arenas.room), references[index], index)
-            for index, copy in copies.items()
-        ]
+        findings = []
+        at_once = max(1, REFERENCE_BYTES // arenas.out_bytes)
+        for begin in range(0, len(copies), at_once):
+            findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
         self.reply(messages.Compared(_first_wrong(findings)))
+
+    def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
+        """What is found in these slots' outputs (collective). against: the side with the baseline's outputs."""
+        references = {index: self.reference(index, against) for index in copies}
+        for comparison in (self.comparison, self.meaningful):
+            if comparison is not None:
+                comparison.note({n: each for n, each in references.items() if self.comparison_of(n) is comparison})
+        return [
+            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), references[index], index)
+            for index, copy in copies.items()
+        ]
 
     def far_from_baseline(self, order: messages.CompareOutputs) -> list[int]:
         """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""

@@ -8,7 +8,7 @@ small.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,8 @@ COARSE_EPS = 4e-3
 """Run dtypes that are no finer (bfloat16) are near 8-bit messages, and are held to RMS_FACTOR alone."""
 PAPER_TOLERANCE = 1e-2
 MAP_PARTS = 32
+AT_ONCE = 1 << 24
+"""Elements that are compared at once: what is computed of them takes ten times as much memory as they do in float64."""
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,33 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
     Shapes equal; any floating or complex dtypes. rms: ‖y − y*‖ / ‖y*‖ (0/0 is 0). max: max |y − y*| / (|y*| + rms(y*)).
     """
-    y, o = wide(got), wide(oracle)
-    finite = torch.isfinite(y) & torch.isfinite(o)
-    if not bool(finite.any()):
+    sums = torch.zeros(3, dtype=torch.float64, device=got.device)
+    for _, (difference, o, finite) in _finite_parts(got, oracle):
+        sums += torch.stack([finite.sum().to(torch.float64), o.square().sum(), difference.square().sum()])
+    count, squares, squares_off = sums.tolist()
+    if not count:
         return OwnError()
-    y, o = y[finite], o[finite]
-    difference = (y - o).abs()
-    scale = float(o.square().mean().sqrt())
-    off = float(difference.square().mean().sqrt())
+    scale, off = math.sqrt(squares / count), math.sqrt(squares_off / count)
     if scale == 0.0:
-        largest = float(difference.max())
-        return OwnError(float("inf") if off else 0.0, float("inf") if largest else 0.0)
-    return OwnError(off / scale, float((difference / (o.abs() + scale)).max()))
+        return OwnError(*[math.inf if off else 0.0] * 2)
+    largest = [(difference / (o.abs() + scale)).max() for _, (difference, o, _) in _finite_parts(got, oracle)]
+    return OwnError(off / scale, float(torch.stack(largest).max()))
+
+
+def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
+    """Tensors of equal sizes as `wide` has them, some elements at a time, and where these are."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for begin in range(0, flat[0].numel(), AT_ONCE):
+        place = slice(begin, begin + AT_ONCE)
+        yield place, [wide(tensor[place]) for tensor in flat]
+
+
+def _finite_parts(got: torch.Tensor, oracle: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
+    """The same of |y - y*|, y*, and where both are finite; 0 elsewhere."""
+    for place, (y, o) in _parts(got, oracle):
+        finite = torch.isfinite(y) & torch.isfinite(o)
+        known = torch.where(finite, o, 0.0)
+        yield place, [torch.where(finite, y, 0.0).sub_(known).abs_(), known, finite]
 
 
 def limits(
@@ -184,17 +201,20 @@ def compare(
         if bool(wrong.any()) and verdict is Verdict.PASS:
             verdict = Verdict.WRONG_RESULT
     else:
-        y, o = wide(got), wide(oracle)
-        rounded = wide(oracle.to(got.dtype))
-        strange = _nonfinite_differs(y, wide(baseline)) & _nonfinite_differs(y, rounded)
-        scale = float(o[torch.isfinite(o)].square().mean().sqrt()) if bool(torch.isfinite(o).any()) else 0.0
-        beyond = (y - o).abs() > held.max * (o.abs() + scale)
-        beyond &= torch.isfinite(y) & torch.isfinite(o)
+        scale = _rms(oracle)
+        strange, beyond = (torch.empty(total, dtype=torch.bool, device=got.device) for _ in range(2))
+        for place, (y, o, b, rounded) in _parts(got, oracle, baseline, oracle.to(got.dtype)):
+            odd = _nonfinite_differs(y, b) & _nonfinite_differs(y, rounded)
+            far = (y - o).abs_() > (o.abs() + scale).mul_(held.max)
+            far &= torch.isfinite(y) & torch.isfinite(o)
+            if got.dtype.is_complex:
+                odd, far = odd.any(dim=-1), far.any(dim=-1)
+            strange[place], beyond[place] = odd, far
+        strange, beyond = strange.view(got.shape), beyond.view(got.shape)
         if held.along >= 0:
-            beyond |= _slices_beyond((y - o).nan_to_num(0.0), held, scale)
+            off = _slices_beyond((wide(got) - wide(oracle)).nan_to_num(0.0), held, scale)
+            beyond |= off.any(dim=-1) if got.dtype.is_complex else off
         wrong = strange | beyond
-        if got.dtype.is_complex:
-            wrong = wrong.any(dim=-1)
         error = errors(got, oracle)
         if bool(strange.any()):
             verdict, not_finite = Verdict.NONFINITE, strange
@@ -231,6 +251,16 @@ def compare(
         where=_map(wrong) if count else [],
     )
     return figures, verdict
+
+
+def _rms(oracle: torch.Tensor) -> float:
+    """Of the finite elements; 0 where there are none."""
+    sums = torch.zeros(2, dtype=torch.float64, device=oracle.device)
+    for _, (o,) in _parts(oracle):
+        finite = torch.isfinite(o)
+        sums += torch.stack([finite.sum().to(torch.float64), torch.where(finite, o, 0.0).square().sum()])
+    count, squares = sums.tolist()
+    return math.sqrt(squares / count) if count else 0.0
 
 
 def _slices_beyond(difference: torch.Tensor, held: Limits, scale: float) -> torch.Tensor:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.protocol.verdict import Verdict
+from sandbox.rank.outputs import checks
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare, errors, limits, paper_rule
 
 
@@ -31,6 +32,27 @@ def test_rounding_once_is_accepted_and_more_accurate(summed):
     figures, verdict = judged(once, baseline, oracle)
     assert verdict is Verdict.PASS
     assert figures.rms < figures.baseline_rms
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("wrong", [{}, {5: 9.0}, {3: float("nan"), 200: 9.0}])
+def test_large_outputs_are_compared_in_parts(dtype, wrong, monkeypatch):
+    oracle = torch.randn(7, 61, generator=torch.Generator().manual_seed(0), dtype=torch.complex128)
+    oracle = oracle if dtype.is_complex else oracle.real.contiguous()
+    got = (oracle * (1 + torch.finfo(dtype).eps / 8)).to(dtype)
+    for place, value in wrong.items():
+        got.view(-1)[place] = value
+    whole = judged(got, oracle.to(dtype), oracle)
+    monkeypatch.setattr(checks, "AT_ONCE", 50)
+    parts = judged(got, oracle.to(dtype), oracle)
+    for field in ("ok", "wrong", "first_wrong", "where", "expected", "got"):
+        assert getattr(parts[0], field) == getattr(whole[0], field)
+    assert (parts[1], parts[0].rms, parts[0].max) == (
+        whole[1],
+        pytest.approx(whole[0].rms),
+        pytest.approx(whole[0].max),
+    )
+    assert parts[0].first_wrong == (list(divmod(min(wrong), 61)) if wrong else None)
 
 
 def test_eight_bits_are_not_enough(summed):
