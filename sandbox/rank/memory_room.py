@@ -6,6 +6,8 @@ HELD = 2
 """Copies of an iteration beside the arenas: as drawn, and the private one for a kernel's first calls."""
 CONTEXTS_BYTES = 12 << 30
 """Memory for the contexts and libraries of the processes that share a GPU."""
+HEAP_BYTES = 6 << 30
+"""Memory that a kernel's symmetric heap may take beyond what the baseline needs, before there are fewer references."""
 GIB = 1 << 30
 
 
@@ -20,7 +22,8 @@ def arenas_bytes(most: int, inputs: int, outputs: int) -> int:
 
 
 def most_references(device: int, iterations: int, call: int, oracle: int) -> int:
-    """The number of reference worlds that fit beside the oracle world and a kernel that needs as much memory as the baseline.
+    """The number of reference worlds that fit beside the oracle world and a kernel that needs as much memory as the baseline,
+    and a heap. The first reference needs no room for the heap.
 
     device: its memory. iterations: bytes of all their copies. call, oracle: peak bytes of tensors in a call of the baseline and
     of the oracle, without the inputs.
@@ -36,4 +39,4 @@ def most_references(device: int, iterations: int, call: int, oracle: int) -> int
             f", the oracle {oracle / GIB:.1f} GiB: {needed / GIB:.0f} GiB with the memory of the processes, but this rank's "
             f"device has {device / GIB:.0f} GiB"
         )
-    return room // max(call, 1) - 1
+    return max(1, (room - HEAP_BYTES) // max(call, 1) - 1)

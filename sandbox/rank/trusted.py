@@ -266,6 +266,8 @@ class TrustedRank(Rank):
         at_once = max(1, REFERENCE_BYTES // arenas.out_bytes)
         for begin in range(0, len(copies), at_once):
             findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
+        if len(copies) * arenas.out_bytes > REFERENCE_BYTES:
+            self.device.free_blocks()
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
         self.reply(messages.Compared(_first_wrong(findings)))

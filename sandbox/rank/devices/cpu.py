@@ -83,6 +83,9 @@ class CpuDevice:
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 
+    def free_blocks(self) -> None:
+        """Nothing, as `free_cache`."""
+
     def release(self, arena: torch.Tensor) -> None:
         """Nothing: the mapping ends with its last tensor."""
 

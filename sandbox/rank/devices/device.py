@@ -79,7 +79,10 @@ class Device(Protocol):
         """Peak bytes of tensors since the last call, beyond the bytes at that time; 0 if ranks share the machine's memory."""
 
     def free_cache(self) -> None:
-        """Frees memory that the framework caches."""
+        """Frees memory that the framework and its libraries cache."""
+
+    def free_blocks(self) -> None:
+        """Frees blocks that the framework's allocator caches, which takes less time."""
 
     def release(self, arena: torch.Tensor) -> None:
         """Frees an arena of this rank. Its tensor must not be used afterwards."""

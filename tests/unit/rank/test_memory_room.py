@@ -3,7 +3,7 @@
 import pytest
 
 from problems.setting import SizesRefused
-from sandbox.rank.memory_room import CONTEXTS_BYTES, GIB, arenas_bytes, most_references
+from sandbox.rank.memory_room import CONTEXTS_BYTES, GIB, HEAP_BYTES, arenas_bytes, most_references
 
 
 def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit_one_side() -> None:
@@ -12,7 +12,7 @@ def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit
 
 
 def test_each_takes_a_call_beside_the_kernels_own() -> None:
-    device = CONTEXTS_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * 10 * GIB
+    device = CONTEXTS_BYTES + HEAP_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * 10 * GIB
     assert most_references(device, iterations=7 * GIB, call=10 * GIB, oracle=5 * GIB) == 3
     assert most_references(device - 1, iterations=7 * GIB, call=10 * GIB, oracle=5 * GIB) == 2
 

@@ -163,6 +163,10 @@ class CudaDevice:
         torch.backends.cuda.cufft_plan_cache[self.index].clear()
         torch.cuda.empty_cache()
 
+    def free_blocks(self) -> None:
+        """Returns torch's cached blocks to the driver, for other worlds."""
+        torch.cuda.empty_cache()
+
     def release(self, arena: torch.Tensor) -> None:
         """Unmaps an arena, if it is mapped."""
         from sandbox.memory import gpu as gpu_memory
