@@ -79,7 +79,7 @@ def refusal(error: BaseException) -> PathRefused | None:
 
 
 class KernelUnreadable(MachineError):
-    """A kernel file that a sweep needs is there and cannot be read."""
+    """A kernel file of a player is there and cannot be read."""
 
 
 class FolderUnwritable(MachineError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 
 from arena.errors import KernelUnreadable, UsageError
@@ -9,6 +10,8 @@ from arena.players.player import KernelAccess, Player, PlayerName, Submission, T
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
+
+ABSENT = "is not there"
 
 
 class FilePlayer(Player):
@@ -35,6 +38,10 @@ class FilePlayer(Player):
             raise UsageError(f"{self._path} cannot be read: Permission denied", "check its permissions")
 
     def check(self, task: Task) -> None:
+        """
+        Raises:
+            UsageError, KernelUnreadable: as `play`.
+        """
         read_kernel(self._file(task.problem))
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
@@ -66,10 +73,23 @@ class FilePlayer(Player):
             return folder
         names = (problem.stem, problem.slug, str(problem.id), f"{problem.id:02d}")
         places = [place for name in names for place in (folder / f"{name}.py", folder / name / "kernel.py")]
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
-            raise UsageError(f"{folder} has no kernel for {problem.stem}", f"it would be {problem.stem}.py")
-        return found
+        wrong = {place: why for place in places if (why := _unreadable(place)) != ABSENT}
+        if found := next((place for place, why in wrong.items() if not why), None):
+            return found
+        for place, why in wrong.items():
+            raise KernelUnreadable(f"{place} {why}", "replace it by the kernel's Python file")
+        raise UsageError(f"{folder} has no kernel for {problem.stem}", f"it would be {problem.stem}.py")
+
+
+def _unreadable(path: Path) -> str:
+    """Why no kernel can be read from a path: empty for a file, ABSENT where nothing is there."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "is a link to nothing" if path.is_symlink() else ABSENT
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return "" if stat.S_ISREG(mode) else "is no file with text"
 
 
 def _read(path: Path) -> KernelFile:

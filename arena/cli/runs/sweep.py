@@ -143,7 +143,7 @@ def command(
     Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
     printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
     headline. With --players: 0 when every result is in, whatever the verdicts; 3 when the sweep could not be
-    finished: a provider, the machine, or the budget.
+    finished: a provider, the machine, the budget, or a kernel file that cannot be read.
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]

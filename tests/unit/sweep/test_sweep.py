@@ -264,6 +264,28 @@ async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_pat
     assert {result.cell.slug for result in results(paths)} == {"allreduce", "broadcast"}
 
 
+async def test_a_kernel_that_is_there_and_cannot_be_read_is_missing(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "allreduce.py").symlink_to("nowhere.py")
+    (tmp_path / "2.py").mkdir()
+    os.mkfifo(tmp_path / "3.py")
+    (tmp_path / "4.py").symlink_to("4.py")
+    (tmp_path / "reduce.py").write_text("pass")  # what can be read of two names is taken
+    (tmp_path / "5.py").symlink_to("5.py")
+    said: list[str] = []
+    player = FilePlayer(PlayerName(PlayerKind.FILE, str(tmp_path)), tmp_path)
+    sweep = await played(paths, plan_for("1-5"), [player], Listener(said=said.append))
+    assert [result.cell.slug for result in results(paths)] == ["reduce"]
+    assert not sweep.progress.whole
+    assert sweep.progress.unanswered == 4
+    for name, why in (
+        ("allreduce.py", "is a link to nothing"),
+        ("2.py", "is no file with text"),
+        ("3.py", "is no file with text"),
+        ("5.py", "cannot be read: Too many levels of symbolic links"),
+    ):
+        assert any(f"{tmp_path}/{name} {why}; replace it" in line for line in said), said
+
+
 async def test_a_journal_has_one_writer_and_loses_a_line_that_was_cut_short(paths: Paths) -> None:
     await played(paths, plan_for("1-2"), [Scripted("pass")])
     path = paths.sweeps / "c.jsonl"
