@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from arena.paths import paths_in
 from problems.catalogue import Catalogue, load_catalogue
 
 PRICES = "price_in = 3.0\nprice_out = 15.0\n"
@@ -120,7 +121,7 @@ def main() -> None:
     command += ["--preset", "tiny", "--device", "cpu", "--world", "2", "--one-size", "--name", "stand-ins", "--resume"]
     command += ["--ray"] if given.ray else []
     environment = os.environ | {"PKB_ARENA_HOME": str(home)}
-    journal = home / "data" / "campaigns" / "stand-ins.jsonl"
+    journal = paths_in(home).sweeps / "stand-ins.jsonl"
 
     def count() -> int:
         return journal.read_bytes().count(RESULT) if journal.exists() else 0

@@ -13,6 +13,7 @@ import pytest
 
 import arena
 from arena.machine.facts import visible_gpus
+from arena.paths import paths_in
 from problems.catalogue import load_catalogue
 
 pytestmark = pytest.mark.slow
@@ -270,13 +271,14 @@ def test_a_sweep_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: 
     done = pkb_arena("sweep", "--players", "model:nobody", "--problems", "1")
     assert done.returncode == 2
     assert "no model 'nobody'" in done.stderr
-    assert list((home / "data" / "campaigns").iterdir()) == []
+    assert list(paths_in(home).sweeps.iterdir()) == []
 
 
 def test_a_journal_that_is_none_is_named_by_all_who_meet_it(pkb_arena: CommandLine, home: Path) -> None:
-    for folder in ("campaigns", "duels", "runs"):
-        (home / "data" / folder).mkdir(parents=True)
-        (home / "data" / folder / "x.jsonl").write_text("not a journal\n")
+    paths = paths_in(home)
+    for folder in (paths.sweeps, paths.duels, paths.runs):
+        folder.mkdir(parents=True)
+        (folder / "x.jsonl").write_text("not a journal\n")
     for code, arguments in (
         (3, ["board"]),  # without it
         (2, ["sweep", "--resume", "--name", "x"]),

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from arena.paths import paths_in
+
 pytestmark = pytest.mark.slow
 
+SWEEPS = str(paths_in(Path()).sweeps)
 CAPBSET_DROP, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
 KERNEL = "def solution(tensor):\n    return tensor\n"
 
@@ -27,10 +30,10 @@ def _without_privileges() -> None:
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home with a run, a sweep and settings; all can be deleted in the end."""
     home = tmp_path / "home"
-    for folder in ("config", "data/runs", "data/campaigns", "data/duels", "data/workspace", "state"):
+    for folder in ("config", "data/runs", SWEEPS, "data/duels", "data/workspace", "state"):
         (home / folder).mkdir(parents=True)
     (home / "config" / "settings.toml").write_text('theme = "dark"\n')
-    (home / "data" / "campaigns" / "c1.jsonl").write_text("{}\n")
+    (home / SWEEPS / "c1.jsonl").write_text("{}\n")
     (home / "kernels").mkdir()
     (home / "kernels" / "1.py").write_text(KERNEL)
     yield home
@@ -60,10 +63,10 @@ def run(home: Path) -> Run:
         ("data/runs", 0o000, "replay last", "cannot read HOME/data/runs: Permission denied", 3),
         ("data/runs", 0o000, "replay some", "HOME/data/runs", 3),
         ("data/workspace", 0o500, "new 1", "cannot write to HOME/data/workspace", 3),
-        ("data/campaigns", 0o500, "sweep --players baseline --problems 1 --name c2", "cannot write to HOME/data/campaigns", 3),
-        ("data/campaigns", 0o000, "sweep --resume", "cannot read HOME/data/campaigns: Permission denied", 3),
-        ("data/campaigns", 0o000, "board", "cannot read HOME/data/campaigns: Permission denied", 3),
-        ("data/campaigns/c1.jsonl", 0o000, "sweep --resume --name c1", "cannot read HOME/data/campaigns/c1.jsonl", 3),
+        (SWEEPS, 0o500, "sweep --players baseline --problems 1 --name c2", f"cannot write to HOME/{SWEEPS}", 3),
+        (SWEEPS, 0o000, "sweep --resume", f"cannot read HOME/{SWEEPS}: Permission denied", 3),
+        (SWEEPS, 0o000, "board", f"cannot read HOME/{SWEEPS}: Permission denied", 3),
+        (f"{SWEEPS}/c1.jsonl", 0o000, "sweep --resume --name c1", f"cannot read HOME/{SWEEPS}/c1.jsonl", 3),
         ("data/duels", 0o000, "duels", "cannot read HOME/data/duels: Permission denied", 3),
         ("config/settings.toml", 0o000, "list", "HOME/config/settings.toml cannot be read: Permission denied", 3),
         ("config", 0o000, "list", "HOME/config/settings.toml cannot be read: Permission denied", 3),

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from arena.paths import paths_in
+
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pkb-arena[ray]'")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -21,7 +23,7 @@ COMMAND = (
 
 
 def results(home: Path) -> list[dict[str, object]]:
-    journal = home / "data" / "campaigns" / "r.jsonl"
+    journal = paths_in(home).sweeps / "r.jsonl"
     found = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
     return [line for line in map(json.loads, found) if line["type"] == "result"]
 

@@ -17,7 +17,7 @@ import pytest
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import BudgetPool, Spent
-from arena.paths import Paths
+from arena.paths import Paths, paths_in
 from arena.players.file import FilePlayer
 from arena.players.make_player import make_player
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
@@ -387,7 +387,7 @@ def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
     (kernels / "01.py").write_text("def solution(tensor):\n    return tensor.clone()\n")
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", f"baseline,house,file:{kernels}"]
     command += ["--problems", "1-4", "--rounds", "1", "--one-size", "--device", "cpu", "--name", "k", "--resume"]
-    path = home / "data" / "campaigns" / "k.jsonl"
+    path = paths_in(home).sweeps / "k.jsonl"
     for _ in range(3):
         killed_in_the_middle(command, path)
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=100, check=False)

@@ -14,7 +14,7 @@ import pytest
 from model_server import KEY, ModelServer, status, streamed
 
 from arena.errors import MachineError
-from arena.paths import Paths
+from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
 from problems.catalogue import load_catalogue
@@ -37,7 +37,7 @@ def provider(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPa
 
 
 def lines(home: Path, kind: str) -> list[dict[str, object]]:
-    journal = home / "data" / "campaigns" / "c.jsonl"
+    journal = paths_in(home).sweeps / "c.jsonl"
     return [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == kind]
 
 
@@ -139,9 +139,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 80
-    while time.monotonic() < until and not (
-        (home / "data" / "campaigns" / "c.jsonl").exists() and lines(home, "result")
-    ):
+    while time.monotonic() < until and not ((paths_in(home).sweeps / "c.jsonl").exists() and lines(home, "result")):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=30)
