@@ -23,7 +23,7 @@ def solution(tensor):
         total = tensor.clone()
         dist.all_reduce(total)
         return total
-    following = torch.empty(0, dtype=tensor.dtype).set_(
+    following = tensor.new_empty(0).set_(
         tensor.untyped_storage(), tensor.storage_offset() + step, tensor.shape
     )
     together = torch.stack([tensor, following])
