@@ -8,6 +8,8 @@ from arena.errors import FolderUnwritable, PathRefused, why
 
 HOME_VARIABLE = "PKB_ARENA_HOME"
 """Environment variable: one folder for settings, data and state together (portable use, tests)."""
+VOIDS = "voids.jsonl"
+"""The journal of voided results, beside the index of results."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ class Paths:
         return self.data / "results.sqlite"
 
     @property
+    def voids(self) -> Path:
+        return self.data / VOIDS
+
+    @property
     def calibrations(self) -> Path:
         return self.state / "calibrations"
 
@@ -77,6 +83,7 @@ class Paths:
             "campaigns": self.sweeps,
             "imports": self.imports,
             "results": self.database,
+            "voids": self.voids,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,
         }

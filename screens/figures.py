@@ -89,6 +89,8 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
         return best_words(standing.best)
     if standing.solved:
         return "✓ correct", "success"
+    if standing.last.voided is not None:
+        return "✗ voided", "muted"
     verdict = standing.last.verdict
     word = _ONE_WORD.get(verdict, verdict.value.lower().split("_")[0])
     return f"{'!' if verdict is Verdict.HARNESS_ERROR else '✗'} {word}", verdict_style(verdict)

@@ -19,6 +19,7 @@ from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.store import Entry, Store, fastest
+from arena.runs.voids import read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -89,14 +90,18 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
 
     Raises:
         UsageError: there is no such sweep.
+        PathRefused: the journal of voids cannot be read.
     """
     found: list[Outcome] = []
     machines: dict[str, str] = {}
     left_out: list[LeftOut] = []
+    voids = read_voids(paths.voids)
+    if voids.damaged:
+        left_out.append(LeftOut(voids.damaged, "remove these lines, and void the results again"))
 
     def take(path: Path, source: str) -> None:
         try:
-            theirs = outcomes(path, source)
+            theirs = outcomes(path, voids, source)
             known = machines_of(path)
         except JournalDamaged as error:
             left_out.append(LeftOut(f"{error.message}; the board is without this sweep", error.advice))
@@ -120,7 +125,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
             left_out.append(LeftOut(f"{error.message}; the board is without single runs", error.advice))
         here = (this_machine(device) for device in {outcome.place.device for outcome in found})
         machines = {machine.digest: str(machine) for machine in here} | machines
-    duels, damaged = read_duels(paths.duels)
+    duels, damaged = read_duels(paths.duels, voids)
     left_out += [
         LeftOut(f"{path}: {_no_duel(error)}; the ratings are without it", "move the file elsewhere")
         for path, error in damaged.items()
@@ -173,8 +178,8 @@ def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, Resul
 
 
 def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
-    passed = any(entry.verdict is Verdict.PASS for entry in runs)
-    timed = any(entry.verdict is Verdict.PASS and entry.speedup is not None for entry in runs)
+    right = [entry for entry in runs if entry.verdict is Verdict.PASS and entry.voided is None]
+    timed = any(entry.speedup is not None for entry in right)
     best = next(iter(fastest(runs)), None)
     return Outcome(
         player=player,
@@ -183,7 +188,7 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         problem_id=runs[0].problem_id,
         category=category,
         class_=class_,
-        passed=passed,
+        passed=bool(right),
         paper=None,
         faster=best is not None and best.outcome == "faster",
         speedup=best.speedup if best is not None else None,
@@ -193,6 +198,7 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         one_size_only=None,
         usd=0.0,
         seconds=0.0,
+        voided=not right and any(entry.voided for entry in runs),
     )
 
 

@@ -55,6 +55,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """None: not known."""
     usd: float
     seconds: float
+    voided: bool = False
+    """An attempt that earned nothing: it counts as one that failed."""
 
 
 def kind_of(player: str) -> str:
@@ -69,10 +71,10 @@ def kind_of(player: str) -> str:
     return BASELINES if player in NAMED else PEOPLE
 
 
-def outcome_of(result: CellResult, source: str = "") -> Outcome:
+def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Outcome:
     """Of a sweep's result."""
     report, setting = result.report, result.cell.setting
-    passed = result.passed
+    passed = result.passed and not voided
     noisy = passed and report is not None and report.outcome == NOISY
     timed = report if passed and not noisy else None
     speed = by_clock(timed.speedup, timed.clock) if timed is not None else None
@@ -84,15 +86,16 @@ def outcome_of(result: CellResult, source: str = "") -> Outcome:
         category=result.category,
         class_=result.class_,
         passed=passed,
-        paper=report is not None and report.paper_rule == "match",
+        paper=report is not None and report.paper_rule == "match" and not voided,
         faster=passed and report is not None and report.outcome == "faster",
         speedup=speed.median if speed is not None else None,
         over_graph=_over_graph(timed) if timed is not None else None,
         percent=timed.roofline.percent if timed is not None and timed.roofline else None,
         noisy=noisy,
-        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
+        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
         usd=result.spent.usd,
         seconds=result.seconds,
+        voided=voided,
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 from arena.board.outcomes import NOISY, Outcome, outcome_of
 from arena.machine.fingerprint import Machine
 from arena.runs.ranking import Measurement, Ranked, ranked
+from arena.runs.voids import Voids
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
 
@@ -22,8 +23,10 @@ def results(path: Path) -> Iterator[CellResult]:
     return (line for line in read_lines(path) if isinstance(line, CellResult))
 
 
-def outcomes(path: Path, source: str = "") -> list[Outcome]:
+def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
     """What counts for scores: verdicts on kernels, and answers without one. Errors of the harness and refusals do not.
+
+    A voided result counts as an attempt that failed.
 
     Raises:
         OSError, JournalDamaged: as `results`.
@@ -31,7 +34,8 @@ def outcomes(path: Path, source: str = "") -> list[Outcome]:
     newest: dict[str, tuple[Outcome, Measurement | None]] = {}
     for result in results(path):
         if result.final and result.verdict != REFUSED:
-            newest[result.key] = (outcome_of(result, source), result.measurement)
+            voided = voids.of(result.run_id, result.names_code) is not None
+            newest[result.key] = (outcome_of(result, source, voided), None if voided else result.measurement)
     found = [outcome for outcome, measurement in newest.values() if measurement is None]
     for kernel in ranked(newest.values(), lambda pair: pair[1]):
         found += [_pooled(outcome, kernel) for outcome, _ in kernel.items]

@@ -48,6 +48,8 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     one_size_only: int
     """Right kernels that failed at other sizes."""
     usd: float
+    voided: int = 0
+    """Attempts that are voided: they count as failed."""
 
 
 def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
@@ -89,6 +91,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         noisy=sum(outcome.noisy for outcome in outcomes),
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
+        voided=sum(outcome.voided for outcome in outcomes),
     )
 
 

@@ -26,7 +26,7 @@ HEADINGS = (
         "fast_2",
         "fast_1 on graph",
     ),
-    *("solved", "faster", "speedup", "of bound", "too noisy", "one size", "$", "rating"),
+    *("solved", "faster", "speedup", "of bound", "too noisy", "one size", "voided", "$", "rating"),
 )
 
 
@@ -80,6 +80,7 @@ def card_row(board: Board, card: Scorecard) -> BoardRow:
             mean_words(card.percent, " %", 0) if card.percent is not None else "",
             str(card.noisy or ""),
             str(card.one_size_only or ""),
+            str(card.voided or ""),
             f"{card.usd:.2f}" if card.usd else "",
             f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
         )
@@ -101,7 +102,7 @@ def published_row(row: PublishedRow) -> BoardRow:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 6,
+            *("",) * 7,
         )
     )
 
@@ -165,6 +166,7 @@ def csv_text(board: Board) -> str:
     head = ["origin", "player", "kind", "scope", "preset", "device", "world", "machine", "problems", "attempts", "k"]
     head += ["solved", "faster", "one_size_only", "usd"]
     head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    head += ["voided"]
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(head)
     for card in board.scores:
@@ -177,6 +179,7 @@ def csv_text(board: Board) -> str:
                 *(board.machines.get(place.machine, ""), card.problems, card.attempts, card.most_attempts),
                 *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
                 *(cell for score in scores for cell in _ends(score)),
+                card.voided,
             ]
         )
     for row in board.published:
@@ -201,6 +204,7 @@ def csv_text(board: Board) -> str:
                     "",
                 ),
                 *(cell for score in scores for cell in _ends(score)),
+                "",
             ]
         )
     return buffer.getvalue()
@@ -217,4 +221,5 @@ as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 %
 speedup: geometric mean over the problems that were solved. of bound: share of the roofline, averaged in the same way.
 too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
+voided: results that somebody marked as not earned (`pkb-arena void`); they count as failed attempts.
 rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

@@ -8,8 +8,9 @@ from arena.foreign_text import printable
 
 _CODES = {"\ufdd0": click.style("", fg="green", reset=False), "\ufdd1": click.style("", fg="red", reset=False)}
 _GREEN, _RED = _CODES
-_BOLD, _END = "\ufdd2", "\ufdd3"
+_BOLD, _END, _STRUCK = "\ufdd2", "\ufdd3", "\ufdd4"
 _CODES |= {_BOLD: click.style("", bold=True, reset=False), _END: click.style("")}
+_CODES |= {_STRUCK: click.style("", strikethrough=True, reset=False)}
 _MARKS = re.compile(f"([{''.join(_CODES)}])")
 
 
@@ -21,6 +22,11 @@ def green(text: str, bold: bool = False) -> str:
 def red(text: str, bold: bool = False) -> str:
     """The text in red."""
     return f"{_RED}{_BOLD if bold else ''}{text}{_END}"
+
+
+def struck(text: str) -> str:
+    """The text struck out; where there are no colours as it is."""
+    return f"{_STRUCK}{text}{_END}"
 
 
 def rendered(text: str, colour: bool = False) -> str:

@@ -16,7 +16,9 @@ from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.runs.headline import headline_so_far
 from arena.runs.journal import RunHeader, read_events, read_header
+from arena.runs.ranking import code_hash
 from arena.runs.results import report
+from arena.runs.voids import Void, read_voids
 from sandbox.protocol import events
 
 
@@ -82,6 +84,13 @@ def command(
             print_line(line)
         if isinstance(event, events.Finished) and not as_json:
             print_report(report(header, event.result))
+            if (void := _void_of(header)) is not None:
+                print_line(void.words)
+
+
+def _void_of(header: RunHeader) -> Void | None:
+    voids = read_voids(open_session().paths.voids)
+    return voids.of(header.run_id, code_hash(header.source, header.files))
 
 
 def _run_of(path: Path) -> tuple[Path, RunHeader]:

@@ -22,6 +22,7 @@ from arena.errors import ArenaError, UsageError
 from arena.paths import Paths, paths_in
 from arena.runs.engine import Engine
 from arena.runs.temporary_engine import temporary_engine
+from arena.runs.voids import read_voids
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from problems.catalogue import Catalogue
@@ -100,7 +101,8 @@ class Performance:
 
     async def _play_scene(self, number: int, scene: Scene) -> None:
         if scene.board:
-            own = await asyncio.to_thread(duel_records, self._paths.duels)
+            voids = await asyncio.to_thread(read_voids, self._paths.voids)
+            own = await asyncio.to_thread(duel_records, self._paths.duels, voids)
             found = [each for each in ratings([*own, *self._records]) if each.category == ALL]
             self.stage = DemoStage("board", number, ratings=found)
             await asyncio.sleep(self._pause(scene))

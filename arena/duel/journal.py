@@ -4,13 +4,26 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from arena.duel.events import Abandoned, AnyDuelEvent, DuelEnded, DuelHeader, decode_duel_event, decode_header
+from arena.duel.events import (
+    Abandoned,
+    AnyDuelEvent,
+    DuelEnded,
+    DuelHeader,
+    FinalBegan,
+    KernelJudged,
+    Submitted,
+    decode_duel_event,
+    decode_header,
+)
 from arena.paths import Paths, files_in, make_folder
 from arena.runs.journal import Journal, first_line, later_lines
+from arena.runs.ranking import code_hash
+from arena.runs.voids import NO_VOIDS, Void, Voids
 
 _TAIL_BYTES = 1 << 16
 """Bytes at a journal's end that hold its last line."""
@@ -23,6 +36,8 @@ class DuelRecord(msgspec.Struct, frozen=True):
     ended: DuelEnded
     path: Path | None = None
     """The journal, whatever it is called; None for a duel that has none."""
+    voided: Void | None = None
+    """Why no rating rests on it; None: it counts."""
 
 
 def new_duel_id() -> str:
@@ -54,12 +69,12 @@ def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
     return later_lines(path, decode_duel_event)
 
 
-def duel_records(folder: Path) -> list[DuelRecord]:
+def duel_records(folder: Path, voids: Voids = NO_VOIDS) -> list[DuelRecord]:
     """All decided duels, oldest first. Other files and unfinished duels are left out."""
-    return read_duels(folder)[0]
+    return read_duels(folder, voids)[0]
 
 
-def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
+def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:
     """All decided duels, oldest first; and the unreadable files with their errors.
 
     Unfinished duels, and those whose last line is cut short, are in neither.
@@ -77,8 +92,27 @@ def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
         except (OSError, ValueError):
             continue
         if isinstance(last, DuelEnded):
-            found.append(DuelRecord(header, last, path))
+            found.append(DuelRecord(header, last, path, _voided(header, last, path, voids)))
     return found, damaged
+
+
+def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> Void | None:
+    """The mark on the duel, or on a kernel that its outcome rests on: the winner's, in a draw both."""
+    if not voids:
+        return None
+    sides = {"left": ended.left, "right": ended.right}
+    rests_on = {(side, finalist.attempt) for side, finalist in sides.items() if ended.winner in (side, "draw")}
+    marks = [voids.of(header.duel_id, "")]
+    with suppress(OSError):
+        for event in read_duel(path):
+            match event:
+                case FinalBegan():
+                    marks.append(voids.of(event.run_id, ""))
+                case KernelJudged() if (event.side, event.attempt) in rests_on:
+                    marks.append(voids.of(event.run_id, ""))
+                case Submitted() if (event.side, event.attempt) in rests_on:
+                    marks.append(voids.of("", code_hash(event.source)))
+    return next((mark for mark in marks if mark is not None), None)
 
 
 def ending(path: Path) -> DuelEnded | Abandoned | None:

@@ -34,11 +34,11 @@ class Rating(msgspec.Struct, frozen=True):
 def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
     """All ratings, best first within a category; duels in the order in which they were played.
 
-    A player's duel with itself counts for nobody.
+    A player's duel with itself counts for nobody, and so does a voided duel.
     """
     by_category: dict[str, list[DuelRecord]] = {}
     for record in sorted(records, key=lambda record: record.header.created):
-        if record.header.left.name != record.header.right.name:
+        if record.voided is None and record.header.left.name != record.header.right.name:
             by_category.setdefault(ALL, []).append(record)
             by_category.setdefault(record.header.category, []).append(record)
     return [rating for category, played in by_category.items() for rating in _rate(category, played)]

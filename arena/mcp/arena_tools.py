@@ -246,4 +246,5 @@ def _row(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
     speed = f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {entry.outcome}" if entry.speedup else ""
     where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
-    return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}"
+    voided = f"  {entry.voided.words}" if entry.voided is not None else ""
+    return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}{voided}"

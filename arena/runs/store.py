@@ -12,10 +12,11 @@ import msgspec
 
 from arena.errors import PathRefused, StoreError
 from arena.machine.fingerprint import this_machine
-from arena.paths import files_in, make_folder
+from arena.paths import VOIDS, files_in, make_folder
 from arena.runs.headline import by_clock
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
+from arena.runs.voids import Void, Voids, read_voids
 from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import Finished, Interval, Result
 from sandbox.protocol.verdict import Verdict
@@ -103,10 +104,17 @@ class Entry(msgspec.Struct, frozen=True):
     """Of the timing."""
     machine: str = ""
     """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
+    voided: Void | None = None
+    """Why it is in no rank; None: it counts. From the journal of voids, not a column of the index."""
+
+    @property
+    def names_code(self) -> str:
+        """Names the kernel: its code, or its file where that is not known."""
+        return self.code or self.sha256
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A player's best and last results in one problem."""
+    """A player's best and last results in one problem. Voided runs count in `runs` alone."""
 
     problem_id: int
     runs: int
@@ -115,6 +123,7 @@ class Standing(msgspec.Struct, frozen=True):
     best: Entry | None
     """The right kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
     last: Entry
+    """That counts; where all are voided, the last of these."""
 
     @property
     def faster(self) -> bool:
@@ -161,7 +170,7 @@ def _sees(result: Result, clock: str) -> float | None:
     return detectable_percent(interval) if interval is not None else None
 
 
-_COLUMNS = Entry.__struct_fields__
+_COLUMNS = Entry.__struct_fields__[:-1]
 _SELECT = f"select {', '.join(_COLUMNS)} from result"
 _INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
 
@@ -179,6 +188,7 @@ class Store:
         """
         make_folder(path.parent)
         self.path = path
+        self._voids = path.with_name(VOIDS)
         self.damaged = ""
         """Where a damaged index was kept, in a sentence; empty when it was whole."""
         self._lock = threading.Lock()
@@ -239,13 +249,27 @@ class Store:
             self._connection.execute(f"pragma user_version = {_VERSION}")
         return len(rows)
 
-    def history(self, problem_id: int, player: str = "you", limit: int = 200) -> list[Entry]:
-        """A player's runs of a problem, newest first; the baseline's own are left out."""
+    def history(self, problem_id: int, player: str | None = "you", limit: int = 200) -> list[Entry]:
+        """Runs of a problem by a player, or by all (None), newest first; the baseline's own are left out."""
         return self._query(
-            f"{_SELECT} where problem_id = ? and player = ? and kernel_name != ?"
+            f"{_SELECT} where problem_id = ? and player = coalesce(?, player) and kernel_name != ?"
             " order by created desc, run_id desc limit ?",
             (problem_id, player, BASELINE, limit),
         )
+
+    def kernels(self, prefix: str) -> list[Entry]:
+        """All runs of kernels whose code or file has a hash that begins so; the baseline's own are left out."""
+        return self._query(
+            f"{_SELECT} where kernel_name != ? and (substr(code, 1, ?) = ? or substr(sha256, 1, ?) = ?)"
+            " order by created, run_id",
+            (BASELINE, len(prefix), prefix, len(prefix), prefix),
+        )
+
+    def voided(self) -> list[Entry]:
+        """All voided runs, oldest first."""
+        if not read_voids(self._voids):
+            return []
+        return [entry for entry in self._query(f"{_SELECT} order by created, run_id", ()) if entry.voided]
 
     def entry(self, run_id: str) -> Entry | None:
         """One run, or None."""
@@ -294,25 +318,25 @@ class Store:
                 rows = self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
-        return [_entry(row) for row in rows]
+        voids = read_voids(self._voids)
+        return [_marked(_entry(row), voids) for row in rows]
 
 
 def fastest(entries: Iterable[Entry]) -> list[Entry]:
     """The right kernels among runs at presets' own sizes, fastest first: each with the figures of all its runs pooled.
 
-    Kernels whose times were too noisy are left out.
+    Voided runs are left out, and kernels whose times were too noisy.
     """
     kernels = [_with_pooled(kernel) for kernel in ranked(entries, _measurement)]
     return [entry for entry in kernels if entry.outcome != "too noisy"]
 
 
 def _measurement(entry: Entry) -> Measurement | None:
-    if entry.verdict is not Verdict.PASS or not entry.preset_sizes:
+    if entry.verdict is not Verdict.PASS or not entry.preset_sizes or entry.voided is not None:
         return None
     if entry.speedup is None or entry.low is None or entry.high is None:
         return None
-    code = entry.code or entry.sha256
-    key = (code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
+    key = (entry.names_code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
     return Measurement(key, Interval(entry.speedup, entry.low, entry.high), entry.clock, entry.rounds)
 
 
@@ -326,8 +350,9 @@ def _with_pooled(kernel: Ranked[Entry]) -> Entry:
 
 
 def _standing(problem_id: int, entries: list[Entry]) -> Standing:
-    solved = any(entry.verdict is Verdict.PASS for entry in entries)
-    return Standing(problem_id, len(entries), solved, next(iter(fastest(entries)), None), entries[-1])
+    counted = [entry for entry in entries if entry.voided is None]
+    solved = any(entry.verdict is Verdict.PASS for entry in counted)
+    return Standing(problem_id, len(entries), solved, next(iter(fastest(counted)), None), (counted or entries)[-1])
 
 
 def _connect(path: Path) -> tuple[sqlite3.Connection, bool]:
@@ -358,7 +383,12 @@ def _missing(connection: sqlite3.Connection) -> list[str]:
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
-    return tuple(msgspec.structs.astuple(entry))
+    return tuple(msgspec.structs.astuple(entry)[: len(_COLUMNS)])
+
+
+def _marked(entry: Entry, voids: Voids) -> Entry:
+    void = voids.of(entry.run_id, entry.names_code)
+    return entry if void is None else msgspec.structs.replace(entry, voided=void)
 
 
 def _entry(row: tuple[object, ...]) -> Entry:

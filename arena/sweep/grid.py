@@ -6,6 +6,7 @@ import msgspec
 
 from arena.runs.headline import brief_words
 from arena.runs.ranking import Measurement, ranked
+from arena.runs.voids import NO_VOIDS, Void, Voids
 from arena.sweep import records
 from arena.sweep.plan import SweepPlan
 from sandbox.protocol.verdict import Verdict
@@ -30,11 +31,14 @@ class CellMark(msgspec.Struct, frozen=True):
     seconds: float
     usd: float
     measurement: Measurement | None = None
+    """None where nothing was timed, or the result is voided."""
+    voided: str = ""
+    """Who voided it and why; empty: it counts."""
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
-        return self.verdict == Verdict.PASS
+        """The kernel is right, and counts."""
+        return self.verdict == Verdict.PASS and not self.voided
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Square:
 class SweepGrid:
     """The table of a sweep, as a screen shows it."""
 
+    voids: Voids = NO_VOIDS
     plan: SweepPlan | None = None
     sessions: int = 0
     squares: dict[tuple[str, str], Square] = field(default_factory=dict)
@@ -96,7 +101,9 @@ class SweepGrid:
             case records.Unanswered():
                 self.usd += line.spent.usd
             case records.CellResult() if line.verdict != records.REFUSED:
-                self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(line)
+                self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(
+                    line, self.voids.of(line.run_id, line.names_code)
+                )
 
     def _square(self, slug: str, player: str) -> Square:
         return self.squares.setdefault((slug, player), Square())
@@ -112,27 +119,30 @@ class SweepGrid:
         return sum(square.passed for square in self.squares.values())
 
 
-def _mark(line: records.CellResult) -> CellMark:
+def _mark(line: records.CellResult, void: Void | None) -> CellMark:
     report = line.report
-    measurement = line.measurement
+    measurement = line.measurement if void is None else None
     return CellMark(
         attempt=line.cell.attempt,
         verdict=line.verdict,
         detail=line.detail[:_SHORT],
         outcome=report.outcome if report is not None else "",
         speedup=measurement.speedup.median if measurement is not None else None,
-        run_id=report.run_id if report is not None else "",
+        run_id=line.run_id,
         trace_id=line.trace_id,
         sha256=line.sha256,
         one_size_only=report is not None and report.one_size_only,
         seconds=line.seconds,
         usd=line.spent.usd,
         measurement=measurement,
+        voided=void.words if void is not None else "",
     )
 
 
 def mark_words(mark: CellMark) -> str:
-    """ "PASS 1.42× faster", "NO_KERNEL refusal"."""
+    """ "PASS 1.42× faster", "NO_KERNEL refusal", "PASS voided by anna: ..."."""
+    if mark.voided:
+        return f"{mark.verdict} {mark.voided}"
     if mark.verdict == records.NO_KERNEL:
         return f"{mark.verdict} {mark.detail}"
     speed = f" {brief_words(mark.speedup, mark.outcome)}" if mark.speedup is not None else ""

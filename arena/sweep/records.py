@@ -130,13 +130,23 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
         return self.verdict == Verdict.PASS
 
     @property
+    def run_id(self) -> str:
+        """Of the run that judged it; empty without a run."""
+        return self.report.run_id if self.report is not None else ""
+
+    @property
+    def names_code(self) -> str:
+        """Names the kernel: its code, or its file in journals of older versions; empty without one."""
+        return self.code or self.sha256
+
+    @property
     def measurement(self) -> Measurement | None:
         """Of a right kernel that was timed."""
         report = self.report
         speed = by_clock(report.speedup, report.clock) if report is not None and self.passed else None
         if report is None or speed is None:
             return None
-        key = (self.code or self.sha256, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
+        key = (self.names_code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
         return Measurement(msgspec.json.encode(key), speed, report.clock, report.rounds)
 
 

@@ -17,6 +17,7 @@ from arena.duel.events import short_name
 from arena.duel.journal import DuelRecord, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.foreign_text import printable
+from arena.runs.voids import read_voids
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
@@ -58,7 +59,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
     async def _read(self) -> None:
         import asyncio
 
-        self.records = await asyncio.to_thread(duel_records, self.services.paths.duels)
+        voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
+        self.records = await asyncio.to_thread(duel_records, self.services.paths.duels, voids)
         self.records.reverse()
         self.found = ratings(self.records)
         duels = self.query_one("#duels", OptionList)
@@ -119,10 +121,13 @@ def _line(record: DuelRecord, width: int) -> Content:
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
     names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
-    return Content.assemble(
+    line = Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
         ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
         (f"{names}  ", "$accent"),
         (printable(winner_words(header, record.ended)), "$muted"),
     )
+    if record.voided is None:
+        return line
+    return Content.assemble(line.stylize("strike"), (f"\n  {printable(record.voided.words)}", "$muted"))

@@ -81,7 +81,7 @@ def _standing_figure(standing: Standing | None) -> float:
         return -2.0
     if standing.best is not None and standing.best.low is not None:
         return standing.best.low
-    return 0.0 if standing.last.verdict is Verdict.PASS else -1.0
+    return 0.0 if standing.last.verdict is Verdict.PASS and standing.last.voided is None else -1.0
 
 
 def ranks_words(worlds: list[int]) -> str:

@@ -15,6 +15,7 @@ from textual.widgets import DataTable, Input
 
 from arena.errors import why
 from arena.foreign_text import printable
+from arena.runs.voids import NO_VOIDS, read_voids
 from arena.sweep.grid import Square, SweepGrid
 from arena.sweep.journal import JournalDamaged, JournalReader, journals
 from problems.specification import Problem
@@ -61,6 +62,7 @@ class SweepScreen(BaseScreen):
         self.paths: list[Path] = []
         self.number = 0
         """Of the sweep shown, from the newest."""
+        self._voids = NO_VOIDS
         self._reader: JournalReader | None = None
         self._reading = False
         self._shown: dict[tuple[str, str], str] = {}
@@ -86,6 +88,7 @@ class SweepScreen(BaseScreen):
         self.set_interval(FOLLOW_S, self._follow)
 
     async def _open(self) -> None:
+        self._voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
         self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.sweeps)))
         if self.paths:
             self._begin(0)
@@ -97,7 +100,7 @@ class SweepScreen(BaseScreen):
 
     def _begin(self, number: int) -> None:
         self.number = number
-        self.grid = SweepGrid()
+        self.grid = SweepGrid(self._voids)
         self._reader = JournalReader(self.paths[number])
         self._columns, self._rows = [], []
         self._shown.clear()
@@ -248,7 +251,9 @@ class SweepScreen(BaseScreen):
         problem, player = current
         square = self._square(problem, player)
         marks = sorted(square.marks.items()) if square is not None else []
-        said = "   ".join(f"{n}: {mark.verdict}" + (f" {mark.detail}" if not mark.passed else "") for n, mark in marks)
+        said = "   ".join(
+            f"{n}: {mark.verdict}" + (f" {mark.voided or mark.detail}" if not mark.passed else "") for n, mark in marks
+        )
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
         self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))
 

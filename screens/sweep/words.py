@@ -18,6 +18,8 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     count = f" {square.passed}/{len(square.marks)}" if attempts > 1 and len(square.marks) > 1 else ""
     best = square.best
     assert best is not None
+    if best.voided:
+        return f"✗ voided{count}", "muted"
     if not best.passed:
         return f"✗ {_SHORT.get(best.verdict, best.verdict.lower().replace('_', ' '))}{count}", "error"
     only = "¹" if best.one_size_only else ""

@@ -4,6 +4,7 @@ import time
 
 import click
 
+from arena.cli.colour import struck
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
@@ -11,6 +12,7 @@ from arena.duel.card import winner_words
 from arena.duel.journal import duel_records
 from arena.duel.ratings import ALL, ratings
 from arena.errors import UsageError
+from arena.runs.voids import read_voids
 from problems.specification import CATEGORIES
 
 SHOWN = 20
@@ -23,10 +25,11 @@ def command(category: str, as_json: bool) -> None:
     """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels."""
     if category not in (ALL, *CATEGORIES):
         raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(CATEGORIES)}, {ALL}")
-    records = duel_records(open_session().paths.duels)
+    paths = open_session().paths
+    records = duel_records(paths.duels, read_voids(paths.voids))
     found = ratings(records)
     if as_json:
-        duels = [{"header": record.header, "ended": record.ended} for record in records]
+        duels = [{"header": each.header, "ended": each.ended, "voided": each.voided} for each in records]
         print_json({"ratings": found, "duels": duels})
         return
     if not records:
@@ -43,6 +46,8 @@ def command(category: str, as_json: bool) -> None:
         header = record.header
         when = time.strftime("%d %b %H:%M", time.localtime(header.created))
         names = f"{header.left.name} vs {header.right.name}"
-        print_line(f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}")
+        outcome = winner_words(header, record.ended)
+        line = f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {outcome}"
+        print_line(f"{struck(line)}  {record.voided.words}" if record.voided is not None else line)
         name = record.path.stem if record.path is not None else header.duel_id
         print_line(f"              `pkb-arena replay {name}`")

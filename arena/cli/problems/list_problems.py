@@ -48,7 +48,9 @@ def _words(standing: "Standing | None") -> str:
     if standing.best is not None:
         on_device = " device" if standing.best.clock == "device" else ""
         return f"{outcome_sign(standing.best.outcome)} {standing.best.speedup:.2f}×{on_device}"
-    return "✓ right" if standing.solved else "✗ " + standing.last.verdict.lower().split("_")[0]
+    if standing.solved:
+        return "✓ right"
+    return "✗ voided" if standing.last.voided else "✗ " + standing.last.verdict.lower().split("_")[0]
 
 
 def _row(problem: Problem, standing: "Standing | None") -> dict[str, Any]:

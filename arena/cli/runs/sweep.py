@@ -20,6 +20,7 @@ from arena.players.agent import PATIENCE
 from arena.players.make_player import make_player
 from arena.players.player import PlayerSetup
 from arena.runs.engine import Engine
+from arena.runs.voids import read_voids
 from arena.setting_choice import Choice
 from arena.sweep.journal import SweepJournal, begin_session, new_name, open_journal, plan_to_go_on, same_plan
 from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
@@ -201,7 +202,7 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
         try:
             run_interruptibly(sweep())
         finally:  # an interrupted sweep has found out something, too
-            _show(journal, rows, progress.progress, order)
+            _show(session, journal, rows, progress.progress, order)
     finally:
         journal.leave()
     counts = progress.progress
@@ -228,7 +229,9 @@ async def _workers(
         yield [Worker("local", engine, this_machine(device))]
 
 
-def _show(journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder) -> None:
+def _show(
+    session: CliSession, journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder
+) -> None:
     """The results on stdout; on stderr what is missing, and how to go on."""
     if progress.stopped:
         say(f"stopped: {progress.stopped}")
@@ -236,7 +239,7 @@ def _show(journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgr
         rows.read_earlier(journal.path)
         rows.show(order.as_json)
     elif progress.done:
-        print_sweep(journal.path, progress, order.as_json)
+        print_sweep(journal.path, progress, read_voids(session.paths.voids), order.as_json)
     if progress.total and not progress.whole:
         missing = f"{progress.done} of {progress.total} results are in"
         say(f"{missing}; continue with `pkb-arena sweep --resume --name {order.name}`")

@@ -13,6 +13,7 @@ from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock, outcome_words
 from arena.runs.results import RunReport
 from arena.runs.table import Column, TextTable
+from arena.runs.voids import Voids
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import SweepProgress
 from arena.sweep.records import REFUSED, Cell, CellResult
@@ -181,9 +182,9 @@ def _bounds(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [interval.low, interval.median, interval.high]
 
 
-def print_sweep(path: Path, progress: SweepProgress, as_json: bool) -> None:
+def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
     """The scores of every player in a sweep, with what is still missing."""
-    cards = scorecards(outcomes(path))
+    cards = scorecards(outcomes(path, voids))
     if as_json:
         print_json(
             {
@@ -219,6 +220,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("speedup", lambda card: mean_words(card.speedup)),
         Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
+        Column("voided", lambda card: str(card.voided or ""), right=True),
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )
 )

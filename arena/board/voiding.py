@@ -1,0 +1,159 @@
+"""Finds what a word names, and voids it or takes that back: a run, a sweep's result, a duel, or a kernel with all its results."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from arena.board.results import results
+from arena.duel.journal import read_duel_header
+from arena.errors import UsageError
+from arena.paths import Paths, files_in
+from arena.runs.journal import read_header
+from arena.runs.store import Entry, Store
+from arena.runs.voids import Void, append_void, clean_note, read_voids
+from arena.sweep.journal import JournalDamaged, journals
+from arena.sweep.records import CellResult
+
+LEAST_HASH = 6
+"""Characters of a kernel's hash that name it."""
+_HASH = re.compile(rf"[0-9a-f]{{{LEAST_HASH},64}}")
+LAST = "last"
+
+
+class VoidTarget(msgspec.Struct, frozen=True):
+    """A result or a kernel. Either `run` or `code` is set."""
+
+    run: str
+    """Id of a run or a duel."""
+    code: str
+    results: list[str]
+    """Ids of the runs and duels that the mark is on, as far as this machine has them."""
+
+    @property
+    def words(self) -> str:
+        """ "run ID", "kernel 12ab34cd56ef (3 results)"."""
+        if self.run:
+            return f"result {self.run}"
+        return f"kernel {self.code[:12]} ({len(self.results)} result{'s' * (len(self.results) != 1)})"
+
+
+def find_target(paths: Paths, word: str) -> VoidTarget:
+    """What a word names: the id of a run, a duel or a sweep's result, a journal file, `last`, or the start of a kernel's hash.
+
+    Raises:
+        UsageError: it names nothing, or more than one kernel.
+        ArenaError: results cannot be read.
+    """
+    if (run := _run_named(paths, word)) is not None:
+        return VoidTarget(run, "", [run])
+    swept = [result for result in _swept(paths) if result.run_id]
+    by_id = {result.run_id for result in swept if word in (result.key, result.run_id)}
+    if len(by_id) == 1:
+        run = by_id.pop()
+        return VoidTarget(run, "", [run])
+    if _HASH.fullmatch(word):
+        named = {entry.names_code for entry in stored(paths, lambda store: store.kernels(word))}
+        named |= {result.names_code for result in swept if any(each.startswith(word) for each in _hashes(result))}
+        if len(named) > 1:
+            raise UsageError(f"{len(named)} kernels have a hash that begins with {word}", "name more of its characters")
+        if named:
+            return _kernel(paths, named.pop(), swept)
+    raise UsageError(
+        f"there is no result and no kernel {word!r}",
+        f"name the id of a run, of a sweep's result or of a duel, or {LEAST_HASH} characters or more of a kernel's hash",
+    )
+
+
+def _hashes(result: CellResult) -> tuple[str, str]:
+    return result.code, result.sha256
+
+
+def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
+    runs = {entry.run_id for entry in stored(paths, lambda store: store.kernels(code))}
+    runs |= {result.run_id for result in swept if result.names_code == code}
+    return VoidTarget("", code, sorted(runs))
+
+
+def _run_named(paths: Paths, word: str) -> str | None:
+    """The run or duel with this id, or with this journal."""
+    if word == LAST:
+        found = files_in(paths.runs, ".jsonl")
+        return found[-1].stem if found else None
+    for path in (Path(word), paths.runs / f"{word}.jsonl"):
+        try:
+            return read_header(path).run_id
+        except (OSError, ValueError):
+            pass
+    for path in (Path(word), paths.duels / f"{word}.jsonl"):
+        try:
+            return read_duel_header(path).duel_id
+        except (OSError, ValueError):
+            pass
+    return None
+
+
+def stored(paths: Paths, question: Callable[[Store], list[Entry]]) -> list[Entry]:
+    """The index's answer; nothing where nothing was run yet.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    if not (paths.database.exists() or paths.runs.exists()):
+        return []
+    store = Store(paths.database, paths.runs)
+    try:
+        return question(store)
+    finally:
+        store.close()
+
+
+def _swept(paths: Paths) -> Iterator[CellResult]:
+    """Results of all sweeps, imported ones too. Damaged journals end early: the board names them."""
+    for path in (*journals(paths.sweeps), *journals(paths.imports)):
+        try:
+            yield from results(path)
+        except (OSError, JournalDamaged):
+            continue
+
+
+def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
+    """Marks a result or a kernel as not earned; a mark that is there is replaced.
+
+    Raises:
+        UsageError: the note or the name is empty.
+        FolderUnwritable: it could not be written.
+    """
+    line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code)
+    if not line.note:
+        raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
+    if not line.by:
+        raise UsageError("a void needs the name of who says so", "name somebody: --by NAME")
+    append_void(paths.voids, line)
+    return line
+
+
+def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
+    """Takes a mark back.
+
+    Raises:
+        UsageError: there is no such mark.
+        FolderUnwritable: it could not be written.
+    """
+    voids = read_voids(paths.voids)
+    marks, name = (voids.runs, target.run) if target.run else (voids.kernels, target.code)
+    if name not in marks:
+        raise UsageError(f"{target.words} is not voided", _advice(paths, target))
+    line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code, undo=True)
+    append_void(paths.voids, line)
+    return line
+
+
+def _advice(paths: Paths, target: VoidTarget) -> str:
+    """Where a run is voided together with its kernel, that mark is the one to take back."""
+    for entry in stored(paths, lambda store: store.voided()) if target.run else ():
+        if entry.run_id == target.run:
+            return f"its kernel is: `pkb-arena void {entry.names_code[:12]} --undo`"
+    return "`pkb-arena void` lists what is"

@@ -1,0 +1,107 @@
+"""`pkb-arena void`: marks a result or a kernel as not earned, takes that back, or lists what is voided."""
+
+import getpass
+import time
+
+import click
+
+from arena.board.voiding import VoidTarget, find_target, stored, unvoid, void
+from arena.cli.colour import struck
+from arena.cli.diagnostics import complain
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.cli.session import open_session
+from arena.errors import UsageError
+from arena.foreign_text import printable
+from arena.paths import Paths
+from arena.runs.store import Entry
+from arena.runs.voids import Void, Voids, read_voids
+
+
+@click.command()
+@click.argument("result", metavar="[RESULT]", required=False)
+@click.option("--note", default="", metavar="TEXT", help="Why it is not earned.")
+@click.option("--by", default="", metavar="NAME", help="Who says so. [default: the user of this machine]")
+@click.option("--undo", is_flag=True, help="Take the mark back: the result counts again.")
+@json_option
+def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -> None:
+    """Void RESULT: it stays in its journal, is in no rank, and is shown struck out with the note.
+
+    RESULT is the id of a run, of a sweep's result or of a duel, a journal file, or `last`. It can also be 6 characters or
+    more of a kernel's hash: then all results of that code are voided, whatever its comments. Without RESULT what is voided
+    is listed.
+    """
+    paths = open_session().paths
+    if result is None:
+        if note or by or undo:
+            raise UsageError("there is no RESULT", "name the id of a run, or the hash of a kernel")
+        _list(paths, as_json)
+        return
+    if not (undo or note.strip()):
+        raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
+    target = find_target(paths, result)
+    line = (unvoid if undo else void)(paths, target, note, by or _user())
+    if as_json:
+        print_json(_object(target, line))
+    else:
+        print_line(f"{target.words} counts again" if undo else f"{target.words} is {line.words}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in some containers
+        return "you"
+
+
+def _object(target: VoidTarget, line: Void) -> dict[str, object]:
+    """An object of `void --json`. Fields are added, never renamed."""
+    return {
+        "run_id": line.run,
+        "code": line.code,
+        "results": target.results,
+        "note": line.note,
+        "by": line.by,
+        "at": line.at,
+        "voided": not line.undo,
+    }
+
+
+def _list(paths: Paths, as_json: bool) -> None:
+    voids = read_voids(paths.voids)
+    targets = _targets(paths, voids)
+    entries = {entry.run_id: entry for entry in _entries(paths, voids)}
+    if voids.damaged:
+        complain(voids.damaged, "remove these lines, and void the results again")
+    if as_json:
+        print_json([_object(target, line) for target, line in targets])
+        return
+    if not targets:
+        print_line("Nothing is voided.")
+    for target, line in targets:
+        when = time.strftime("%d %b %Y %H:%M", time.localtime(line.at))
+        print_line(f"{when}  {target.words}: {line.words}")
+        for run in target.results:
+            if (entry := entries.get(run)) is not None:
+                print_line(f"    {struck(_words(entry))}")
+
+
+def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
+    entries = _entries(paths, voids)
+    found = [(VoidTarget(line.run, "", [line.run]), line) for line in voids.runs.values()]
+    for line in voids.kernels.values():
+        runs = [entry.run_id for entry in entries if entry.names_code == line.code]
+        found.append((VoidTarget("", line.code, runs), line))
+    return sorted(found, key=lambda pair: pair[1].at)
+
+
+def _entries(paths: Paths, voids: Voids) -> list[Entry]:
+    return stored(paths, lambda store: store.voided()) if voids else []
+
+
+def _words(entry: Entry) -> str:
+    speed = f"  {entry.speedup:.2f}×" if entry.speedup is not None else ""
+    where = f"{entry.preset} · {entry.world} {entry.device} ranks · {entry.dtype}"
+    return (
+        f"{entry.run_id}  {entry.problem_id} {entry.slug}  {printable(entry.player)}  {entry.verdict}{speed}  {where}"
+    )

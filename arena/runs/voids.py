@@ -1,0 +1,138 @@
+"""Voided results: results and kernels that somebody marked as not earned. They stay in their journals, out of every rank.
+
+The journal `voids.jsonl` has one line for each mark and for each mark that was taken back.
+"""
+
+import fcntl
+import functools
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import FolderUnwritable, PathRefused, why
+from arena.paths import make_folder, unwritable
+from arena.runs.results import one_line
+
+NOTE_CHARACTERS = 500
+
+
+class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the journal. Fields are added, never renamed. Either `run` or `code` is set."""
+
+    at: float
+    """Seconds since the epoch."""
+    note: str
+    """Why the result is not earned."""
+    by: str
+    """Who said so."""
+    run: str = ""
+    """Id of a run or a duel."""
+    code: str = ""
+    """Names a kernel's code without comments (`arena.runs.ranking`): all its results are voided."""
+    undo: bool = False
+    """The mark on this run or code is taken back."""
+
+    @property
+    def words(self) -> str:
+        """ "voided by anna: reads the expected output"."""
+        return f"voided by {self.by}: {self.note}"
+
+
+class Voids:
+    """The marks that are in force."""
+
+    def __init__(self, lines: Iterable[Void] = (), damaged: str = "") -> None:
+        self.runs: dict[str, Void] = {}
+        """By run or duel."""
+        self.kernels: dict[str, Void] = {}
+        """By code."""
+        self.damaged = damaged
+        """Lines of the journal that cannot be read, in a sentence; empty where there are none."""
+        for line in lines:
+            marks, name = (self.runs, line.run) if line.run else (self.kernels, line.code)
+            marks.pop(name, None)
+            if not line.undo:
+                marks[name] = line
+
+    def of(self, run: str, code: str) -> Void | None:
+        """The mark on a result, or on its kernel; None without one."""
+        return self.runs.get(run) or self.kernels.get(code)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.kernels)
+
+
+NO_VOIDS = Voids()
+
+
+def read_voids(path: Path) -> Voids:
+    """The marks in this journal; none where there is no file. Reads it only when it has changed.
+
+    Raises:
+        PathRefused: it cannot be read.
+    """
+    try:
+        found = path.stat()
+        return _read(path, found.st_ino, found.st_mtime_ns, found.st_size)
+    except FileNotFoundError:
+        return NO_VOIDS
+    except OSError as error:
+        raise PathRefused(f"cannot read {path}: {why(error)}", "make it readable: it says what is voided") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path, inode: int, changed: int, size: int) -> Voids:
+    lines, damaged = [], []
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            if not data.endswith(b"\n"):
+                break  # a line that a crash cut short
+            try:
+                lines.append(msgspec.json.decode(data, type=Void))
+            except ValueError:
+                damaged.append(str(number))
+    numbers = f"line{'s' * (len(damaged) > 1)} {', '.join(damaged)}"
+    return Voids(lines, f"{path}: {numbers} cannot be read; what they voided counts" if damaged else "")
+
+
+def append_void(path: Path, line: Void) -> None:
+    """Adds a line, and returns when it is on the disk. A line that a crash cut short is removed first.
+
+    Raises:
+        FolderUnwritable: it could not be written; the file is as it was.
+    """
+    make_folder(path.parent)
+    data = msgspec.json.encode(line) + b"\n"
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unwritable(path.parent, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _write(file, data)
+    except OSError as error:
+        raise FolderUnwritable(f"cannot write {path}: {why(error)}", "free some space, and try again") from None
+    finally:
+        os.close(file)
+
+
+def _write(file: int, data: bytes) -> None:
+    end = os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1
+    try:
+        os.ftruncate(file, end)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, data[written:], end + written)
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, end)
+        raise
+
+
+def clean_note(text: str) -> str:
+    """A note or a name as it is kept: one line without control characters."""
+    return one_line(text)[:NOTE_CHARACTERS]
