@@ -13,30 +13,10 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import prefix
 
 SOURCE = r"""
 const int TEAM = 8;  // threads that share a frontier node's neighbours
-// The sum of `value` over the threads before this one, and over all. All threads of the block call it.
-static __device__ u32 sum_before(u32 value, u32& all) {
-    __shared__ u32 warps[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u32 sum = value;
-    #pragma unroll
-    for (int away = 1; away < 32; away *= 2) {
-        const u32 other = __shfl_sync(0xffffffffu, sum, (lane - away) & 31);
-        if (lane >= away) sum += other;
-    }
-    __syncthreads();  // what a call before left there has been read
-    if (lane == 31) warps[warp] = sum;
-    __syncthreads();
-    u32 before = sum - value;
-    all = 0;
-    for (int w = 0; w < blockDim.x / 32; ++w) {
-        if (w < warp) before += warps[w];
-        all += warps[w];
-    }
-    return before;
-}
 // The sum of the blocks' totals before this block's, and of all; the grid has no more blocks than a block has threads.
 static __device__ u32 sum_before_block(const u32* totals, u32& all) {
     __shared__ u32 own;
@@ -135,7 +115,7 @@ HOPS = 58
 @functools.cache
 def kernels() -> Any:
     """Compiled when it is first asked for."""
-    return cuda.compile(SOURCE)
+    return cuda.compile(prefix.SOURCE + SOURCE)
 
 
 @torch.no_grad()

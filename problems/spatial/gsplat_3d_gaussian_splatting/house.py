@@ -14,6 +14,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import prefix
+from sandbox.kit.blocks.early_read import read_early
 from sandbox.kit.blocks.rows import all_to_all_rows
 
 SOURCE = r"""
@@ -75,27 +77,6 @@ template <class T> static __device__ bool project(
     for (int a = 0; a < 2; ++a)
         visible = visible && seen.radius[a] > 0 && seen.value[a] + seen.radius[a] > 0 && seen.value[a] - seen.radius[a] < size[a];
     return visible;
-}
-// The sum of `value` over the threads before this one, and over all. All threads of the block call it.
-static __device__ u32 sum_before(u32 value, u32& all) {
-    __shared__ u32 warps[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u32 sum = value;
-    #pragma unroll
-    for (int away = 1; away < 32; away *= 2) {
-        const u32 other = __shfl_sync(0xffffffffu, sum, (lane - away) & 31);
-        if (lane >= away) sum += other;
-    }
-    __syncthreads();  // what a call before left there has been read
-    if (lane == 31) warps[warp] = sum;
-    __syncthreads();
-    u32 before = sum - value;
-    all = 0;
-    for (int w = 0; w < blockDim.x / 32; ++w) {
-        if (w < warp) before += warps[w];
-        all += warps[w];
-    }
-    return before;
 }
 // lenses: [W][cameras][LENS], symmetric. places: [W][cameras][blocks]: where a block's records of a camera begin among this
 // rank's for the owner. totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner.
@@ -216,7 +197,7 @@ ALIGN = 256
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
     """count_visible and deliver_records; compiled when they are first asked for."""
-    return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
+    return cuda.compile(prefix.SOURCE + SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
 @torch.no_grad()
@@ -273,11 +254,12 @@ def solution(
     kernels.count_visible[blocks, THREADS](
         symm.px, *given[:3], *given[5:], lenses, *tables, done.data_ptr(), size, len(means), cameras, *scene
     )
+    sizes = read_early(size)
     results = [room.data_ptr() + begin for begin in begins[:-1]]
     kernels.deliver_records[blocks, THREADS](
         symm.px, *given[:5], lenses, tables[0], tables[2], *results, offsets, len(means), cameras, channels, *scene
     )
-    found = int(size)
+    (found,) = sizes()
     return tuple(
         room[begin : begin + found * width].view(each).view(found, *shape)
         for begin, width, each, shape in zip(begins, widths, dtypes, shapes, strict=False)
@@ -306,20 +288,16 @@ def by_library(
     views = lenses[:, :16].view(-1, 1, 4, 4)
     centres = (views[..., :3, :3] @ means.to(wide)[:, :, None]).squeeze(3) + views[..., :3, 3]
     turned, depth = views[..., :3, :3] @ axes, centres[..., 2]
-    edges, pixels = [], []
-    for axis, size in enumerate((width, height)):
-        k = lenses[:, 16:].view(-1, 1, 3, 3)[..., axis, :]
-        focal, middle = k[..., axis], k[..., 2]
-        slack = 0.3 * (0.5 * size / focal)
-        reach = (centres[..., axis] / depth).maximum(-(middle / focal + slack)).minimum((size - middle) / focal + slack)
-        edges.append((focal / depth)[..., None] * (turned[..., axis, :] - reach[..., None] * turned[..., 2, :]))
-        pixels.append((k * centres).sum(dim=2) / depth)
-    first, both, second = ((edges[a] * edges[b]).sum(dim=2) for a, b in ((0, 0), (0, 1), (1, 1)))
-    across = torch.linalg.cross(edges[0], edges[1]).square().sum(dim=2)
-    determinant = (across + eps2d * (first + second + eps2d)).clamp(min=1e-10)
-    first, second = first + eps2d, second + eps2d
-    radii = (3.33 * torch.stack([first, second], dim=2).sqrt()).ceil()
-    means2d, limits = torch.stack(pixels, dim=2), means.new_tensor((width, height), dtype=wide)
+    intrinsics, limits = lenses[:, 16:].view(-1, 3, 3), lenses.new_tensor((width, height))
+    focal, middle = intrinsics[:, None, (0, 1), (0, 1)], intrinsics[:, None, :2, 2]
+    slack, away = 0.3 * (0.5 * limits / focal), depth[..., None]
+    reach = (centres[..., :2] / away).maximum(-(middle / focal + slack)).minimum((limits - middle) / focal + slack)
+    edges = (focal / away)[..., None] * (turned[..., :2, :] - reach[..., None] * turned[..., 2:, :])
+    means2d, spread = centres @ intrinsics[:, :2].mT / away, edges.square().sum(dim=3)
+    across = torch.linalg.cross(edges[..., 0, :], edges[..., 1, :]).square().sum(dim=2)
+    determinant = (across + eps2d * (spread.sum(dim=2) + eps2d)).clamp(min=1e-10)
+    (first, second), both = (spread + eps2d).unbind(dim=2), edges.prod(dim=2).sum(dim=2)
+    radii = (3.33 * (spread + eps2d).sqrt()).ceil()
     visible = ((radii > 0) & (means2d + radii > 0) & (means2d - radii < limits)).all(dim=2)
     visible &= (depth > near) & (depth < far)
 

@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, c
 }
 // Numbers of `filter`; the lists: ranks by polar and azimuth position, latitudes and floats before them by polar position, first
 // channels by azimuth position.
-enum { BATCH, CHANNELS, KINDS, ALL_T, FIRST_T, OWN_T, FIRST_J, OWN_J, WIDTH, TURN, ROOM, POLAR, AZIMUTH, RANK, TALL = RANK + 8,
+enum { BATCH, CHANNELS, KINDS, ALL_T, FIRST_T, OWN_T, FIRST_J, OWN_J, WIDTH, ROOM, POLAR, AZIMUTH, RANK, TALL = RANK + 8,
     BEFORE = TALL + 8, CHANNEL = BEFORE + 8 };
 // Output y: [batch][channels][kinds][own t][own j]. A block has IMAGES images, BASIS kinds, one t, blockDim.x j.
 extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, const Window* windows, const Range* ranges,
@@ -192,32 +192,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
         }
     }
 }
-// The same for output longitudes that are several input longitudes apart, and for any width: a thread has one output.
-extern "C" __global__ void __launch_bounds__(512) filter_any(const float* field, const Window* windows, const Range* ranges,
-        float* y, PxNumbers n) {
-    const i64 *num = n.at, width = num[WIDTH], own_t = num[OWN_T], own_j = num[OWN_J];
-    const i64 kinds = num[KINDS], rows = kinds * num[ALL_T];
-    const i64 all = num[BATCH] * num[CHANNELS] * kinds * own_t * own_j;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
-        const i64 j = i % own_j, t = i / own_j % own_t, k = i / (own_j * own_t) % kinds, number = i / (own_j * own_t * kinds);
-        int a = 0;
-        while (number % num[CHANNELS] >= num[CHANNEL + a + 1]) ++a;
-        float sum = 0;
-        for (int p = 0; p < num[POLAR]; ++p) {
-            const i64 source = num[RANK + p * num[AZIMUTH] + a];
-            const Range range = ranges[source * rows + k * num[ALL_T] + num[FIRST_T] + t];
-            for (int w = range.begin; w < range.end; ++w) {
-                const Window* window = windows + source * num[ROOM] + w;
-                const float* row = field + num[BEFORE + p] + (number * num[TALL + p] + window->latitude) * width;
-                for (int tap = 0; tap < TAPS; ++tap) {
-                    const float weight = window->tap[tap];
-                    if (weight != 0) sum += weight * row[(window->longitude + tap + (num[FIRST_J] + j) * num[TURN]) % width];
-                }
-            }
-        }
-        y[i] = sum;
-    }
-}
 """
 BLOCKS, THREADS = 128, 512
 IMAGES, WARPS, ROW = 4, 3, 2048
@@ -257,7 +231,9 @@ def solution(
     The world is the grid of polar and azimuth positions. psi, weight and bias are the rank's own: a filter acts on the latitudes
     of its rank's polar position and on the channels of its azimuth position.
     """
-    launch = kernels() if x.is_cuda else None  # compiled before ranks meet
+    # The windows are of neighbouring longitudes, so the kernel is for outputs at every input longitude.
+    use_kernels = x.is_cuda and nlon_in == nlon_out and nlon_in + 128 * WARPS + 16 <= ROW
+    launch = kernels() if use_kernels else None  # compiled before ranks meet
     az, polar = dist.get_world_size(azimuth_group), dist.get_world_size(polar_group)
     mine = dist.get_rank(polar_group), dist.get_rank(azimuth_group)
     batch, channels, tall, wide = x.shape
@@ -266,54 +242,32 @@ def solution(
     team = symm.team()
     everybody = team.gather_numbers(*mine, tall, wide, len(value))
     ranks = {(p, a): rank for rank, (p, a, *_) in enumerate(everybody)}
-    tall_at = [everybody[ranks[p, 0]][2] for p in range(polar)]
-    wide_at = [everybody[ranks[0, a]][3] for a in range(az)]
     own_t, own_j, by_channel = parts_of(latitudes, polar), parts_of(nlon_out, az), parts_of(channels, az)
     first_t, first_j = own_t[mine[0]], own_j[mine[1]]
     t_count, j_count = own_t[mine[0] + 1] - first_t, own_j[mine[1] + 1] - first_j
     y = x.new_empty(batch, channels, basis, t_count, j_count)
-    before = [batch * channels * sum(tall_at[:p]) * nlon_in for p in range(polar + 1)]
-    room = max(entries for *_, entries in everybody)
     if launch is None:
         by_library(y, x, index, value, everybody, ranks, (first_t, first_j, nlon_in // nlon_out, nlon_in), by_channel)
     else:
+        images, rows = batch * channels, basis * latitudes
+        talls = [everybody[ranks[p, 0]][2] for p in range(polar)]
+        before = [images * sum(talls[:p]) * nlon_in for p in range(polar + 1)]
+        start = sum(everybody[ranks[mine[0], a]][3] for a in range(mine[1]))
+        room = max(entries for *_, entries in everybody)
         # Two turns: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read call e.
         field = team.room(before[-1], torch.float32, "field")
         windows = team.room(16 * team.world * room, torch.int32, "windows")
-        ranges = team.out((team.world, basis * latitudes, 2), torch.int32, "ranges", ring=2)
+        ranges = team.out((team.world, rows, 2), torch.int32, "ranges", ring=2)
         tables = field.data_ptr(), windows.data_ptr(), ranges.data_ptr()
-        start = sum(wide_at[: mine[1]])
-        sizes = [batch * channels, tall, wide, start, nlon_in, before[mine[0]], len(value)]
-        launch.share[BLOCKS, THREADS](
-            team.px, x.contiguous(), index.data_ptr(), value, *tables, [*sizes, latitudes, basis * latitudes, room]
-        )
-        turn = nlon_in // nlon_out
-        numbers = [
-            batch,
-            channels,
-            basis,
-            latitudes,
-            first_t,
-            t_count,
-            first_j,
-            j_count,
-            nlon_in,
-            turn,
-            room,
-            polar,
-            az,
-        ]
+        sizes = [images, tall, wide, start, nlon_in, before[mine[0]], len(value), latitudes, rows, room]
+        launch.share[BLOCKS, THREADS](team.px, x.contiguous(), index.data_ptr(), value, *tables, sizes)
+        sizes = [batch, channels, basis, latitudes, first_t, t_count, first_j, j_count, nlon_in, room, polar, az]
         ordered = [ranks[p, a] for p in range(polar) for a in range(az)]
-        for listed in (ordered, tall_at, before[:-1]):
-            numbers += [*listed, *[0] * (8 - len(listed))]
-        numbers += by_channel
+        for listed in (ordered, talls, before[:-1]):
+            sizes += [*listed, *[0] * (8 - len(listed))]
         warps = min(-(-j_count // 128), WARPS)  # a thread has four longitudes
-        if turn == 1 and nlon_in + 128 * warps + 16 <= ROW:
-            blocks = min(max(batch * channels * t_count, 1), 96 * BLOCKS)
-            launch.filter[blocks, 32 * IMAGES * warps](*tables, y, numbers)
-        else:
-            blocks = min(max(-(-y.numel() // THREADS), 1), 32 * BLOCKS)
-            launch.filter_any[blocks, THREADS](*tables, y, numbers)
+        blocks = min(max(images * t_count, 1), 96 * BLOCKS)
+        launch.filter[blocks, 32 * IMAGES * warps](*tables, y, [*sizes, *by_channel])
     grouped = y.view(batch, groups, channels // groups * basis, t_count * j_count)
     out = torch.matmul(weight.reshape(groups, -1, grouped.shape[2]), grouped).view(batch, -1, t_count, j_count)
     return out if bias is None else out.add_(bias.view(-1, 1, 1))
@@ -329,7 +283,7 @@ def by_library(
     place: tuple[int, int, int, int],
     by_channel: list[int],
 ) -> None:
-    """The same for CPU ranks, into y [B, C, K, T_p, J_a]: fields and filters are read out of the peers' memory."""
+    """The same by library calls, into y [B, C, K, T_p, J_a]: fields and filters are read out of the peers' memory."""
     first_t, first_j, turn, nlon_in = place
     batch, channels, basis, t_count, j_count = y.shape
     team = symm.team()

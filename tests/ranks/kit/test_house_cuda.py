@@ -89,7 +89,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "gsplat_3d_gaussian_splatting": [{"n": 3, "cameras": 1}, {"n": 37, "cameras": 3}, {"n": 700, "cameras": 1}],
     "torchharmonics_spherical_convolution": [
         {"B": 1, "C": 3, "O": 2, "K": 5, "lat": 9, "rotation": 1, "groups": 1, "span": 5},
-        {"B": 2, "C": 4, "O": 4, "K": 2, "lat": 6, "rotation": 3, "groups": 2, "span": 4},
+        {"B": 2, "C": 4, "O": 4, "K": 2, "lat": 6, "rotation": 1, "groups": 2, "span": 4},
     ],
     "hyena_conv1d_boundary_exchange": [
         {"B": 2, "D": 3, "C": 17, "K": 12},

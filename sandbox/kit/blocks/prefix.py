@@ -1,0 +1,31 @@
+"""Sums over the threads before one of a block: where each puts what it has found.
+
+from sandbox.kit import cuda
+from sandbox.kit.blocks import prefix
+
+kernels = cuda.compile(prefix.SOURCE + SOURCE)   # there: place = running + sum_before(is_found, all); running += all;
+"""
+
+SOURCE = r"""
+// The sum of `value` over the threads before this one, and over all. All threads of the block call it.
+static __device__ u32 sum_before(u32 value, u32& all) {
+    __shared__ u32 warps[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32 sum = value;
+    #pragma unroll
+    for (int away = 1; away < 32; away *= 2) {
+        const u32 other = __shfl_sync(0xffffffffu, sum, (lane - away) & 31);
+        if (lane >= away) sum += other;
+    }
+    __syncthreads();  // what a call before left there has been read
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    u32 before = sum - value;
+    all = 0;
+    for (int w = 0; w < blockDim.x / 32; ++w) {
+        if (w < warp) before += warps[w];
+        all += warps[w];
+    }
+    return before;
+}
+"""
