@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import delta_rule
+from sandbox.kit.blocks.sums import add_up, boxes
 
 ENTRY = r"""
 struct Kimi {
@@ -61,20 +62,26 @@ def solution(
     that dtype.
     """
     batch, tokens, heads, channels = q.shape
-    if q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS:
+    use_kernel = q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS
+    kernel = kernel_for(q.dtype, delta_rule.groups_for(channels)) if use_kernel else None  # compiled before ranks meet
+    partners = symm.team(tp_group) if tp_group is not None else None
+    sums = None
+    if partners is not None and partners.world > 1:
+        sums = boxes(v.numel(), v.dtype, partners, v.is_cuda)
+    if kernel is not None:
         out = torch.empty_like(v, memory_format=torch.contiguous_format)
         team = symm.team(cp_group)
-        blocks = min(delta_rule.items_of(v, THREADS), BLOCKS)
-        launch = kernel_for(q.dtype, delta_rule.groups_for(channels))[blocks, THREADS]
-        boxes: torch.Tensor | int = 0
+        states: torch.Tensor | int = 0
         if team.world > 1:
-            boxes = team.empty(delta_rule.boxes_for(v, channels, THREADS), torch.int32, "states").data_ptr()
+            states = team.empty(delta_rule.boxes_for(v, channels, THREADS), torch.int32, "states").data_ptr()
         given = [x.contiguous() for x in (q, k, v, g, beta)]
-        launch(team.px, *given, a_log, dt_bias, out, boxes, [batch, tokens, heads, channels, v.shape[3]])
+        sizes = [batch, tokens, heads, channels, v.shape[3]]
+        blocks = min(delta_rule.items_of(v, THREADS), BLOCKS)
+        kernel[blocks, THREADS](team.px, *given, a_log, dt_bias, out, states, sizes)
     else:
         out = by_library(q, k, v, g, beta, a_log, dt_bias, cp_group)
-    if tp_group is not None and dist.get_world_size(tp_group) > 1:
-        dist.all_reduce(out, group=tp_group)
+    if partners is not None and sums is not None:
+        add_up(out, sums, partners)
     return out
 
 
