@@ -145,7 +145,6 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
         (["completion", "tcsh"], ["'SHELL': 'tcsh'", "bash"]),
         (["list", "--category"], ["requires an argument", "--category"]),
-        (["show", "10", "--house"], ["there is no house kernel for 10", "there are house kernels for 1,"]),
         (["show", "13", "--house", "--json"], ["--json has the text"]),
         (["run", "13", "kernel.py", "--world", "9"], ["9"]),
         (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
@@ -194,6 +193,17 @@ def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
     assert done.returncode == 2
     assert "it takes two" in done.stderr
     assert not (home / "data").exists()
+
+
+def test_a_problem_without_a_house_kernel_says_which_have_one(
+    pkb_arena: CommandLine, tmp_path: Path, home: Path
+) -> None:
+    add_problem(tmp_path, home, 'class = "C"', 'class = "B"')
+    (tmp_path / "mine" / "two_only" / "house.py").unlink()
+    done = pkb_arena("show", "two_only", "--house")
+    assert done.returncode == 2
+    assert "there is no house kernel for 913" in done.stderr
+    assert "there are house kernels for 1," in done.stderr
 
 
 def test_a_broken_problem_of_ones_own_hides_no_other(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:

@@ -1,6 +1,7 @@
 """A match from its first kernel to its outcome, with a referee that does what the kernels say."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.baseline_variants import GRAPH, variant_source
 from problems.catalogue import load_catalogue
-from problems.specification import Problem
+from problems.specification import Problem, load_problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
@@ -263,8 +264,11 @@ def test_a_file_cannot_take_the_name_of_another_kernel(player: str, paths: Paths
         player_for(str(tmp_path / "mine.py"), paths, player)
 
 
-def test_the_house_says_what_it_has(paths: Paths) -> None:
-    problem = next(problem for problem in CATALOGUE.problems if problem.house_source is None)
+def test_the_house_says_what_it_has(paths: Paths, tmp_path: Path) -> None:
+    folder = tmp_path / "allreduce"
+    shutil.copytree(CATALOGUE.find("1").folder, folder)
+    (folder / "house.py").unlink()
+    problem = load_problem(folder)
     with pytest.raises(UsageError, match="no house kernel for") as caught:
         player_for("house", paths, problem=problem)
     assert "13" in caught.value.advice
