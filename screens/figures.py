@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arena.foreign_text import printable
-from arena.runs.headline import SIGNS, WHERE
+from arena.runs.headline import SIGNS, TOO_NOISY, WHERE
 from sandbox.protocol.events import Failure, Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -14,7 +14,6 @@ from sandbox.timing.interval import outcome
 if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing
 
-TOO_NOISY = "too noisy"
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {
     Verdict.OUT_OF_MEMORY: "memory",

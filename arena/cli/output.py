@@ -11,7 +11,16 @@ from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import escaped_json
-from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock, outcome_words, single_calls_words
+from arena.runs.headline import (
+    SIGNS,
+    TOO_NOISY,
+    WHERE,
+    Headline,
+    advice_words,
+    by_clock,
+    outcome_words,
+    single_calls_words,
+)
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
@@ -69,9 +78,10 @@ def outcome_sign(outcome: str) -> str:
 
 
 def speedup_text(headline: Headline) -> str:
-    """ "▲ 1.42×  [1.39, 1.45]  faster end-to-end"."""
+    """ "▲ 1.42×  [1.39, 1.45]  faster end-to-end"; the interval alone if it is too noisy."""
     speedup, said = headline.speedup, f"{outcome_words(headline.outcome)} {headline.where}".rstrip()
-    return _coloured(f"{speedup.median:.2f}×  {ends(speedup)}  {said}", headline.outcome)
+    figure = "" if headline.outcome == TOO_NOISY else f"{speedup.median:.2f}×  "
+    return _coloured(f"{figure}{ends(speedup)}  {said}", headline.outcome)
 
 
 def told_text(report: RunReport) -> str:

@@ -7,7 +7,7 @@ from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
 from arena.duel.state import DuelState, SideState
 from arena.foreign_text import printable
 from arena.players.program.watch import LIMIT
-from arena.runs.headline import SIGNS, WHERE
+from arena.runs.headline import SIGNS, TOO_NOISY, WHERE
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -49,8 +49,13 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
-    """ "▲ 1.31× [1.28, 1.34] end-to-end"; clock: "call" or "device", empty where it is not known."""
-    return f"{SIGNS[outcome(speed)]} {speed.median:.2f}× {ends(speed)} {WHERE.get(clock, '')}".rstrip()
+    """ "▲ 1.31× [1.28, 1.34] end-to-end"; the interval alone if it is too noisy.
+
+    clock: "call" or "device", empty where it is not known.
+    """
+    said = outcome(speed)
+    figures = ends(speed) if said == TOO_NOISY else f"{speed.median:.2f}× {ends(speed)}"
+    return f"{SIGNS[said]} {figures} {WHERE.get(clock, '')}".rstrip()
 
 
 def _finalist(ended: DuelEnded, name: SideName) -> Finalist:

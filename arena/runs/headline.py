@@ -6,7 +6,8 @@ from sandbox.protocol.events import Interval, Result, Speedup, Timed
 from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent
 from sandbox.timing.interval import detectable_percent, outcome
 
-SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
+TOO_NOISY = "too noisy"
+SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", TOO_NOISY: "~"}
 """In front of a speedup, by its outcome."""
 WHERE = {"call": "end-to-end", "device": "device time"}
 """The clock in words, behind a speedup. Results of older versions name no clock."""
@@ -20,7 +21,7 @@ def outcome_words(outcome: str) -> str:
 def brief_words(median: float, outcome: str) -> str:
     """ "1.42× faster"; "too noisy" without a figure, which would be read as the result."""
     words = outcome_words(outcome)
-    return words if outcome == "too noisy" else f"{median:.2f}× {words}"
+    return words if outcome == TOO_NOISY else f"{median:.2f}× {words}"
 
 
 class Headline(NamedTuple):

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from arena.foreign_text import printable
 from arena.machine.jail_policy import isolation_words
-from arena.runs.headline import outcome_words, single_calls_words
+from arena.runs.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.runs.run_state import RunState
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -93,7 +93,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     said = headline.outcome
     so_far = "" if state.result else " so far"
     words = f"✓ PASS  {figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
-    if said == figures.TOO_NOISY:  # a large figure would be read as the result
+    if said == TOO_NOISY:  # a large figure would be read as the result
         range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
         longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
         return Answer(words, "foreground", big="✓", support=f"between {range_}", advice=longer)

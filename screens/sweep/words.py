@@ -3,6 +3,7 @@
 import time
 
 from arena.foreign_text import printable
+from arena.runs.headline import TOO_NOISY
 from arena.sweep.grid import Square, SweepGrid
 from screens import figures
 
@@ -25,7 +26,7 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
         return f"✓ correct{only}{count}", "success"
-    if best.outcome == figures.TOO_NOISY:  # a figure would be read as the result
+    if best.outcome == TOO_NOISY:  # a figure would be read as the result
         return f"~ {best.outcome}{only}{count}", figures.outcome_style(best.outcome)
     sign = figures.outcome_sign(best.outcome)
     return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)

@@ -91,6 +91,7 @@ def test_a_duel_names_the_clock_of_its_final():
     assert "▲ 1.50× [1.40, 1.60] device time, 9" in final_words(header, ended)
     assert "[1.40, 1.60], 9" in final_words(header, msgspec.structs.replace(ended, clock=""))
     assert speed_words(Interval(1.002, 1.001, 1.003), "call") == "▲ 1.00× [1.001, 1.003] end-to-end"
+    assert speed_words(Interval(50.0, 0.78, 50.0), "call") == "~ [0.78, 50.00] end-to-end"
 
 
 def test_journals_of_older_duels_have_no_clock():
