@@ -1,6 +1,7 @@
-// x: [n], becomes factor times the sum over the ranks; box: [W (senders)][pitch], symmetric, one of two used in turn. A block
+// y: [n], which may be x, becomes factor times the sum of x over the ranks; box: [W (senders)][pitch], symmetric, one of two used in turn. A block
 // adds the words that the same block of the other ranks has sent.
-template <class T> static __device__ void add_up(const Px& px, T* x, T* box, i64 n, i64 pitch, float factor, u32 base) {
+template <class T> static __device__ void add_up(const Px& px, const T* x, T* y, T* box, i64 n, i64 pitch, float factor,
+        u32 base) {
     const u32 slot = base + blockIdx.x, turn = px_turn(px, slot);
     const int each = 16 / sizeof(T);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
@@ -22,6 +23,6 @@ template <class T> static __device__ void add_up(const Px& px, T* x, T* box, i64
             if (source < px.world) total.add(px_ld_part(source == px.rank ? x : box + source * pitch, i * each, n));
         #pragma unroll
         for (int e = 0; e < each; ++e) total.sum[e] *= factor;
-        px_st_part(x, i * each, n, total.rounded());
+        px_st_part(y, i * each, n, total.rounded());
     }
 }

@@ -1,4 +1,4 @@
-"""Sum over the ranks of a small team, in place and in one launch: everybody sends everything, and everybody adds.
+"""Sum over the ranks of a small team in one launch: everybody sends everything, and everybody adds.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.sums import add_up, boxes
@@ -21,8 +21,8 @@ from sandbox.kit.symmetric_memory.team import Team
 SOURCE = Path(__file__).with_name("sums.cu").read_text()
 ENTRY = r"""
 extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
-        Px px, TYPE* x, TYPE* box, i64 n, i64 pitch, float factor, u32 base) {
-    add_up<TYPE>(px, x, box, n, pitch, factor, base);
+        Px px, const TYPE* x, TYPE* y, TYPE* box, i64 n, i64 pitch, float factor, u32 base) {
+    add_up<TYPE>(px, x, y, box, n, pitch, factor, base);
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
@@ -44,14 +44,23 @@ def boxes(count: int, dtype: torch.dtype, team: Team, on_gpu: bool) -> torch.Ten
 
 
 def add_up(
-    x: torch.Tensor, box: torch.Tensor, team: Team, factor: float = 1.0, base: int = 0, most_blocks: int = BLOCKS
+    x: torch.Tensor,
+    box: torch.Tensor,
+    team: Team,
+    factor: float = 1.0,
+    base: int = 0,
+    most_blocks: int = BLOCKS,
+    out: torch.Tensor | None = None,
 ) -> None:
-    """x, contiguous, becomes the sum of all ranks' x times `factor`; the sum is float32, in the order of the ranks.
+    """`out` becomes the sum of all ranks' x times `factor`; the sum is float32, in the order of the ranks.
+
+    x, contiguous. out: like x; by default x itself.
 
     box: of `boxes`, or its columns from any element on: [W, at least x.numel()]; no two sums of a call share its elements.
     base: the first of BLOCKS signal slots for this call alone. most_blocks: fewer leave multiprocessors to other kernels.
     Collective.
     """
+    out = x if out is None else out
     if not x.is_cuda:
         for place in team.peers(box):
             place[team.rank, : x.numel()] = x.flatten()
@@ -59,8 +68,8 @@ def add_up(
         total = torch.zeros(x.numel(), dtype=torch.float32)
         for part in box:
             total += part[: x.numel()]
-        x.copy_(total.mul_(factor).view(x.shape))
+        out.copy_(total.mul_(factor).view(x.shape))
         return
     blocks = min(max(-(-x.nbytes // (16 * THREADS)), 1), most_blocks, BLOCKS)
     launch = kernel_for(x.dtype)[blocks, THREADS]
-    launch(team.px, x.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)
+    launch(team.px, x.data_ptr(), out.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)

@@ -28,6 +28,7 @@ HOUSE = {
             "sandbox.kit.blocks.gathered_gemm",
             "sandbox.kit.blocks.perceptron",
             "sandbox.kit.blocks.r",
+            "sandbox.kit.blocks.sums",
             "sandbox.kit.blocks.clipping",
             "sandbox.kit.blocks.truncation",
         )
@@ -50,6 +51,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
     ],
     "fused_moe_fwd": [{"M": 5, "N": 29, "K": 3, "E": 12}, {"M": 97, "N": 40, "E": 84, "K": 8}],
     "fused_moe_fwd_lora": [{"M": 5, "N": 29, "K": 3, "E": 12, "R": 3}, {"M": 97, "N": 40, "E": 12}],
+    "allreduce": [{"M": 5, "N": 7}, {"M": 600, "N": 901}],
     "rope_allgather": [{"M": 64, "N": 640, "dim": 22}],
     "fsdp_and_tp": [{"M": 5, "N": 37}, {"M": 35, "N": 41}, {"M": 128, "N": 40}, {"M": 256, "N": 33}],
     "conv2d_boundary_exchange": [
