@@ -79,7 +79,7 @@ class HistoryScreen(Dialog[str | Rival | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space compares · t times against it · ^f finds · esc"
+            dialog.border_subtitle = "enter restores · space compares · t times · ^f · esc"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):

@@ -1,5 +1,8 @@
 """Words of the screens that need no app: what is wrapped below itself, and what is not said twice."""
 
+import re
+from pathlib import Path
+
 from msgspec.structs import replace
 from textual.content import Content
 
@@ -10,6 +13,7 @@ from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure
 from sandbox.protocol.verdict import Verdict
+from screens.dialogs import dialog
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.status_words import best_words
 from screens.sweep.words import square_words
@@ -69,3 +73,12 @@ def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
 
     assert words("faster") == "▲ 1.90×"
     assert words("too noisy") == "~ too noisy"
+
+
+def test_the_keys_of_a_dialog_fit_60_columns() -> None:
+    room = int(60 * 0.96) - 4  # a dialog's max-width, and its corners
+    folder = Path(dialog.__file__).parents[1]
+    sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
+    keys = [words for text in sources for words in re.findall(r'border_subtitle = "([^"]+)"', text)]
+    assert len(keys) > 10
+    assert [words for words in keys if len(words) > room] == []
