@@ -9,6 +9,7 @@ from screens.actions import ACTIONS, Action, Scope, action_named
 
 _MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 _NAMED = {key.value for key in Keys}
+_SPACES = ["ctrl+space", "ctrl+@"]
 _TYPED: tuple[Scope, ...] = ("kernel", "duel")
 """Screens with an editor. Their keys come first, so a letter among them could not be typed any more."""
 _EDITING = {"enter", "tab", "backspace", "delete", "space", "up", "down", "left", "right", "home", "end"}
@@ -24,7 +25,7 @@ def is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS:
         return False
-    if last in _NAMED or re.fullmatch(r"\w", last):
+    if key in _NAMED or last in _NAMED or re.fullmatch(r"\w", last):
         return True
     try:
         unicodedata.lookup(last.replace("_", " "))
@@ -34,12 +35,14 @@ def is_key(key: str) -> bool:
 
 
 def as_sent(keymap: dict[str, str]) -> dict[str, str]:
-    """The keymap for Textual. A function key with shift has two names: "shift+f5" and, as most terminals send it, "f17"."""
+    """The keymap for Textual, with both names of keys that terminals send in two ways: "shift+f5" and "f17", "ctrl+space"."""
     found = {}
     for name, keys in keymap.items():
         names = [key.strip() for key in keys.split(",")]
         for key in list(names):
-            if match := re.fullmatch(r"shift\+f(\d+)", key):
+            if key in _SPACES:
+                names += _SPACES
+            elif match := re.fullmatch(r"shift\+f(\d+)", key):
                 names.append(f"f{int(match[1]) + 12}")
             elif (match := re.fullmatch(r"f(\d+)", key)) and int(match[1]) > 12:
                 names.append(f"shift+f{int(match[1]) - 12}")

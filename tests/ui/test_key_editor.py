@@ -129,6 +129,13 @@ def test_function_keys_with_shift_have_both_of_their_names() -> None:
     assert key_words("f18") == key_words("shift+f6,f18") == "shift+F6"
 
 
+def test_ctrl_space_has_both_of_its_names() -> None:
+    assert as_sent({"complete": "ctrl+space"}) == {"complete": "ctrl+space,ctrl+@"}
+    assert as_sent({"complete": "ctrl+@"}) == {"complete": "ctrl+@,ctrl+space"}
+    assert keymap_fault({"run": "ctrl+@", "complete": "ctrl+r", "complete_name": "ctrl+r"}) == ""
+    assert key_words("ctrl+@") == key_words("ctrl+space,ctrl+@") == "ctrl+space"
+
+
 def test_keys_are_written_as_people_know_them() -> None:
     assert [key_words(key) for key in ("f5", "shift+f3", "escape", "slash", "shift+d,D")] == [
         "F5",
