@@ -78,10 +78,13 @@ template <class T> static __device__ bool project(
         visible = visible && seen.radius[a] > 0 && seen.value[a] + seen.radius[a] > 0 && seen.value[a] - seen.radius[a] < size[a];
     return visible;
 }
+// Gaussians of a block: whole words of a mask.
+static __device__ i64 share_of(i64 n) { return ((n + gridDim.x - 1) / gridDim.x + 31) / 32 * 32; }
 // lenses: [W][cameras][LENS], symmetric. places: [W][cameras][blocks]: where a block's records of a camera begin among this
-// rank's for the owner. totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner.
+// rank's for the owner. masks: [W][cameras][n / 32], a bit for each Gaussian that is visible: both launches go by the same
+// decision. totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner.
 template <class T> static __device__ void count(const Px& px, const Gaussians<T>& from, const T* viewmats, const T* Ks,
-        float* lenses, u32* places, u32* totals, u32* begins, u32* done, i64* size, const Scene& scene) {
+        float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done, i64* size, const Scene& scene) {
     const u32 turn = px_turn(px, blockIdx.x), last = 1000;
     for (int i = threadIdx.x; i < px.world * scene.cameras * LENS; i += blockDim.x) {  // every block tells all ranks the same
         const int number = i % (scene.cameras * LENS), camera = number / LENS, e = number % LENS;
@@ -89,13 +92,17 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         px_at(px, i / (scene.cameras * LENS), lenses)[px.rank * scene.cameras * LENS + number] = value;
     }
     px_meet(px, blockIdx.x, turn);
-    const i64 share = (scene.n + gridDim.x - 1) / gridDim.x, end = min((blockIdx.x + 1) * share, scene.n);
+    const i64 share = share_of(scene.n), end = min((blockIdx.x + 1) * share, scene.n), words = (scene.n + 31) / 32;
     u32 all;
     for (int view = 0; view < px.world * scene.cameras; ++view) {
         u32 visible = 0;
-        for (i64 i = blockIdx.x * share + threadIdx.x; i < end; i += blockDim.x) {
+        for (i64 first = blockIdx.x * share; first < end; first += blockDim.x) {
+            const i64 i = first + threadIdx.x;
             Seen seen;
-            visible += project(from, i, lenses + view * LENS, scene, seen);
+            const bool is_visible = i < end && project(from, i, lenses + view * LENS, scene, seen);
+            const u32 mask = __ballot_sync(0xffffffffu, is_visible);
+            if (i < end && threadIdx.x % 32 == 0) masks[view * words + i / 32] = mask;
+            visible += is_visible;
         }
         sum_before(visible, all);
         if (threadIdx.x == 0) places[(i64)view * gridDim.x + blockIdx.x] = all;
@@ -127,13 +134,13 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
 // An owner's eight results, symmetric; offsets.at[r]: what rank r adds to the numbers of Gaussians.
 template <class T> struct Records { i64 *cameras, *gaussians; int* radii; T *means2d, *depths, *conics, *opacities, *colors; };
 template <class T> static __device__ void deliver(const Px& px, const Gaussians<T>& from, const T* opacities, const T* colors,
-        const float* lenses, const u32* places, const u32* begins, const Records<T>& to, const PxNumbers& offsets,
-        const Scene& scene) {
+        const float* lenses, const u32* masks, const u32* places, const u32* begins, const Records<T>& to,
+        const PxNumbers& offsets, const Scene& scene) {
     __shared__ float values[TILE][6];
     __shared__ int radii[TILE][2];
     __shared__ u32 who[TILE];
     const u32 turn = px_turn(px, blockIdx.x);
-    const i64 share = (scene.n + gridDim.x - 1) / gridDim.x, end = min((blockIdx.x + 1) * share, scene.n);
+    const i64 share = share_of(scene.n), end = min((blockIdx.x + 1) * share, scene.n), words = (scene.n + 31) / 32;
     const int views = px.world * scene.cameras;
     for (int step = 0; step < views; ++step) {
         const int view = (step + px.rank * scene.cameras) % views, owner = view / scene.cameras;
@@ -141,10 +148,11 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
         for (i64 first = blockIdx.x * share; first < end; first += blockDim.x) {
             const i64 i = first + threadIdx.x;
             Seen seen;
-            const bool visible = i < end && project(from, i, lenses + view * LENS, scene, seen);
+            const bool visible = i < end && masks[view * words + i / 32] >> i % 32 & 1;
             u32 all;
             const u32 place = sum_before(visible, all);
             if (visible) {
+                project(from, i, lenses + view * LENS, scene, seen);
                 who[place] = (u32)i;
                 #pragma unroll
                 for (int e = 0; e < 6; ++e) values[place][e] = seen.value[e];
@@ -175,16 +183,16 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
 """
 ENTRIES = r"""
 extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
-        const TYPE* viewmats, const TYPE* Ks, float* lenses, u32* places, u32* totals, u32* begins, u32* done, i64* size,
-        i64 n, i64 cameras, float width, float height, float eps2d, float near, float far) {
-    count<TYPE>(px, {means, quats, scales}, viewmats, Ks, lenses, places, totals, begins, done, size,
+        const TYPE* viewmats, const TYPE* Ks, float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done,
+        i64* size, i64 n, i64 cameras, float width, float height, float eps2d, float near, float far) {
+    count<TYPE>(px, {means, quats, scales}, viewmats, Ks, lenses, masks, places, totals, begins, done, size,
         {n, cameras, 0, width, height, eps2d, near, far});
 }
 extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
-        const TYPE* opacities, const TYPE* colors, const float* lenses, const u32* places, const u32* begins, i64* camera_ids,
-        i64* gaussian_ids, int* radii, TYPE* means2d, TYPE* depths, TYPE* conics, TYPE* to_opacities, TYPE* to_colors,
-        PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d, float near, float far) {
-    deliver<TYPE>(px, {means, quats, scales}, opacities, colors, lenses, places, begins,
+        const TYPE* opacities, const TYPE* colors, const float* lenses, const u32* masks, const u32* places, const u32* begins,
+        i64* camera_ids, i64* gaussian_ids, int* radii, TYPE* means2d, TYPE* depths, TYPE* conics, TYPE* to_opacities,
+        TYPE* to_colors, PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d, float near, float far) {
+    deliver<TYPE>(px, {means, quats, scales}, opacities, colors, lenses, masks, places, begins,
         {camera_ids, gaussian_ids, radii, means2d, depths, conics, to_opacities, to_colors}, offsets,
         {n, cameras, channels, width, height, eps2d, near, far});
 }
@@ -247,17 +255,32 @@ def solution(
     totals = symm.out((world, world), torch.int32, "totals", ring=2)
     room = symm.room(begins[-1], torch.uint8, "records")
     done = symm.empty(1, torch.int32, "done")  # zero at first, and after every launch
-    places = torch.empty(world * cameras * blocks + world, dtype=torch.int32, device=means.device)
+    views = world * cameras
+    # What both launches use: by view a mask of the visible Gaussians and a place for each block; a beginning for each owner.
+    cuts = list(itertools.accumulate((views * -(-len(means) // 32), views * blocks, world)))
+    scratch = torch.empty(cuts[-1], dtype=torch.int32, device=means.device).tensor_split(cuts[:-1])
+    masks, places, firsts = (part.data_ptr() for part in scratch)
     size = torch.empty(1, dtype=torch.int64, device=means.device)
-    tables = places.data_ptr(), totals.data_ptr(), places[world * cameras * blocks :].data_ptr()
     scene = [float(number) for number in numbers]
     kernels.count_visible[blocks, THREADS](
-        symm.px, *given[:3], *given[5:], lenses, *tables, done.data_ptr(), size, len(means), cameras, *scene
+        symm.px,
+        *given[:3],
+        *given[5:],
+        lenses,
+        masks,
+        places,
+        totals.data_ptr(),
+        firsts,
+        done.data_ptr(),
+        size,
+        len(means),
+        cameras,
+        *scene,
     )
     sizes = read_early(size)
     results = [room.data_ptr() + begin for begin in begins[:-1]]
     kernels.deliver_records[blocks, THREADS](
-        symm.px, *given[:5], lenses, tables[0], tables[2], *results, offsets, len(means), cameras, channels, *scene
+        symm.px, *given[:5], lenses, masks, places, firsts, *results, offsets, len(means), cameras, channels, *scene
     )
     (found,) = sizes()
     return tuple(
