@@ -191,7 +191,8 @@ extern "C" __global__ void __launch_bounds__(512) count_visible(Px px, const TYP
 extern "C" __global__ void __launch_bounds__(512) deliver_records(Px px, const TYPE* means, const TYPE* quats, const TYPE* scales,
         const TYPE* opacities, const TYPE* colors, const float* lenses, const u32* masks, const u32* places, const u32* begins,
         i64* camera_ids, i64* gaussian_ids, int* radii, TYPE* means2d, TYPE* depths, TYPE* conics, TYPE* to_opacities,
-        TYPE* to_colors, PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d, float near, float far) {
+        TYPE* to_colors, PxNumbers offsets, i64 n, i64 cameras, i64 channels, float width, float height, float eps2d,
+        float near, float far) {
     deliver<TYPE>(px, {means, quats, scales}, opacities, colors, lenses, masks, places, begins,
         {camera_ids, gaussian_ids, radii, means2d, depths, conics, to_opacities, to_colors}, offsets,
         {n, cameras, channels, width, height, eps2d, near, far});
