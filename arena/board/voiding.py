@@ -1,5 +1,6 @@
 """Finds what a word names, and voids it or takes that back: a run, a sweep's result, a duel, or a kernel with all its results."""
 
+import getpass
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -117,6 +118,14 @@ def _swept(paths: Paths) -> Iterator[CellResult]:
             yield from results(path)
         except (OSError, JournalDamaged):
             continue
+
+
+def user() -> str:
+    """The name under which the user of this machine voids results."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in some containers
+        return "you"
 
 
 def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:

@@ -20,6 +20,7 @@ from arena.foreign_text import printable
 from arena.runs.voids import read_voids
 from screens import figures
 from screens.dialogs.dialog import Dialog
+from screens.dialogs.result_line import struck_out
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
 
@@ -93,7 +94,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def _show_ratings(self) -> None:
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
-            self.query_one("#ratings", PlainStatic).update("No duels yet. Press d on a problem to start one.")
+            words = "No rated duels." if self.records else "No duels yet. Press d on a problem to start one."
+            self.query_one("#ratings", PlainStatic).update(words)
             return
         names = max(15, min(34, self._width - _FIGURES))
         title = figures.cut(f"Ratings · {self.category}", names)
@@ -128,6 +130,4 @@ def _line(record: DuelRecord, width: int) -> Content:
         (f"{names}  ", "$accent"),
         (printable(winner_words(header, record.ended)), "$muted"),
     )
-    if record.voided is None:
-        return line
-    return Content.assemble(line.stylize("strike"), (f"\n  {printable(record.voided.words)}", "$muted"))
+    return line if record.voided is None else struck_out(line, record.voided, width)

@@ -1,6 +1,6 @@
 """The history: every revision that was run, with verdict and code, to restore or to compare with the editor."""
 
-import time
+import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,14 +8,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.runs.store import Entry
-from sandbox.protocol.events import Interval, Rival
-from screens import figures
+from sandbox.protocol.events import Rival
 from screens.dialogs.dialog import Dialog
+from screens.dialogs.result_line import result_line
+from screens.dialogs.void import ask_to_void
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.source.diff_view import DiffView
 from screens.kernel.source.side_by_side import SideBySide
@@ -29,27 +29,8 @@ SIDES_FROM = 110
 
 ONE_ROW_FROM = 128
 """Columns of the terminal from which a run fits into one row."""
-
-
-def entry_line(entry: Entry, here: bool, wide: bool = True) -> Content:
-    """One run as a row: when, verdict, speedup, setting, revision. Two rows where there is less room."""
-    when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
-    words = figures.verdict_words(entry.verdict)
-    speed = ""
-    colour = figures.verdict_style(entry.verdict)
-    if entry.speedup is not None and entry.low is not None and entry.high is not None:
-        interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
-        speed = figures.measured_words(interval, entry.outcome, entry.clock)
-    setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
-    name = entry.sha256[:8]
-    below = f"\n  {' · '.join([name, *(['in the editor'] if here else []), setting])}"
-    return Content.assemble(
-        (f"{when}  ", "$muted"),
-        (f"{words:<18}" if wide else f"{words}  ", f"${colour}"),
-        (f"{speed:<36}" if wide else speed, f"${figures.outcome_style(entry.outcome)}"),
-        (f"{name}  " if wide else below, "$muted"),
-        *([("in the editor  " if here else "", "$accent"), (setting, "$muted")] if wide else []),
-    )
+BESIDE = 8
+"""Columns of the dialog that a row has not: borders, air and a scrollbar."""
 
 
 class HistoryScreen(Dialog[str | Rival | None]):
@@ -61,6 +42,7 @@ class HistoryScreen(Dialog[str | Rival | None]):
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
         Binding("t", "time", "time the editor's kernel against it"),
+        Binding("x", "void", "void it, or take that back"),
     ]
 
     def __init__(self, session: KernelSession, text: str) -> None:
@@ -73,13 +55,13 @@ class HistoryScreen(Dialog[str | Rival | None]):
         """The revision is shown beside the editor's text; else as it is."""
         self._here = ""
         """The hash of the editor's text."""
-        self._wide: bool | None = None
-        """The runs are listed in one row each; None: not yet."""
+        self._width = 0
+        """Columns of the terminal that the runs are listed for; 0: not yet."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space compares · t times · ^f · esc"
+            dialog.border_subtitle = "enter restores · space diff · t times · x voids · esc"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):
@@ -91,34 +73,34 @@ class HistoryScreen(Dialog[str | Rival | None]):
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
-        import asyncio
-
         from arena.workspace.kernels import content_hash
 
         store, problem = self.session.services.store, self.session.problem
         self.entries = await asyncio.to_thread(store.history, problem.id)
         self._here = content_hash(self.text)
         runs = self.query_one("#runs", OptionList)
+        self._width = 0
         self._list()
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not self.entries
         runs.display = self.query_one("#revision").display = bool(self.entries)
         nothing.update("No run yet. Every kernel that you run is kept here, with its verdict and speedup.")
         if self.entries:
-            runs.highlighted = 0
+            runs.highlighted = runs.highlighted or 0
             runs.focus()
 
     def _list(self) -> None:
         """The runs in rows of this width; nothing where they are that already."""
-        wide = self.app.size.width >= ONE_ROW_FROM
-        if wide == self._wide:
+        width = self.app.size.width
+        if width == self._width:
             return
-        self._wide = wide
+        self._width = width
+        wide, room = width >= ONE_ROW_FROM, int(0.96 * width) - BESIDE
         runs = self.query_one("#runs", OptionList)
         at = runs.highlighted
         runs.clear_options()
         runs.add_options(
-            Option(entry_line(entry, entry.sha256 == self._here, wide), id=f"run-{number}")
+            Option(result_line(entry, room, wide, entry.sha256 == self._here), id=f"run-{number}")
             for number, entry in enumerate(self.entries)
         )
         runs.highlighted = at
@@ -198,6 +180,16 @@ class HistoryScreen(Dialog[str | Rival | None]):
         text = self._text_of(number)
         if number is not None and text is not None:
             self.dismiss(Rival(f"revision-{self.entries[number].sha256[:8]}.py", text))
+
+    def action_void(self) -> None:
+        """The run under the cursor."""
+        number = self.query_one("#runs", OptionList).highlighted
+        if number is not None:
+            ask_to_void(self, self.session.services.paths, self.entries[number], self._voided)
+
+    async def _voided(self) -> None:
+        await self._read()
+        await self.session.refresh_standing()
 
     def action_compare(self) -> None:
         self.comparing = not self.comparing

@@ -276,9 +276,10 @@ class KernelSession:
         self._new_lines += lines_of(event, told)
         self.changed = True
 
-    async def refresh_standing(self, run_id: str) -> None:
-        """Reads the results again once that of a run is among them."""
-        await self.services.engine.recorded(run_id)
+    async def refresh_standing(self, run_id: str = "") -> None:
+        """Reads the results again; with a run, once its own is among them."""
+        if run_id:
+            await self.services.engine.recorded(run_id)
         await self.services.refresh_standings()
         self.changed = True
 

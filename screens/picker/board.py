@@ -46,6 +46,7 @@ class BoardDialog(Dialog[Problem | None]):
         Binding("escape", "back", "back"),
         Binding("f3,v", "next_view", "next view"),
         Binding("slash", "filter", "filter"),
+        Binding("x", "results", "all results of the problem, to void"),
     ]
 
     def __init__(self, services: Services) -> None:
@@ -63,7 +64,7 @@ class BoardDialog(Dialog[Problem | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 view · / filter · enter opens · esc back"
+            dialog.border_subtitle = "F3 view · / filter · enter opens · x voids · esc back"
             yield PlainStatic("reading…", id="board-note")
             box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False
@@ -73,7 +74,7 @@ class BoardDialog(Dialog[Problem | None]):
 
     def on_mount(self) -> None:
         redraw_with_theme(self, self.on_resize)
-        self.run_worker(self._read(), exit_on_error=False)
+        self._read_again()
 
     async def _read(self) -> None:
         store = self.services.store
@@ -206,6 +207,17 @@ class BoardDialog(Dialog[Problem | None]):
         box.value = ""
         box.display = False
         self.query_one("#board").focus()
+
+    def action_results(self) -> None:
+        """Of the problem under the cursor: what is voided there is in no figure of the board."""
+        from screens.picker.results import ResultsDialog
+
+        at = self.query_one("#board", DataTable).cursor_row
+        if self.view == PROBLEMS and at < len(self._listed):
+            self.app.push_screen(ResultsDialog(self.services, self._listed[at]), lambda _: self._read_again())
+
+    def _read_again(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
 
     def action_next_view(self) -> None:
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]

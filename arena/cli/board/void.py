@@ -1,11 +1,10 @@
 """`pkb-arena void`: marks a result or a kernel as not earned, takes that back, or lists what is voided."""
 
-import getpass
 import time
 
 import click
 
-from arena.board.voiding import VoidTarget, find_target, stored, unvoid, void
+from arena.board.voiding import VoidTarget, find_target, stored, unvoid, user, void
 from arena.cli.colour import struck
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
@@ -40,18 +39,11 @@ def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -
     if not (undo or note.strip()):
         raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
     target = find_target(paths, result)
-    line = (unvoid if undo else void)(paths, target, note, by or _user())
+    line = (unvoid if undo else void)(paths, target, note, by or user())
     if as_json:
         print_json(_object(target, line))
     else:
         print_line(f"{target.words} counts again" if undo else f"{target.words} is {line.words}")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as in some containers
-        return "you"
 
 
 def _object(target: VoidTarget, line: Void) -> dict[str, object]:

@@ -1,0 +1,48 @@
+"""Rows of lists of results: a run in one row; a voided result struck out, with its note below."""
+
+import textwrap
+import time
+
+from textual.content import Content
+
+from arena.foreign_text import printable
+from arena.runs.store import Entry
+from arena.runs.voids import Void
+from sandbox.protocol.events import Interval
+from screens import figures
+
+_PLAYER = 20
+"""Columns of a player's name."""
+
+
+def result_line(entry: Entry, room: int, wide: bool, here: bool = False, player: bool = False) -> Content:
+    """When, verdict, speedup, setting, revision; with `player` its name. Two rows where it is not wide.
+
+    room: columns of a row, for the note.
+    """
+    when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
+    words = figures.verdict_words(entry.verdict)
+    speed = ""
+    colour = figures.verdict_style(entry.verdict)
+    if entry.speedup is not None and entry.low is not None and entry.high is not None:
+        interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
+        speed = figures.measured_words(interval, entry.outcome, entry.clock)
+    setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
+    name = entry.sha256[:8]
+    who = figures.cut(printable(entry.player), _PLAYER) if player else ""
+    below = " · ".join(filter(None, [who, name, "in the editor" if here else "", setting]))
+    line = Content.assemble(
+        (f"{when}  ", "$muted"),
+        (f"{who:<{_PLAYER}}  " if player and wide else "", "$accent"),
+        (f"{words:<18}" if wide else f"{words}  ", f"${colour}"),
+        (f"{speed:<36}" if wide else speed, f"${figures.outcome_style(entry.outcome)}"),
+        (f"{name}  " if wide else f"\n  {below}", "$muted"),
+        *([("in the editor  " if here else "", "$accent"), (setting, "$muted")] if wide else []),
+    )
+    return line if entry.voided is None else struck_out(line, entry.voided, room)
+
+
+def struck_out(line: Content, void: Void, room: int) -> Content:
+    """A line struck out, with who voided it and why in the rows below."""
+    note = textwrap.fill(printable(void.words), max(20, room), initial_indent="  ", subsequent_indent="  ")
+    return Content.assemble(line.stylize("strike"), (f"\n{note}", "$warning"))

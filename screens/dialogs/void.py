@@ -1,0 +1,104 @@
+"""Voids a result or its kernel, or takes that back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Input, Select
+
+from arena.errors import ArenaError
+from arena.foreign_text import printable
+from arena.paths import Paths
+from arena.runs.store import Entry
+from screens.complaints import explain
+from screens.dialogs.dialog import DecidingDialog
+from screens.dialogs.questions import Question
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
+
+RESULT, KERNEL = "this result", "all results of this code"
+
+
+class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
+    """Dismisses with whether the whole kernel is meant, and the note."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "void it", priority=True)]
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self._entry = entry
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            entitle(dialog, printable(f"Void · {self._entry.player} · {self._entry.sha256[:8]}"))
+            dialog.border_subtitle = "enter voids · space opens the list · esc back"
+            with Horizontal(classes="row"):
+                yield PlainStatic("note", classes="label")
+                yield Input(placeholder="why it is not earned", id="note", compact=True)
+            with Horizontal(classes="row"):
+                yield PlainStatic("what", classes="label")
+                choices = [(words, words) for words in (RESULT, KERNEL)]
+                yield Select(choices, value=RESULT, allow_blank=False, id="what", compact=True)
+            words = "It stays in the journal, shown struck out, and is in no rank. x takes that back."
+            yield PlainStatic(words, classes="below")
+
+    def decide(self) -> None:
+        self.action_take()
+
+    def action_take(self) -> None:
+        note = self.query_one("#note", Input).value.strip()
+        if note:
+            self.dismiss((self.query_one("#what", Select).value == KERNEL, note))
+        else:
+            self.app.bell()
+            self.app.notify("A void needs a note: say why the result is not earned.", severity="warning")
+            self.query_one("#note").focus()
+
+
+def ask_to_void(screen: Screen[Any], paths: Paths, entry: Entry, then: Callable[[], Awaitable[None]]) -> None:
+    """Asks for a note, or where the result is voided whether the mark is taken back. Calls `then` when it is written."""
+
+    def write(change: Callable[[], object]) -> None:
+        screen.run_worker(_written(screen, change, then), exit_on_error=False)
+
+    if (mark := entry.voided) is None:
+
+        def noted(answer: tuple[bool, str] | None) -> None:
+            if answer is not None:
+                write(lambda: _void(paths, entry, *answer))
+
+        screen.app.push_screen(VoidDialog(entry), noted)
+        return
+
+    def answered(yes: bool | None) -> None:
+        if yes:
+            write(lambda: _unvoid(paths, entry))
+
+    what = "This result is" if mark.run else "All results of this code are"
+    text = printable(f"{what} {mark.words}")
+    screen.app.push_screen(Question("Take the mark back?", text, "count again", "leave it"), answered)
+
+
+async def _written(screen: Screen[Any], change: Callable[[], object], then: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await asyncio.to_thread(change)
+    except ArenaError as error:
+        screen.app.notify(explain(error), severity="error", markup=False)
+    await then()
+
+
+def _void(paths: Paths, entry: Entry, kernel: bool, note: str) -> None:
+    from arena.board.voiding import VoidTarget, user, void
+
+    void(paths, VoidTarget("", entry.names_code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
+
+
+def _unvoid(paths: Paths, entry: Entry) -> None:
+    from arena.board.voiding import VoidTarget, unvoid, user
+
+    assert entry.voided is not None
+    unvoid(paths, VoidTarget(entry.voided.run, entry.voided.code, []), "", user())

@@ -1,0 +1,76 @@
+"""All players' results of one problem, to void and to take that back."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from arena.runs.store import Entry
+from problems.specification import Problem
+from screens.dialogs.dialog import Dialog
+from screens.dialogs.result_line import result_line
+from screens.dialogs.void import ask_to_void
+from screens.services import Services
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
+
+ONE_ROW_FROM = 132
+"""Columns of the list from which a run fits into one row."""
+
+
+class ResultsDialog(Dialog[None]):
+    """The newest first."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("x", "void", "void, or take that back"),
+    ]
+
+    def __init__(self, services: Services, problem: Problem) -> None:
+        super().__init__()
+        self.services, self.problem = services, problem
+        self.entries: list[Entry] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            entitle(dialog, f"Results · {self.problem.id} · {self.problem.title}")
+            dialog.border_subtitle = "x voids, or takes that back · esc back"
+            yield PlainStatic("reading…", id="board-note")
+            yield OptionList(id="results")
+
+    def on_mount(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
+        words = "All runs of all players, the newest first. A voided result is struck out and in no rank."
+        self.query_one("#board-note", PlainStatic).update(words if self.entries else "No results yet.")
+        self.call_after_refresh(self._list)
+        self.query_one("#results").focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._list)
+
+    def _list(self) -> None:
+        results = self.query_one("#results", OptionList)
+        at = results.highlighted or 0
+        room = self.query_one("#board-note").content_size.width - 2  # beside a scrollbar
+        results.clear_options()
+        results.add_options(
+            Option(result_line(entry, room, room >= ONE_ROW_FROM, player=True)) for entry in self.entries
+        )
+        results.highlighted = at if self.entries else None
+
+    @on(OptionList.OptionSelected, "#results")
+    def action_void(self) -> None:
+        """The result under the cursor."""
+        number = self.query_one("#results", OptionList).highlighted
+        if number is not None:
+            ask_to_void(self, self.services.paths, self.entries[number], self._read)

@@ -1,0 +1,81 @@
+"""Results are voided in the history and from the board; they are shown struck out with their note and are in no figure."""
+
+import time
+
+import pytest
+from textual.widgets import DataTable, Input, Select
+
+from arena.runs.store import Entry
+from arena.runs.voids import read_voids
+from sandbox.protocol.verdict import Verdict
+from screens.dialogs.questions import Question
+from screens.dialogs.void import KERNEL, VoidDialog
+from screens.kernel.history import HistoryScreen
+from screens.picker.board import BoardDialog
+from screens.picker.results import ResultsDialog
+
+pytestmark = pytest.mark.slow
+
+
+def stored(player: str, speedup: float) -> Entry:
+    """A finished run of the same code."""
+    return Entry(
+        run_id=f"run-of-{player}", created=time.time(), problem_id=1, slug="", player=player, kernel_path="",
+        kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
+        verdict=Verdict.PASS, outcome="faster", speedup=speedup, low=speedup - 0.1, high=speedup + 0.1, percent=None,
+        clock="call",
+    )  # fmt: skip
+
+
+async def give_note(app, pilot, until, note: str) -> None:
+    await until(pilot, lambda: isinstance(app.screen, VoidDialog) and app.screen.focused is not None)
+    await pilot.press("enter")  # a void without a note is refused
+    assert isinstance(app.screen, VoidDialog)
+    app.screen.query_one("#note", Input).value = note
+
+
+async def test_a_run_of_the_history_is_voided_and_counts_again(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        services = app.screen.session.services
+        type_kernel(app.screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: 13 in services.standings and services.standings[13].best)
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "▲ 1.50×" in screen_text(app))
+        await pilot.press("x")
+        await give_note(app, pilot, until, "reads [the] expected output")
+        await pilot.press("enter")
+        await until(pilot, lambda: ": reads [the] expected output" in screen_text(app))
+        await until(pilot, lambda: services.standings[13].best is None and not services.standings[13].solved)
+        struck = [
+            segment for line in app.screen._compositor.render_strips() for segment in line if "1.50×" in segment.text
+        ]
+        assert struck
+        assert all(segment.style.strike for segment in struck)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Question) and "This result is voided by" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: services.standings[13].best is not None)
+        await until(pilot, lambda: "expected output" not in screen_text(app))
+
+
+async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_text, services) -> None:
+    async with open_app() as (app, pilot):
+        services.store.record(stored("you", 1.5))
+        services.store.record(stored("model:opus", 9.5))
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and "model:opus" in screen_text(app))
+        await until(pilot, lambda: len(app.screen.entries) == 2)
+        at = [entry.player for entry in app.screen.entries].index("model:opus")
+        await pilot.press(*["down"] * at, "x")
+        await give_note(app, pilot, until, "copied")
+        app.screen.query_one("#what", Select).value = KERNEL
+        await pilot.press("enter")
+        await until(pilot, lambda: ": copied" in screen_text(app))
+        assert list(read_voids(services.paths.voids).kernels) == ["0" * 64]  # both have this file
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" not in screen_text(app))
+        assert screen_text(app).count("✗ voided") == 2
+        assert app.screen.query_one("#board", DataTable).row_count == 1
