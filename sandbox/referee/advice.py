@@ -12,6 +12,7 @@ _ADVICE = (
         r"No module named '([\w.]+)'",
         rf"\1 is not installed here. {_ONE_FILE} Install a package where pkb-arena is installed.",
     ),
+    (r"NameError: name '(symm|cuda|cpp)' is not defined", r"Import it: from sandbox.kit import \1."),
     (r"attempted relative import", _ONE_FILE),
     (
         r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",

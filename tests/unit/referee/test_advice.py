@@ -13,6 +13,7 @@ from sandbox.worlds.failures import WorldFailed
         ("LOAD_FAILED", "ModuleNotFoundError: No module named 'my_ops'", "my_ops is not installed"),
         ("LOAD_FAILED", "ModuleNotFoundError: No module named 'flash_attn'", "flash_attn is not installed"),
         ("RAISED", "ModuleNotFoundError: No module named 'einops'", "einops is not installed"),
+        ("RAISED", "NameError: name 'symm' is not defined", "from sandbox.kit import symm"),
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'kernel.cu'", "into a string"),
         ("BAD_STRUCTURE", "solution returned a AsyncCollectiveTensor; a result is", "wait_tensor"),
         ("SYNTAX", "line 1 is a Markdown fence\nSyntaxError: invalid syntax", "```"),
