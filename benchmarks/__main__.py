@@ -76,6 +76,7 @@ def _table_command(name: str) -> click.Command:
 
 _NARROWING = {
     "problems": click.argument("problems", nargs=-1, metavar="[PROBLEM]..."),
+    "blocks": click.argument("blocks", nargs=-1, metavar="[BLOCK]..."),
     "world": click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: all GPUs; 2 on CPU]"),
     "preset": click.option("--preset", type=click.Choice(PRESETS), help="Sizes."),
     "device": click.option("--device", type=click.Choice(list(KINDS)), help="Where the ranks run."),

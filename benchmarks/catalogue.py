@@ -73,7 +73,7 @@ TABLES = {
     "kit-soak": RunTable(
         "benchmarks.tables.kit_soak",
         "Blocks of the kit, called very often with every result compared.",
-        frozenset({"world", "device"}),
+        frozenset({"blocks", "world", "device"}),
     ),
     "clock-model": RunTable(
         "benchmarks.clock_model.table", "The interval on simulated runs, without processes.", frozenset()

@@ -5,6 +5,7 @@ import random
 import torch
 import torch.distributed as dist
 
+from benchmarks.kit_soak.layers import LAYERS
 from benchmarks.kit_soak.soak import Block, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
 from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
@@ -15,6 +16,7 @@ from sandbox.kit.blocks.quantisation import next_scale
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.rows import all_to_all_rows
 from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+from sandbox.kit.blocks.sums import add_up, boxes
 from sandbox.kit.symmetric_memory.team import Team
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -71,19 +73,37 @@ def resharded(team: Team, number: int, chance: random.Random) -> torch.Tensor:
 
 
 def exchanged_rows(team: Team, number: int, chance: random.Random) -> torch.Tensor:
-    """Rows to the ranks that want them, none at all now and then."""
-    width, dtype, at = chance.choice(WIDTHS), chance.choice(DTYPES), here()
-    counts = [
-        [chance.choice((0, 0, 1, chance.randrange(MOST_ROWS))) for _ in range(team.world)] for _ in range(team.world)
-    ]
-    sent, received = counts[team.rank], [row[team.rank] for row in counts]
-    rows = pattern(team.rank, number, (sum(sent), width), dtype, at)
-    found = all_to_all_rows(rows, sent, received, team)
+    """Rows to the ranks that want them, none at all now and then, as they lie or by number; lists in both orders."""
+    width, dtype, at = chance.choice(WIDTHS), chance.choice((*DTYPES, torch.int64)), here()
+    listed, rotated, world = chance.random() < 0.5, chance.random() < 0.5, team.world
+    counts = [[chance.choice((0, 0, 1, chance.randrange(MOST_ROWS))) for _ in range(world)] for _ in range(world)]
+    order = [[(rank + i) % world if rotated else i for i in range(world)] for rank in range(world)]
+    sent = [[counts[rank][peer] for peer in order[rank]] for rank in range(world)]
+    received = [counts[peer][team.rank] for peer in order[team.rank]]
+    whole = [pattern(rank, number, (sum(row) + 3 * listed, width), dtype, at) for rank, row in enumerate(counts)]
+    ids = [(torch.arange(sum(row), device=at) * 5 + number) % (sum(row) + 3) for row in counts] if listed else None
+    own_ids = ids[team.rank] if ids else None
+    found = all_to_all_rows(whole[team.rank], sent[team.rank], received, team, own_ids, rotated)
     parts = []
-    for rank, row in enumerate(counts):
-        whole = pattern(rank, number, (sum(row), width), dtype, at)
-        parts.append(whole[sum(row[: team.rank]) : sum(row[: team.rank + 1])])
+    for rank in order[team.rank]:
+        place = order[rank].index(team.rank)
+        chosen = whole[rank][ids[rank]] if ids else whole[rank]
+        parts.append(chosen[sum(sent[rank][:place]) : sum(sent[rank][: place + 1])])
     return unequal(found, torch.cat(parts))
+
+
+def summed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact and rounded once."""
+    length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
+    first, factor = chance.choice((0, 1, 8)), chance.choice((1.0, 0.5))
+    box = boxes(first + length, dtype, team, on_gpu=at.type == "cuda")[:, first:]
+    x = pattern(team.rank, number, (length,), dtype, at)
+    out = x if chance.random() < 0.5 else torch.empty_like(x)
+    add_up(x, box, team, factor, out=out)
+    total = torch.zeros(length, device=at)
+    for rank in range(team.world):
+        total += pattern(rank, number, (length,), dtype, at)
+    return unequal(out, (total * factor).to(dtype))
 
 
 def clipped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
@@ -199,6 +219,7 @@ BLOCKS: dict[str, Block] = {
     "pushed": pushed,
     "resharded": resharded,
     "exchanged_rows": exchanged_rows,
+    "summed": summed,
     "clipped": clipped,
     "scaled": scaled,
     "joined": joined,
@@ -206,4 +227,5 @@ BLOCKS: dict[str, Block] = {
     "fanned_out": fanned_out,
     "stepped": stepped,
     "differentiated": differentiated,
+    **LAYERS,
 }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from arena.errors import UsageError
 from arena.machine.facts import choose_device, visible_gpus
 from arena.runs.table import Column, TextTable
 from arena.settings import Settings
@@ -19,8 +20,8 @@ from benchmarks.tables.scope import Conclusion, Scope, Tell
 from sandbox.machine.devices import kind_of
 
 BLOCKS = (
-    "staged_sum", "pushed", "resharded", "exchanged_rows", "clipped", "scaled", "joined", "multiplied",
-    "fanned_out", "stepped", "differentiated",
+    "staged_sum", "pushed", "resharded", "exchanged_rows", "summed", "clipped", "scaled", "joined", "multiplied",
+    "fanned_out", "stepped", "differentiated", "attended", "routed", "cut",
 )  # fmt: skip
 """As `benchmarks/kit_soak/blocks.py` has them."""
 DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")
@@ -67,6 +68,7 @@ TABLE: TextTable[SoakRow] = TextTable(
         Column("W", lambda row: str(row.world), 2, right=True),
         Column("calls", lambda row: str(row.calls), 8, right=True),
         Column("wrong", lambda row: str(row.wrong), 8, right=True),
+        Column("seconds", lambda row: f"{row.seconds:.1f}", 7, right=True),
         Column("µs a call", lambda row: f"{row.seconds / max(row.calls, 1) * 1e6:.0f}", 9, right=True),
         Column("", _told),
     )
@@ -74,17 +76,23 @@ TABLE: TextTable[SoakRow] = TextTable(
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
-    """Half a minute a block on GPUs. scope.repetitions: thousands of calls a block.
+    """Half a minute a block on GPUs. scope.blocks: those that run (none: all); scope.repetitions: thousands of calls a block.
 
     Raises:
+        UsageError: there is no such block on these devices.
         MachineError: GPUs were asked for and cannot be had.
     """
     device = choose_device(scope.device or Settings().device)
     on_gpus = kind_of(device).on_gpus
     world = scope.world or (visible_gpus() if on_gpus else CPU_RANKS)
     thousands = scope.repetitions or (THOUSANDS_ON_GPUS if on_gpus else THOUSANDS_ON_CPUS)
+    every = BLOCKS + (DEVICE_BLOCKS if on_gpus else ())
+    unknown = [block for block in scope.blocks if block not in every]
+    if unknown:
+        where = "on CPU ranks" if set(unknown) <= set(DEVICE_BLOCKS) else "in the soak"
+        raise UsageError(f"There is no block {', '.join(unknown)} {where}.", f"Choose from: {', '.join(every)}.")
     tell(TABLE.header)
-    for block in BLOCKS + (DEVICE_BLOCKS if on_gpus else ()):
+    for block in scope.blocks or every:
         rows.append(await soaked(block, world, device, thousands))
         tell(TABLE.line(rows[-1]))
 

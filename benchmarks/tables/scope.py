@@ -13,6 +13,8 @@ class Scope:
     """What a table is narrowed down to; empty or None: the table's own choice."""
 
     problems: tuple[Problem, ...] = ()
+    blocks: tuple[str, ...] = ()
+    """Of the kit's soak, by name."""
     world: int | None = None
     preset: str | None = None
     device: str | None = None

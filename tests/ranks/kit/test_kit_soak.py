@@ -3,17 +3,24 @@
 import asyncio
 import importlib.util
 import random
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.kit_soak import blocks, device_blocks
+import sandbox.kit.blocks as blocks_of_kit
+from arena.errors import UsageError
+from benchmarks.kit_soak import blocks, device_blocks, layers
 from benchmarks.kit_soak.soak import pattern, soak, unequal
 from benchmarks.tables import kit_soak
 from benchmarks.tables.kit_soak import SoakRow, conclude, soaked
+from benchmarks.tables.scope import Scope
 from sandbox.kit.symmetric_memory.team import Team
+
+CALLS = 24
+"""Of a block on emulated GPUs."""
 
 
 def test_the_table_knows_every_block() -> None:
@@ -44,20 +51,53 @@ def test_ranks_that_fail_are_a_row_that_says_why() -> None:
     assert "no such block" in row.detail
 
 
-def on_emulated_gpus(rank: int, world: int, block: str) -> tuple[int, int]:
+LAUNCHED_BY = {
+    "resharded": {"reshard_halves", "reshard_words"},
+    "exchanged_rows": {"send_rows_halves", "send_rows_words"},
+    "summed": {"add_up_over_ranks"},
+    "clipped": {"sum_all", "scale_all"},
+    "joined": {"push_halves", "push_words", "meet_all"},
+    "multiplied": {"push_words", "meet_all"},
+    "fanned_out": {"fan_out"},
+    "stepped": {"step_slice"},
+    "attended": {"attend_to_all", "reshard_halves", "reshard_words"},
+    "routed": {"route_tokens", "combine_owners", "meet_all"},
+    "cut": {"cut_rows", "cut_rows_by_share"},
+    "swapped": {"swap"},
+    "gathered": {"gather_words"},
+    "met": {"push"},
+}
+"""The kernels that communicate, by the step that launches them."""
+
+
+def test_every_kernel_of_the_kits_blocks_that_communicates_has_a_step() -> None:
+    folder = Path(blocks_of_kit.__path__[0])
+    entry = re.compile(
+        r'^extern "C" __global__ (?:void )?(?:__launch_bounds__\([^)]*\) )?(?:void )?(\w+)\(\s*Px px', re.MULTILINE
+    )
+    kernels = {name for path in folder.glob("*.*") for name in entry.findall(path.read_text())}
+    assert len(kernels) >= 16
+    assert kernels <= set().union(*LAUNCHED_BY.values())
+
+
+def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[str]]:
     path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
     spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
     emulation = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(emulation)
-    module = emulation.as_on_gpus(Path(device_blocks.__file__).read_text(), "device_blocks_on_cpu")
-    return soak(module.DEVICE_BLOCKS[block], 0, 60, seed=5)
+    emulation.forget_blocks()
+    emulated = {}
+    for module in (layers, blocks, device_blocks):
+        emulated |= vars(emulation.as_on_gpus(Path(module.__file__).read_text(), module.__name__))
+    emulated["cut"].__globals__["ROWS"] = (1, 7)  # which the emulation takes long for
+    return *soak(emulated[step], 0, CALLS, seed=5), sorted(LAUNCHED_BY[step] - emulation.launched)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
-@pytest.mark.parametrize("block", ["swapped", "gathered", "met"])
-def test_a_block_of_gpus_is_right_on_emulated_ones(worlds, block: str) -> None:
-    assert worlds.run(on_emulated_gpus, 2, block) == [[0, -1], [0, -1]]
+@pytest.mark.parametrize("step", LAUNCHED_BY)
+def test_a_block_is_right_on_emulated_gpus_and_launches_its_kernels(worlds, step: str) -> None:
+    assert worlds.run(on_emulated_gpus, 2, step, timeout_s=100) == [[0, -1, []]] * 2
 
 
 def without_barrier(team: Team, number: int, chance: random.Random) -> torch.Tensor:
@@ -79,6 +119,24 @@ def test_a_barrier_that_is_missing_is_found(worlds) -> None:
     found = worlds.run(races, 2)
     assert sum(wrong for wrong, _ in found) > 0
     assert any(first >= 0 for _, first in found)
+
+
+@pytest.mark.slow
+def test_named_blocks_run_alone() -> None:
+    rows: list[SoakRow] = []
+    told: list[str] = []
+    asyncio.run(kit_soak.measure(Scope(blocks=("summed",), device="cpu", repetitions=1), told.append, rows))
+    assert [(row.block, row.calls, row.wrong) for row in rows] == [("summed", kit_soak.CALLS, 0)]
+    assert ["calls" in told[0], "seconds" in told[0], len(told)] == [True, True, 2]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"), [(("no_such",), "no block no_such in"), (("met",), "no block met on CPU")]
+)
+def test_a_block_that_is_not_there_is_named_with_those_that_are(names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        asyncio.run(kit_soak.measure(Scope(blocks=names, device="cpu"), print, []))
+    assert "summed" in caught.value.advice
 
 
 def test_a_row_that_is_wrong_or_did_not_end_is_a_fault() -> None:

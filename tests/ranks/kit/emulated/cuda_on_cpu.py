@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sandbox.kit import cuda
+from sandbox.kit import blocks, cuda
 from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
@@ -66,6 +66,8 @@ class Launch(NamedTuple):
     """The tensors whose addresses are given."""
 
 
+launched: set[str] = set()
+"""Names of the kernels that were launched in this process."""
 queued: list[Launch] | None = None
 """Where launches are kept, as behind a stream that waits; None: they run at once."""
 
@@ -90,6 +92,7 @@ class _Kernel:
 
         def launch(*arguments: Any) -> None:
             assert len(arguments) == len(self.convert), f"{self.name} takes {len(self.convert)} arguments"
+            launched.add(self.name)
             ready = []
             for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
                 ready.append(convert(value) if px else type(slot)(convert(value)))
@@ -156,6 +159,7 @@ def forget_blocks() -> None:
     """The kit's blocks are imported anew, emulated or not."""
     for block in KIT_BLOCKS:
         sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
+        blocks.__dict__.pop(block, None)  # or `from sandbox.kit.blocks import ...` finds the old one
 
 
 def interpret_triton() -> None:
