@@ -93,7 +93,7 @@ def exchanged_rows(team: Team, number: int, chance: random.Random) -> torch.Tens
 
 
 def summed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
-    """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact and rounded once."""
+    """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact."""
     length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
     first, factor = chance.choice((0, 1, 8)), chance.choice((1.0, 0.5))
     box = boxes(first + length, dtype, team, on_gpu=at.type == "cuda")[:, first:]
