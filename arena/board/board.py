@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from arena.board.definitions import AgainstBound, against_bound
 from arena.runs.store import Standing
 from problems.specification import Problem
 
@@ -97,6 +98,16 @@ def tally(standings: Standings, problems: Sequence[Problem]) -> Tally:
     """How many of the problems a player has solved, and how many of these faster than the baseline by the whole interval."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
     return Tally(sum(each.solved for each in held), sum(each.faster for each in held), len(problems))
+
+
+def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBound:
+    """The scores against the hardware of a player's best kernels in these problems."""
+    best = [standings[problem.id].best for problem in problems if problem.id in standings]
+    timed = [entry for entry in best if entry is not None]
+    return against_bound(
+        [[(entry.percent, entry.gap_closed)] for entry in timed],
+        no_roofline=sum(entry.percent is None for entry in timed),
+    )
 
 
 def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:

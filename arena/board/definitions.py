@@ -6,6 +6,7 @@ Sources
     fast_p          Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?", arXiv 2502.10517, section 3.3
     Wilson          Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22 (1927) 209-212
     geometric mean  Fleming and Wallace, "How Not to Lie with Statistics", CACM 29 (1986) 218-221: ratios are averaged so
+    bound           Williams et al., "Roofline: An Insightful Visual Performance Model", CACM 52 (2009) 65-76
     t quantile      Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5
 """
 
@@ -18,6 +19,11 @@ from arena.players.attempts import pass_at
 
 Z = 1.959963984540054
 """The normal distribution's quantile at 97.5 %."""
+BOUND_WORDS = """\
+of bound: bound / kernel's time, geometric mean of solved problems; the bound is the least time of a call on the machine.
+gap closed: (baseline - kernel) / (baseline - bound), mean of solved problems; 0 %: not faster, 100 %: at the bound.
+no roofline: right kernels left out of both (`pkb-arena calibrate`)."""
+"""Both scores against the hardware, as readers of a board are told. `AgainstBound` computes them."""
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -79,6 +85,35 @@ def geometric_mean(ratios: Sequence[float]) -> Score | None:
     variance = math.fsum((value - mean) ** 2 for value in logs) / (n - 1)
     half = t_quantile(n - 1) * math.sqrt(variance / n)
     return Score(math.exp(mean), math.exp(mean - half), math.exp(min(mean + half, 700.0)), n)
+
+
+class AgainstBound(msgspec.Struct, frozen=True):
+    """How near right kernels come to the roofline's bound, as BOUND_WORDS say."""
+
+    percent: Score | None
+    """100 x bound / kernel's time."""
+    gap_closed: Score | None
+    """From 0 to 1; of problems whose baseline does not reach the bound itself (`arena.runs.bound`)."""
+    no_roofline: int
+
+
+def against_bound(problems: Iterable[Sequence[tuple[float | None, float | None]]], no_roofline: int) -> AgainstBound:
+    """problems: (percent of bound, share of the gap closed) of each right kernel, by problem. A problem counts with its mean."""
+    held = [list(kernels) for kernels in problems]
+    percents = [geometric_mean([percent for percent, _ in kernels if percent]) for kernels in held]
+    gaps = [[gap for _, gap in kernels if gap is not None] for kernels in held]
+    return AgainstBound(
+        percent=_within_bound(geometric_mean([mean.value for mean in percents if mean is not None])),
+        gap_closed=share([math.fsum(gap) / len(gap) for gap in gaps if gap]),
+        no_roofline=no_roofline,
+    )
+
+
+def _within_bound(percent: Score | None) -> Score | None:
+    """The interval ends at the bound: no kernel is faster, and a mean of few problems has a wide interval."""
+    if percent is None:
+        return None
+    return msgspec.structs.replace(percent, high=max(percent.value, min(percent.high, 100.0)))
 
 
 def t_quantile(freedom: int) -> float:

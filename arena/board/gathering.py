@@ -194,6 +194,7 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         speedup=best.speedup if best is not None else None,
         over_graph=None,
         percent=best.percent if best is not None else None,
+        gap_closed=best.gap_closed if best is not None else None,
         noisy=timed and best is None,
         one_size_only=None,
         usd=0.0,

@@ -3,6 +3,7 @@
 import msgspec
 
 from arena.players.player import MCP, PlayerKind
+from arena.runs.bound import gap_closed
 from arena.runs.headline import by_clock
 from arena.runs.results import RunReport
 from arena.sweep.records import CellResult
@@ -49,6 +50,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Over the baseline in a CUDA graph, by the same clock."""
     percent: float | None
     """Of the roofline's bound."""
+    gap_closed: float | None
+    """Share of the gap between the baseline and that bound (`arena.runs.bound`)."""
     noisy: bool
     """Right, and timed, and too noisy to tell."""
     one_size_only: bool | None
@@ -91,6 +94,7 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         speedup=speed.median if speed is not None else None,
         over_graph=_over_graph(timed) if timed is not None else None,
         percent=timed.roofline.percent if timed is not None and timed.roofline else None,
+        gap_closed=gap_closed(timed) if timed is not None else None,
         noisy=noisy,
         one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
         usd=result.spent.usd,

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from arena.board import drawing
 from arena.board.gathering import Board
 from arena.board.outcomes import ResultPlace
-from arena.board.tables import DEFINITIONS, HEADINGS, BoardRow, card_row, place_words, published_row, published_words
+from arena.board.tables import (
+    DEFINITIONS,
+    HEADINGS,
+    BoardRow,
+    bound_words,
+    card_row,
+    place_words,
+    published_row,
+    published_words,
+    share_words,
+)
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;
@@ -74,6 +84,7 @@ def page(board: Board) -> str:
         ):
             if svg:
                 parts.append(f'<h3>{title}</h3><div class="card">{drawing.with_theme(svg)}</div>')
+        parts.append(_bound_table(board, place))
     if not board.places:
         parts.append(
             "<h2>No results yet</h2><p>pkb-arena sweep --players baseline,house makes some.</p>" + _table(board, None)
@@ -108,6 +119,26 @@ def _table(board: Board, place: ResultPlace | None) -> str:
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def _bound_table(board: Board, place: ResultPlace) -> str:
+    """The scores against the hardware by category; empty where nobody has one."""
+    found = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
+    cards = [card for card in found if card.percent is not None]
+    if not cards:
+        return ""
+    head = ("category", "player", "problems", "of bound", "gap closed", "no roofline")
+    rows = [
+        (
+            *(card.scope.partition(":")[2], card.player, str(card.percent.problems if card.percent else 0)),
+            *(bound_words(card.percent), share_words(card.gap_closed), str(card.no_roofline or "")),
+        )
+        for card in cards
+    ]
+    cells = "".join(f"<tr>{''.join(f'<td>{_with_interval(text)}</td>' for text in row)}</tr>" for row in rows)
+    heads = "".join(f"<th>{name}</th>" for name in head)
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
+    return f'<h3>Against the hardware, by category</h3><div class="card">{table}</div>'
+
+
 def _line(kind: str, row: BoardRow, shown: Sequence[int]) -> str:
     cells = "".join(f"<td>{_cell(kind, n, row.cells[n])}</td>" for n in shown)
     return f'<tr class="{kind}">{cells}</tr>'
@@ -117,6 +148,10 @@ def _cell(kind: str, number: int, text: str) -> str:
     if number == 0:
         mark = f'<span class="kind" style="background:var(--{kind})"></span>' if kind != "published" else ""
         return f"{mark}{_text(text)}{' (published)' if kind == 'published' else ''}"
+    return _with_interval(text)
+
+
+def _with_interval(text: str) -> str:
     value, bracket, rest = _text(text).partition(" [")
     return f"{value} <small>[{rest}</small>" if bracket else value
 

@@ -52,6 +52,7 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
         faster=kernel.outcome == "faster",
         speedup=None if noisy else kernel.speedup.median,
         percent=None if noisy else kernel.item[0].percent,
+        gap_closed=None if noisy else kernel.item[0].gap_closed,
         over_graph=None if noisy else kernel.item[0].over_graph,
         noisy=noisy,
     )

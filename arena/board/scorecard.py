@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from arena.board.definitions import Score, geometric_mean, is_fast, pass_at_k
+from arena.board.definitions import Score, against_bound, geometric_mean, is_fast, pass_at_k
 from arena.board.outcomes import Outcome, ResultPlace
 
 FACTORS = (1.0, 1.5, 2.0)
@@ -42,7 +42,11 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Score | None
     """Geometric mean over the problems it solved; a problem counts with the geometric mean of its right kernels' speedups."""
     percent: Score | None
-    """Of the roofline's bound, averaged in the same way; in percent."""
+    """Percent of the roofline's bound (`arena.board.definitions.AgainstBound`)."""
+    gap_closed: Score | None
+    """Share of the gap between the baseline and that bound; from 0 to 1."""
+    no_roofline: int
+    """Right kernels without a roofline: they are in neither of the two."""
     noisy: int
     """Right kernels whose times were too noisy to tell: they count as not fast, and in no mean."""
     one_size_only: int
@@ -70,6 +74,11 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         return pass_at_k(1, [_count(each, [is_fast(o.over_graph, o.passed, p) for o in each]) for each in on_graph])
 
     right = [_count(each, [outcome.passed for outcome in each]) for each in held]
+    told = [[outcome for outcome in each if outcome.passed and not outcome.noisy] for each in held]
+    bound = against_bound(
+        [[(o.percent, o.gap_closed) for o in each] for each in told],
+        no_roofline=sum(outcome.percent is None for each in told for outcome in each),
+    )
     return Scorecard(
         player=first.player,
         kind=first.kind,
@@ -87,7 +96,9 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         fast_k=_by_factor(lambda p: fast(p, k)),
         fast_graph=_by_factor(fast_graph),
         speedup=_mean_of_problems([[o.speedup for o in each if o.passed] for each in held]),
-        percent=_mean_of_problems([[o.percent for o in each if o.passed] for each in held]),
+        percent=bound.percent,
+        gap_closed=bound.gap_closed,
+        no_roofline=bound.no_roofline,
         noisy=sum(outcome.noisy for outcome in outcomes),
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),

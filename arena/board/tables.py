@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.board.definitions import Score
+from arena.board.definitions import BOUND_WORDS, Score
 from arena.board.gathering import Board, PublishedRow
 from arena.board.outcomes import ResultPlace
 from arena.board.scorecard import Scorecard
@@ -26,7 +26,19 @@ HEADINGS = (
         "fast_2",
         "fast_1 on graph",
     ),
-    *("solved", "faster", "speedup", "of bound", "too noisy", "one size", "voided", "$", "rating"),
+    *(
+        "solved",
+        "faster",
+        "speedup",
+        "of bound",
+        "gap closed",
+        "no roofline",
+        "too noisy",
+        "one size",
+        "voided",
+        "$",
+        "rating",
+    ),
 )
 
 
@@ -43,6 +55,11 @@ def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
         return "–"
     ends = f" [{score.low:.{digits}f}, {score.high:.{digits}f}]" if score.problems > 1 else ""
     return f"{score.value:.{digits}f}{unit}{ends}"
+
+
+def bound_words(percent: Score | None) -> str:
+    """ "41 % [31, 52]": percent of bound; empty without one."""
+    return mean_words(percent, " %", 0) if percent is not None else ""
 
 
 def place_words(board: Board, place: ResultPlace) -> str:
@@ -77,7 +94,9 @@ def card_row(board: Board, card: Scorecard) -> BoardRow:
             str(card.solved),
             str(card.faster),
             mean_words(card.speedup),
-            mean_words(card.percent, " %", 0) if card.percent is not None else "",
+            bound_words(card.percent),
+            share_words(card.gap_closed),
+            str(card.no_roofline or ""),
             str(card.noisy or ""),
             str(card.one_size_only or ""),
             str(card.voided or ""),
@@ -102,7 +121,7 @@ def published_row(row: PublishedRow) -> BoardRow:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 7,
+            *("",) * 9,
         )
     )
 
@@ -144,12 +163,11 @@ def _table(rows: Sequence[BoardRow]) -> list[str]:
     return TextTable(columns).lines(rows)
 
 
-def markdown(board: Board) -> str:
-    """The board as Markdown."""
+def markdown(board: Board, scope: str = "") -> str:
+    """The board as Markdown. scope: as for `text_lines`."""
     parts: list[str] = []
     for place in board.places:
-        rows = [card_row(board, card) for card in board.cards if card.place == place]
-        parts += [f"### {place_words(board, place)}", "", *_markdown(rows), ""]
+        parts += [f"### {place_words(board, place)}", "", *_markdown(_rows(board, place, scope)), ""]
     parts += [f"### {published_words(board)}", "", *_markdown([published_row(row) for row in board.published])]
     return "\n".join([*parts, "", DEFINITIONS, ""])
 
@@ -166,7 +184,7 @@ def csv_text(board: Board) -> str:
     head = ["origin", "player", "kind", "scope", "preset", "device", "world", "machine", "problems", "attempts", "k"]
     head += ["solved", "faster", "one_size_only", "usd"]
     head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    head += ["voided"]
+    head += ["voided", *(f"gap_closed{end}" for end in ("", "_low", "_high")), "no_roofline"]
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(head)
     for card in board.scores:
@@ -179,7 +197,7 @@ def csv_text(board: Board) -> str:
                 *(board.machines.get(place.machine, ""), card.problems, card.attempts, card.most_attempts),
                 *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
                 *(cell for score in scores for cell in _ends(score)),
-                card.voided,
+                *(card.voided, *_ends(card.gap_closed), card.no_roofline),
             ]
         )
     for row in board.published:
@@ -204,7 +222,7 @@ def csv_text(board: Board) -> str:
                     "",
                 ),
                 *(cell for score in scores for cell in _ends(score)),
-                "",
+                *("",) * 5,
             ]
         )
     return buffer.getvalue()
@@ -214,11 +232,12 @@ def _ends(score: Score | None) -> tuple[object, object, object]:
     return ("", "", "") if score is None else (score.value, score.low, score.high)
 
 
-DEFINITIONS = """\
+DEFINITIONS = f"""\
 pass@k: chance that one of k attempts is right, unbiased (arXiv 2107.03374).
 fast_p: right and more than p times as fast as the PyTorch + NCCL baseline, by the median (arXiv 2502.10517); "on graph":
 as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 % interval is above 1.
-speedup: geometric mean over the problems that were solved. of bound: share of the roofline, averaged in the same way.
+speedup: geometric mean over the problems that were solved.
+{BOUND_WORDS}
 too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
 voided: results that somebody marked as not earned (`pkb-arena void`); they count as failed attempts.

@@ -13,7 +13,9 @@ import msgspec
 from arena.errors import PathRefused, StoreError
 from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, files_in, make_folder
+from arena.runs.bound import gap_closed
 from arena.runs.headline import by_clock
+from arena.runs.index_file import VERSION, connect
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from arena.runs.voids import Void, Voids, read_voids
@@ -22,47 +24,6 @@ from sandbox.protocol.events import Finished, Interval, Result
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
 
-_SCHEMA = """
-create table if not exists result (
-    run_id text primary key,
-    created real not null,
-    problem_id integer not null,
-    slug text not null,
-    player text not null,
-    kernel_path text not null,
-    kernel_name text not null,
-    sha256 text not null,
-    device text not null,
-    world integer not null,
-    dtype text not null,
-    preset text not null,
-    preset_sizes integer not null,
-    verdict text not null,
-    outcome text not null,
-    speedup real,
-    low real,
-    high real,
-    percent real,
-    clock text not null default '',
-    call_sees real,
-    device_sees real,
-    code text not null default '',
-    rounds integer not null default 0,
-    machine text not null default ''
-);
-create index if not exists result_by_problem on result (problem_id, player, created);
-"""
-_VERSION = 3
-_ADDED = {
-    "clock": "text not null default ''",
-    "call_sees": "real",
-    "device_sees": "real",
-    "code": "text not null default ''",
-    "rounds": "integer not null default 0",
-    "machine": "text not null default ''",
-}
-"""Columns that indices of older versions lack."""
-_BUSY_S = 5.0
 _OPEN_ADVICE = (
     "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
 )
@@ -104,6 +65,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Of the timing."""
     machine: str = ""
     """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
+    gap_closed: float | None = None
+    """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
     voided: Void | None = None
     """Why it is in no rank; None: it counts. From the journal of voids, not a column of the index."""
 
@@ -161,6 +124,7 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
         code=code_hash(header.source, header.files),
         rounds=result.rounds,
         machine=header.machine,
+        gap_closed=gap_closed(result),
     )
 
 
@@ -194,7 +158,7 @@ class Store:
         self._lock = threading.Lock()
         try:
             try:
-                self._connection, fresh = _connect(path)
+                self._connection, fresh = connect(path)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
@@ -203,7 +167,7 @@ class Store:
                 logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
-                self._connection, fresh = _connect(path)
+                self._connection, fresh = connect(path)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
         if fresh:
@@ -246,7 +210,7 @@ class Store:
                 ]
         with self._lock, self._connection:
             self._connection.executemany(_INSERT, rows)
-            self._connection.execute(f"pragma user_version = {_VERSION}")
+            self._connection.execute(f"pragma user_version = {VERSION}")
         return len(rows)
 
     def history(self, problem_id: int, player: str | None = "you", limit: int = 200) -> list[Entry]:
@@ -353,33 +317,6 @@ def _standing(problem_id: int, entries: list[Entry]) -> Standing:
     counted = [entry for entry in entries if entry.voided is None]
     solved = any(entry.verdict is Verdict.PASS for entry in counted)
     return Standing(problem_id, len(entries), solved, next(iter(fastest(counted)), None), (counted or entries)[-1])
-
-
-def _connect(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """The connection, and whether the index is new or of an older version."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-    version = connection.execute("pragma user_version").fetchone()[0]
-    connection.execute("pragma journal_mode = wal")
-    connection.execute("pragma synchronous = normal")
-    if version:
-        _add_columns(connection)
-    connection.executescript(_SCHEMA)
-    return connection, version < _VERSION
-
-
-def _add_columns(connection: sqlite3.Connection) -> None:
-    """Brings an index of an older version up to this one. Two processes may do so at once."""
-    if not _missing(connection):
-        return
-    with connection:
-        connection.execute("begin immediate")
-        for name in _missing(connection):
-            connection.execute(f"alter table result add column {name} {_ADDED[name]}")
-
-
-def _missing(connection: sqlite3.Connection) -> list[str]:
-    there = {row[1] for row in connection.execute("pragma table_info(result)")}
-    return [name for name in _ADDED if there and name not in there]
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

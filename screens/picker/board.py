@@ -12,6 +12,8 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Input
 
 from arena.board import board
+from arena.board.definitions import BOUND_WORDS
+from arena.board.tables import bound_words, share_words
 from arena.foreign_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -22,14 +24,15 @@ from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
-PROBLEMS, CATEGORIES, CURVE = "by problem", "by category", "fast_p"
-VIEWS = (PROBLEMS, CATEGORIES, CURVE)
+PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bound"
+VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
 _NOTES = {
     PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
     CURVE: "Share of all problems with a correct kernel at least p times as fast as the baseline; p = 0: correct at any speed."
     " Behind the line: published, one attempt, on another machine.",
+    BOUND: f"Best correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
 _EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
@@ -105,10 +108,15 @@ class BoardDialog(Dialog[Problem | None]):
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
         note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
         table.display = bool(self.players) or self.view != PROBLEMS
-        if self.view != PROBLEMS:
+        if self.view in (CATEGORIES, CURVE):
             note += f" ({self._published.source})"
         self.query_one("#board-note", PlainStatic).update(note)
-        {PROBLEMS: self._show_problems, CATEGORIES: self._show_categories, CURVE: self._show_curve}[self.view]()
+        {
+            PROBLEMS: self._show_problems,
+            CATEGORIES: self._show_categories,
+            CURVE: self._show_curve,
+            BOUND: self._show_bound,
+        }[self.view]()
         table.move_cursor(row=min(at, max(table.row_count - 1, 0)))
 
     def _marked(self, view: str) -> str:
@@ -175,6 +183,20 @@ class BoardDialog(Dialog[Problem | None]):
             ]
             words = "correct" if factor == 0.0 else f"≥ {factor:g}×"
             table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
+
+    def _show_bound(self) -> None:
+        """Two rows a category, and a third where kernels were left out."""
+        table = self._table("category", "")
+        for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
+            scores = [board.bound_scores(self.standings[player], problems) for player in self.players]
+            rows = [
+                ("of bound", [bound_words(score.percent) or "–" for score in scores]),
+                ("gap closed", [share_words(score.gap_closed) for score in scores]),
+            ]
+            if any(score.no_roofline for score in scores):
+                rows.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
+            for number, (words, cells) in enumerate(rows):
+                table.add_row(Text("" if number else name), self._styled(words, "muted"), *map(Text, cells))
 
     def _styled(self, words: str, colour: str) -> Text:
         return Text(words, style=cell_colour(self.app, colour), no_wrap=True)

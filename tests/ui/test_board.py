@@ -2,6 +2,7 @@
 
 import time
 
+import msgspec
 import pytest
 
 from arena.runs.store import Entry
@@ -24,7 +25,7 @@ def stored(
     )  # fmt: skip
 
 
-async def test_players_stand_side_by_side_in_three_views(open_app, until, screen_text, services) -> None:
+async def test_players_stand_side_by_side_in_views(open_app, until, screen_text, services) -> None:
     async with open_app() as (app, pilot):
         for entry in (
             stored(1, "you", 1.5),
@@ -53,8 +54,8 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         row = next(line for line in screen_text(app).splitlines() if "≥ 2×" in line)
         assert "33%" in row  # the house, one of three problems
 
-        await pilot.press("f3")
-        await until(pilot, lambda: "▸by category" not in screen_text(app) and "▸fast_p" not in screen_text(app))
+        await pilot.press("f3", "f3")
+        await until(pilot, lambda: "▸by problem" in screen_text(app))
         await pilot.press("slash", *"row-par 13")
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))
         await pilot.press("escape")
@@ -62,6 +63,26 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         await pilot.press("slash", *"13", "enter", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
+
+
+async def test_scores_against_the_bound_stand_by_category(open_app, until, screen_text, services) -> None:
+    async with open_app() as (app, pilot):
+        for entry in (
+            msgspec.structs.replace(stored(1, "you", 2.0), percent=50.0, gap_closed=0.5),
+            msgspec.structs.replace(stored(2, "you", 1.5), percent=8.0, gap_closed=0.25),
+            stored(13, "you", 2.5),  # on a machine that was not measured
+            msgspec.structs.replace(stored(1, "house", 3.0), percent=75.0, gap_closed=0.75),
+        ):
+            services.store.record(entry)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
+        await pilot.press("f3", "f3", "f3")
+        await until(pilot, lambda: "▸bound" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        at = next(n for n, line in enumerate(lines) if "of bound " in line and "75 %" in line)
+        assert "20 % [0, 100]" in lines[at]  # the geometric mean of 50 and 8
+        assert "gap closed   38 % [" in lines[at + 1]
+        assert "no roofline  1" in lines[at + 2]
 
 
 async def test_an_empty_board_says_what_fills_it(open_app, until, screen_text) -> None:

@@ -66,7 +66,7 @@ def command(
     elif as_csv:
         print_line(csv_text(board).rstrip("\n"))
     elif as_markdown:
-        print_line(markdown(board))
+        print_line(markdown(board, by or ""))
     elif svg is None and page_file is None:
         for line in (*text_lines(board, by or ""), "", DEFINITIONS):
             print_line(line)

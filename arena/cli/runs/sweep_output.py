@@ -7,7 +7,7 @@ import msgspec
 
 from arena.board.results import outcomes, results
 from arena.board.scorecard import ALL, Scorecard, scorecards
-from arena.board.tables import mean_words, share_words
+from arena.board.tables import bound_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock, outcome_words
@@ -218,6 +218,9 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("solved", lambda card: str(card.solved), right=True),
         Column("faster", lambda card: str(card.faster), right=True),
         Column("speedup", lambda card: mean_words(card.speedup)),
+        Column("of bound", lambda card: bound_words(card.percent)),
+        Column("gap closed", lambda card: share_words(card.gap_closed) if card.gap_closed else ""),
+        Column("no roofline", lambda card: str(card.no_roofline or ""), right=True),
         Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
         Column("voided", lambda card: str(card.voided or ""), right=True),

@@ -1,11 +1,14 @@
 """Measurements of the same code are one, in sweeps as well as in single runs; and both boards have the same rows."""
 
+import csv
 import json
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
+import pytest
 
 from arena.board.results import outcomes
 from arena.machine.fingerprint import this_machine
@@ -19,7 +22,7 @@ from arena.runs.voids import NO_VOIDS
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
-from sandbox.protocol.events import Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
@@ -32,8 +35,9 @@ def run(speedup: float, source: str, player: str, run_id: str, **more: object) -
         kernel_path="", sha256="", source=source, setting=SETTING, **more,  # type: ignore[arg-type]
     )  # fmt: skip
     result = Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None, contender_us=None,
-        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
+        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None,
+        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None),
+        contender_us=Microseconds(call=10.0, device=None), roofline=Roofline(bound_us=5.0, percent=50.0, limiter="link"),
         seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
     )  # fmt: skip
     return header, result
@@ -84,6 +88,34 @@ def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
     assert {card["player"]: card["kind"] for card in cards}["mcp"] == "agent"
     assert {round(card["speedup"]["value"], 6) for card in cards} == {2.1}
     assert "machine not recorded" not in pkb_arena("board").stdout
+
+
+@pytest.mark.slow
+def test_every_form_of_the_board_has_the_scores_against_the_bound(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths, tmp_path: Path
+) -> None:
+    """(baseline - kernel) / (baseline - bound) is (1.2 - 1) / (1.2 - 0.5), in a sweep as well as in a single run."""
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest))
+    journal.close()
+    store = Store(paths.database, paths.runs)
+    store.record(entry_of(*run(1.2, KERNEL, "you", "r1")))
+    store.close()
+    board = json.loads(pkb_arena("board", "--json", "--html", "b.html").stdout)
+    for scope in ("all", "category:collective"):
+        cards = [card for card in board["scores"] if card["scope"] == scope]
+        assert [card["player"] for card in cards] == ["model:m", "you"]
+        for card in cards:
+            assert (card["percent"]["value"], card["no_roofline"]) == (pytest.approx(50.0), 0)
+            assert card["gap_closed"]["value"] == pytest.approx(0.2 / 0.7)
+    rows = [row for row in csv.DictReader(pkb_arena("board", "--csv").stdout.splitlines()) if row["origin"] == "here"]
+    assert {round(float(row["gap_closed"]), 3) for row in rows} == {0.286}
+    assert all(float(row["gap_closed_low"]) < 0.286 < float(row["gap_closed_high"]) for row in rows)
+    by_category = [pkb_arena("board", *form, "--by", "category").stdout for form in ([], ["--markdown"])]
+    for text in (*by_category, (tmp_path / "b.html").read_text().partition("by category</h3>")[2]):
+        assert "29 % " in text
+        assert "gap closed" in text
+        assert "collective" in text
 
 
 def test_a_sweeps_attempts_are_not_counted_again(

@@ -14,7 +14,7 @@ PLACE = ResultPlace("tiny", "cpu", 2, "m")
 def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Outcome:
     known: dict[str, object] = {
         "player": player, "kind": kind_of(player), "place": PLACE, "problem_id": problem, "category": "tensor", "class_": "C",
-        "passed": True, "paper": True, "faster": False, "speedup": 1.0, "over_graph": None, "percent": None,
+        "passed": True, "paper": True, "faster": False, "speedup": 1.0, "over_graph": None, "percent": None, "gap_closed": None,
         "noisy": False, "one_size_only": None, "usd": 0.0, "seconds": 1.0,
     }  # fmt: skip
     return Outcome(**(known | more))  # type: ignore[arg-type]
@@ -98,6 +98,27 @@ def test_a_scorecard() -> None:
     assert card.percent.value == pytest.approx(25.0)
     assert card.one_size_only == 1
     assert card.usd == pytest.approx(0.5)
+
+
+def test_scores_against_the_bound_are_means_over_problems_that_have_them() -> None:
+    card = scorecard(
+        [
+            outcome(1, percent=20.0, gap_closed=0.2),
+            outcome(1, percent=80.0, gap_closed=0.6),
+            outcome(2, percent=10.0, gap_closed=0.0),
+            outcome(3, percent=90.0, gap_closed=None),  # the baseline reaches the bound
+            outcome(4),  # a machine that was not measured
+            outcome(5, passed=False, speedup=None),
+            outcome(6, speedup=None, noisy=True),
+        ]
+    )
+    assert card.percent is not None
+    assert (card.percent.value, card.percent.problems) == (pytest.approx((40 * 10 * 90) ** (1 / 3)), 3)
+    assert 0 < card.percent.low < card.percent.value < card.percent.high == 100.0
+    assert card.gap_closed is not None
+    assert (card.gap_closed.value, card.gap_closed.problems) == (pytest.approx(0.2), 2)
+    assert card.gap_closed.low < 0.2 < card.gap_closed.high
+    assert card.no_roofline == 1
 
 
 def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() -> None:

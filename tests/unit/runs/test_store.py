@@ -174,7 +174,7 @@ def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) ->
     paths.database.parent.mkdir(parents=True, exist_ok=True)
     Store(paths.database, paths.runs).close()
     with sqlite3.connect(paths.database) as old:
-        for column in ("clock", "call_sees", "device_sees", "code", "rounds", "machine"):
+        for column in ("clock", "call_sees", "device_sees", "code", "rounds", "machine", "gap_closed"):
             old.execute(f"alter table result drop column {column}")
         old.execute(
             "insert into result values ('a', 1, 13, 's', 'you', '', 'k.py', 'ab', 'cpu', 2, 'float32', 'tiny', 1,"

@@ -1,0 +1,75 @@
+"""The file of the index of results: its schema, and bringing files of older versions up to it."""
+
+import sqlite3
+from pathlib import Path
+
+_SCHEMA = """
+create table if not exists result (
+    run_id text primary key,
+    created real not null,
+    problem_id integer not null,
+    slug text not null,
+    player text not null,
+    kernel_path text not null,
+    kernel_name text not null,
+    sha256 text not null,
+    device text not null,
+    world integer not null,
+    dtype text not null,
+    preset text not null,
+    preset_sizes integer not null,
+    verdict text not null,
+    outcome text not null,
+    speedup real,
+    low real,
+    high real,
+    percent real,
+    clock text not null default '',
+    call_sees real,
+    device_sees real,
+    code text not null default '',
+    rounds integer not null default 0,
+    machine text not null default '',
+    gap_closed real
+);
+create index if not exists result_by_problem on result (problem_id, player, created);
+"""
+VERSION = 4
+_ADDED = {
+    "clock": "text not null default ''",
+    "call_sees": "real",
+    "device_sees": "real",
+    "code": "text not null default ''",
+    "rounds": "integer not null default 0",
+    "machine": "text not null default ''",
+    "gap_closed": "real",
+}
+"""Columns that indices of older versions lack."""
+_BUSY_S = 5.0
+
+
+def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """The connection, and whether the index is new or of an older version."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    version = connection.execute("pragma user_version").fetchone()[0]
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = normal")
+    if version:
+        _add_columns(connection)
+    connection.executescript(_SCHEMA)
+    return connection, version < VERSION
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Brings an index of an older version up to this one. Two processes may do so at once."""
+    if not _missing(connection):
+        return
+    with connection:
+        connection.execute("begin immediate")
+        for name in _missing(connection):
+            connection.execute(f"alter table result add column {name} {_ADDED[name]}")
+
+
+def _missing(connection: sqlite3.Connection) -> list[str]:
+    there = {row[1] for row in connection.execute("pragma table_info(result)")}
+    return [name for name in _ADDED if there and name not in there]
