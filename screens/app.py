@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from arena.setting_choice import Choice
     from arena.settings import Settings
     from problems.specification import Problem
+    from sandbox.protocol.kernel_files import Kernel
     from screens.app_protocol import DuelPlan
     from screens.model.model_session import ModelPlan
 
@@ -222,15 +223,22 @@ class ArenaApp(TerminalApp):
         elif "\n[models." in path.read_text(encoding="utf-8"):
             await self._ask_model(problem, choice)
 
-    def take_over(self, problem: Problem, text: str) -> None:
+    async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
+        """Writes a kernel as a new one beside a path, and opens it."""
+        self.open_problem(problem, await asyncio.to_thread(self.services.workspace.put_beside, path, kernel))
+
+    def take_over(self, problem: Problem, kernel: Kernel) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
         from screens.kernel.screen import KernelScreen
 
         self.pop_screen()
         if isinstance(self.screen, KernelScreen):
-            self.screen.take_over(text)
+            self.screen.take_over(kernel)
+        elif kernel.files:
+            path = self.services.workspace.kernel_path(problem)
+            self.picker.start(self.open_beside(problem, path, kernel), "open")
         else:
-            self.open_problem(problem, text=text)
+            self.open_problem(problem, text=kernel.source)
 
     def plan_duel(self, problem: Problem) -> None:
         """Asks for the players, and starts the duel."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from arena.setting_choice import Choice
     from problems.specification import Problem
+    from sandbox.protocol.kernel_files import Kernel
     from screens.services import Services
 
 
@@ -48,8 +49,11 @@ class AppProtocol(Protocol):
     def ask_model(self, problem: Problem, choice: Choice | None = None) -> None:
         """Asks which model writes for the problem, in the setting of the choice, and lets it."""
 
-    def take_over(self, problem: Problem, text: str) -> None:
-        """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
+    async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
+        """Writes a kernel as a new one beside a path, and opens it."""
+
+    def take_over(self, problem: Problem, kernel: Kernel) -> None:
+        """Leaves the screen of a model; its kernel goes into the editor, unsaved, or beside the user's own if it is a folder."""
 
     def plan_duel(self, problem: Problem) -> None:
         """Asks for the players, and starts the duel."""

@@ -19,6 +19,7 @@ from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.ranking import code_hash
 from arena.runs.results import report
 from arena.runs.voids import Void, read_voids
+from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol import events
 
 
@@ -71,9 +72,7 @@ def command(
         return
     _, header = _run_of(path)
     if source:
-        print_line(header.source.rstrip("\n"))
-        for name, data in sorted(header.files.items()):
-            print_line(f"\n==> {name} <==\n{data.decode(errors='replace')}".rstrip("\n"))
+        print_line(shown_text(header.kernel).rstrip("\n"))
         return
     if as_json:
         print_json(header)

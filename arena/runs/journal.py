@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from sandbox.protocol.events import AnyEvent, Setting, decode_event, encode
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Files, Kernel
 
 Line = TypeVar("Line")
 
@@ -43,6 +43,11 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     machine: str = ""
     """Fingerprint of the machine that ran it; empty in journals of older versions."""
     version: int = VERSION
+
+    @property
+    def kernel(self) -> Kernel:
+        """All its files."""
+        return Kernel(self.source, self.files)
 
 
 _decode_header = msgspec.json.Decoder(RunHeader).decode

@@ -29,6 +29,12 @@ def shown_name(path: Path) -> str:
     return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
 
 
+def shown_text(kernel: Kernel) -> str:
+    """All files of a kernel as one text, for readers: each but kernel.py under a line with its path."""
+    others = (f"\n\n==> {name} <==\n{data.decode(errors='replace')}" for name, data in sorted(kernel.files.items()))
+    return kernel.source + "".join(others)
+
+
 def other_files(folder: Path) -> Files:
     """The files beside kernel.py by their path in the folder. Hidden files and __pycache__ are no part of a kernel.
 

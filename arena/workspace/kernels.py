@@ -129,6 +129,22 @@ class Workspace:
             raise UsageError(f"there is a kernel {taken.name} already", "choose another name")
         return new
 
+    def copy(self, path: Path, text: str, name: str) -> Path:
+        """Writes a copy of a kernel beside it. text: takes the place of its file's. name: with a / at its end a file is copied
+        into a folder, as its kernel.py.
+
+        Raises:
+            UsageError: as `variant` and `other_files`.
+            FolderUnwritable: there is no copy.
+        """
+        try:
+            files = other_files(path) if path.is_dir() else {}
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+        new = self.variant(path, name.removesuffix("/"))
+        self._write_new(new.with_suffix("") if name.endswith("/") else new, Kernel(text, files))
+        return new.with_suffix("") if name.endswith("/") else new
+
     def rename(self, path: Path, name: str) -> Path:
         """Gives a kernel file another name, and its draft with it.
 
@@ -238,22 +254,31 @@ class Workspace:
             return None
         return found if found.sha256 == sha256 else None
 
-    def restore(self, path: Path, kernel: Kernel) -> Path:
-        """Writes a kernel of several files as a new one beside `path`; one that is there already is left as it is.
+    def put_beside(self, path: Path, kernel: Kernel) -> Path:
+        """Writes a kernel as a new one beside `path`, named by its hash; one that is there already is left as it is.
 
         Returns:
-            Its folder.
+            Its file or folder.
 
         Raises:
             FolderUnwritable: it is not there.
         """
-        folder = path.with_name(f"revision-{kernel.sha256[:8]}")
-        if not folder.exists():
-            try:
-                write_folder(folder, kernel)
-            except OSError as error:
-                raise unwritable(folder.parent, error) from None
-        return folder
+        name = f"revision-{kernel.sha256[:8]}"
+        new = path.with_name(name if kernel.files else f"{name}.py")
+        if not new.exists():
+            self._write_new(new, kernel)
+        return new
+
+    def _write_new(self, path: Path, kernel: Kernel) -> None:
+        """Writes a kernel: a folder, unless the path ends in .py."""
+        if path.suffix == ".py":
+            self.save(path, kernel.source)
+            return
+        self.keep_revision(kernel.source, kernel.files)
+        try:
+            write_folder(path, kernel)
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
 
     def _revision_path(self, sha256: str) -> Path:
         return self.root / ".revisions" / sha256[:2] / f"{sha256}.py"

@@ -8,8 +8,10 @@ from textual import on
 from textual.widgets import TextArea
 
 from arena.errors import ArenaError, KernelsLocked
+from arena.workspace.kernel_folder import main_file
 from problems.specification import Problem
 from sandbox.protocol.events import Rival
+from sandbox.protocol.kernel_files import Kernel
 from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 from screens.kernel.kernel_session import KernelSession
@@ -93,13 +95,20 @@ class EditingScreen(PanedScreen):
 
         self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
 
-    def _restore(self, text: str | Rival | None) -> None:
-        if isinstance(text, Rival):
-            self.start(self.session.run(self.editor.file_text, text), "run")
-        elif text is not None and self.may_edit():
-            self.show_view(KERNEL)
-            self.buffer.replace(text)
-            self.say(f"Restored into the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
+    def _restore(self, chosen: Kernel | Rival | None) -> None:
+        if isinstance(chosen, Rival):
+            self.start(self.session.run(self.editor.file_text, chosen), "run")
+        elif chosen is not None and self.may_edit():
+            self.put(chosen, "Restored into the editor.")
+
+    def put(self, kernel: Kernel, said: str) -> None:
+        """Puts a kernel into the editor; one whose other files differ is written beside this one, and opened."""
+        if kernel.files != self.session.kernel.files:
+            self.start(self.parent_app.open_beside(self.problem, self.session.path, kernel), "open")
+            return
+        self.show_view(KERNEL)
+        self.buffer.replace(kernel.source)
+        self.say(f"{said} {self.key_words('save')} runs it, ctrl+z undoes it.")
 
     def action_variants(self) -> None:
         from screens.kernel.variants import VariantsDialog
@@ -112,19 +121,16 @@ class EditingScreen(PanedScreen):
             workspace = self.session.services.workspace
             self.app.push_screen(VariantsDialog(workspace, self.session.path, self.editor.file_text), answered)
 
-    def take_over(self, text: str) -> None:
+    def take_over(self, kernel: Kernel) -> None:
         """Puts another player's kernel into the editor."""
-        if not self.may_edit():
-            return
-        self.show_view(KERNEL)
-        self.buffer.replace(text)
-        self.say(f"Now in the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
+        if self.may_edit():
+            self.put(kernel, "Now in the editor.")
 
     # --- lines -----------------------------------------------------------------------------------------------
 
     def show_source_title(self) -> None:
         """The file, and where the cursor is in it."""
-        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files))
 
     @on(LogPane.Jump)
     @on(FailureView.Jump)
@@ -148,7 +154,7 @@ class EditingScreen(PanedScreen):
                 self.complain(explain(error))
                 return
         line = self.editor.cursor_location[0] + 1
-        if trouble := await edit_outside(self.app, self.services.settings, self.session.path, line):
+        if trouble := await edit_outside(self.app, self.services.settings, main_file(self.session.path), line):
             self.complain(trouble)
 
     async def action_find(self) -> None:

@@ -12,7 +12,9 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.runs.store import Entry
+from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol.events import Rival
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
@@ -33,8 +35,8 @@ BESIDE = 8
 """Columns of the dialog that a row has not: borders, air and a scrollbar."""
 
 
-class HistoryScreen(Dialog[str | Rival | None]):
-    """Dismisses with the text to restore, or the revision that the editor's text is to be timed against."""
+class HistoryScreen(Dialog[Kernel | Rival | None]):
+    """Dismisses with the kernel to restore, or the revision that the editor's text is to be timed against."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,7 +56,7 @@ class HistoryScreen(Dialog[str | Rival | None]):
         self.comparing = False
         """The revision is shown beside the editor's text; else as it is."""
         self._here = ""
-        """The hash of the editor's text."""
+        """The hash of the editor's kernel."""
         self._width = 0
         """Columns of the terminal that the runs are listed for; 0: not yet."""
 
@@ -73,11 +75,10 @@ class HistoryScreen(Dialog[str | Rival | None]):
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
-        from arena.workspace.kernels import content_hash
 
         store, problem = self.session.services.store, self.session.problem
         self.entries = await asyncio.to_thread(store.history, problem.id)
-        self._here = content_hash(self.text)
+        self._here = self._editors.sha256
         runs = self.query_one("#runs", OptionList)
         self._width = 0
         self._list()
@@ -115,37 +116,41 @@ class HistoryScreen(Dialog[str | Rival | None]):
     def _show(self) -> None:
         """The revision under the cursor."""
         number = self.query_one("#runs", OptionList).highlighted
-        text = self._text_of(number)
+        kernel = self._kernel_of(number)
         switcher = self.query_one("#revision", ContentSwitcher)
         switcher.current = self._view
         if number is None:
             return
         name = f"revision {self.entries[number].sha256[:8]}"
-        if text is None:
+        if kernel is None:
             self.query_one("#preview", Source).text = f"# the text of {name} is not in the workspace"
             switcher.current = "preview"
         elif self._view == "preview":
-            self.query_one("#preview", Source).text = text
+            self.query_one("#preview", Source).text = shown_text(kernel)
         elif self._view == "sides":
-            self.query_one(SideBySide).show(text, self.text, name, "editor")
+            self.query_one(SideBySide).show(shown_text(kernel), shown_text(self._editors), name, "editor")
         else:
-            self.query_one(DiffView).show(text, self.text, name, "editor")
+            self.query_one(DiffView).show(shown_text(kernel), shown_text(self._editors), name, "editor")
 
     def on_resize(self) -> None:
         if self.entries:
             self._list()
             self._show()
 
-    def _text_of(self, number: int | None) -> str | None:
+    @property
+    def _editors(self) -> Kernel:
+        return Kernel(self.text, self.session.kernel.files)
+
+    def _kernel_of(self, number: int | None) -> Kernel | None:
         if number is None or number >= len(self.entries):
             return None
-        return self.session.services.workspace.revision(self.entries[number].sha256)
+        return self.session.services.workspace.kernel(self.entries[number].sha256)
 
     @on(OptionList.OptionSelected, "#runs")
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        text = self._text_of(event.option_index)
-        if text is not None:
-            self.dismiss(text)
+        kernel = self._kernel_of(event.option_index)
+        if kernel is not None:
+            self.dismiss(kernel)
         else:
             words = "The text of this revision is not in the workspace."
             self.app.notify(words, severity="warning", markup=False)
@@ -177,9 +182,10 @@ class HistoryScreen(Dialog[str | Rival | None]):
     def action_time(self) -> None:
         """The kernel in the editor against the revision under the cursor, in one run."""
         number = self.query_one("#runs", OptionList).highlighted
-        text = self._text_of(number)
-        if number is not None and text is not None:
-            self.dismiss(Rival(f"revision-{self.entries[number].sha256[:8]}.py", text))
+        kernel = self._kernel_of(number)
+        if number is not None and kernel is not None:
+            name = f"revision-{self.entries[number].sha256[:8]}"
+            self.dismiss(Rival(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
 
     def action_void(self) -> None:
         """The run under the cursor."""

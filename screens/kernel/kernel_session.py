@@ -14,12 +14,14 @@ from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.kernels import KernelFile, content_hash, read_kernel
+from arena.workspace.kernel_folder import main_file, shown_name
+from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
@@ -52,13 +54,15 @@ class RunUpdate:
 
 
 class KernelSession:
-    """Everything the kernel screen needs to know and do about one kernel file."""
+    """Everything the kernel screen needs to know and do about one kernel."""
 
     def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
         """`path` None takes the person's own kernel in the workspace."""
         self.services = services
         self.problem = problem
         self.path = path or services.workspace.kernel_path(problem)
+        self.kernel = Kernel("")
+        """As the file or folder was read or written last."""
         self.choice = Choice()
         self.state = RunState()
         self.changed = True
@@ -91,7 +95,8 @@ class KernelSession:
         if not self.path.exists():
             self.services.workspace.save(self.path, starter)
         kernel = read_kernel(self.path)
-        self.services.workspace.keep_revision(kernel.text)
+        self.services.workspace.keep_revision(kernel.text, kernel.files)
+        self.kernel = kernel.kernel
         self._watcher = KernelWatcher(self.path, kernel.sha256)
         return kernel.text, self.services.workspace.draft(self.path)
 
@@ -102,10 +107,12 @@ class KernelSession:
             ArenaError: the file is as it was.
         """
         if not replace and self.path.exists():
-            await asyncio.to_thread(read_kernel, self.path)
+            self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
+        kernel = Kernel(text, self.kernel.files)
         if self._watcher is not None:
-            self._watcher.wrote(content_hash(text))
+            self._watcher.wrote(kernel.sha256)
         await asyncio.to_thread(self.services.workspace.save, self.path, text)
+        self.kernel = kernel
 
     async def save_draft(self, text: str) -> None:
         """Keeps what is typed, so that a crash loses nothing.
@@ -117,13 +124,14 @@ class KernelSession:
 
     async def keep(self, text: str) -> None:
         """Keeps a text as a revision: it is about to be replaced in the editor."""
-        await asyncio.to_thread(self.services.workspace.keep_revision, text)
+        await asyncio.to_thread(self.services.workspace.keep_revision, text, self.kernel.files)
 
     async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
-        """Every content that another program saves into the kernel file; the reason where it is no kernel."""
+        """Every content that another program saves into the kernel's file or folder; the reason where it is no kernel."""
         assert self._watcher is not None, "open comes first"
         async for save in self._watcher:
             if isinstance(save, KernelFile):
+                self.kernel = save.kernel
                 await self.keep(save.text)
             else:
                 with suppress(OSError):  # saving over it will say so
@@ -162,7 +170,9 @@ class KernelSession:
         Raises:
             ArenaError: nothing was started.
         """
-        await self._run(self.path.name, text, str(self.path), versus)
+        if self.path.is_dir():  # a file in it may have changed a moment ago
+            self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
+        await self._run(shown_name(self.path), Kernel(text, self.kernel.files), str(self.path), versus)
 
     async def run_baseline(self) -> None:
         """The same for the baseline against itself.
@@ -170,7 +180,7 @@ class KernelSession:
         Raises:
             ArenaError: nothing was started.
         """
-        await self._run("baseline", "", "")
+        await self._run("baseline", Kernel(""), "")
 
     @property
     def can_measure_on(self) -> bool:
@@ -202,20 +212,22 @@ class KernelSession:
         if judged.kernel_name == BASELINE and not judged.source:
             return "the baseline against itself"
         if judged.versus is not None:
-            return f"revision {self.state.sha256[:8]} against {judged.versus.kernel_name.removesuffix('.py')}"
-        return f"revision {self.state.sha256[:8]}" if judged.source != text else ""
+            return f"revision {self.state.sha256[:8]} against {_rival_words(judged.versus)}"
+        same = judged.source == text and judged.files == self.kernel.files
+        return "" if same else f"revision {self.state.sha256[:8]}"
 
     @property
     def most_s(self) -> float | None:
         """Seconds that timing may take in the newest run; None where that is not known."""
         return self._request.most_s if self._request is not None else None
 
-    async def _run(self, name: str, source: str, path: str, versus: events.Rival | None = None) -> None:
+    async def _run(self, name: str, kernel: Kernel, path: str, versus: events.Rival | None = None) -> None:
         request = RunRequest(
             problem=self.problem,
             setting=self.setting(),
             kernel_name=name,
-            source=source,
+            source=kernel.source,
+            files=kernel.files,
             kernel_path=path,
             budget_s=self.services.settings.budget_s,
             versus=versus,
@@ -244,8 +256,9 @@ class KernelSession:
         setting = self.setting()
         request = ProfileRequest(
             setting=setting,
-            kernel_name=self.path.name,
+            kernel_name=main_file(self.path).name,
             source=kernel.text or "\n",  # no text at all would be the baseline
+            files=kernel.files,
             readable=[str(folder) for folder in self.services.settings.problem_folders],
             peaks=await asyncio.to_thread(peaks_for, self.services.paths.calibrations, setting),
         )
@@ -318,8 +331,13 @@ class KernelSession:
             self._new_lines,
             advice,
             key_of("profile", keymap) if can else "",
-            versus.kernel_name.removesuffix(".py") if versus is not None else "",
+            _rival_words(versus) if versus is not None else "",
         )
         self._new_run, self._new_lines = False, []
         self.changed = False
         return update
+
+
+def _rival_words(rival: events.Rival) -> str:
+    """ "revision-1a2b3c4d" of a file or a folder."""
+    return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py")

@@ -17,6 +17,7 @@ from textual.containers import Horizontal
 
 from arena.errors import ArenaError, UsageError
 from arena.setting_choice import Choice
+from arena.workspace.kernel_folder import main_file
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
@@ -75,7 +76,7 @@ class KernelScreen(EditingScreen):
         yield KernelHeadline(id="headline")
         yield ViewTabs(id="views")
         with Horizontal(id="panes"):
-            yield SourcePane(self.editor, self.problem, self.session.path, id="source-pane")
+            yield SourcePane(self.editor, self.problem, main_file(self.session.path), id="source-pane")
             yield ResultPane(id="result-pane")
         yield GpuStrip(id="gpus")
         yield PhaseLine(id="phases")
@@ -113,7 +114,7 @@ class KernelScreen(EditingScreen):
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
-                await self._run(save=False)
+                await self._run(save=False, on_disk=True)
 
     @on(Editor.Edited)
     def _edited(self) -> None:
@@ -131,13 +132,14 @@ class KernelScreen(EditingScreen):
 
     # --- runs ----------------------------------------------------------------------------------------------
 
-    async def _run(self, *, save: bool) -> None:
+    async def _run(self, *, save: bool, on_disk: bool = False) -> None:
+        """save: the editor's text first. on_disk: what was saved is judged, although the editor may have more."""
         self.session.queue()
         self.draw()  # before the file is written and an earlier run has ended
         try:
             if save:
                 await self._save()
-            await self.session.run(self.editor.file_text)
+            await self.session.run(self.session.kernel.source if on_disk else self.editor.file_text)
         except ArenaError:
             self.session.waiting_since = None
             raise

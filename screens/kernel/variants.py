@@ -19,7 +19,7 @@ from screens.widgets.foreign import PlainStatic
 
 
 class VariantsDialog(Dialog[Path | None]):
-    """Dismisses with the kernel file to open."""
+    """Dismisses with the kernel to open: its file or folder."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
@@ -39,13 +39,17 @@ class VariantsDialog(Dialog[Path | None]):
             marks = ("in the editor" if path == self._path else "" for path in self._found)
             yield OptionList(
                 *(
-                    Option(Content.assemble(f"{path.stem:<40} ", (mark, "$accent")))
+                    Option(
+                        Content.assemble(
+                            f"{path.stem if path.suffix == '.py' else f'{path.name}/':<40} ", (mark, "$accent")
+                        )
+                    )
                     for path, mark in zip(self._found, marks, strict=True)
                 )
             )
             with Horizontal(classes="row below"):
                 yield PlainStatic("new name", classes="label")
-                yield Input(placeholder="two-shot", compact=True)
+                yield Input(placeholder="two-shot, or two-shot/ for a folder", compact=True)
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
@@ -60,8 +64,7 @@ class VariantsDialog(Dialog[Path | None]):
     @on(Input.Submitted)
     def _copy(self) -> None:
         try:
-            new = self._workspace.variant(self._path, self.query_one(Input).value)
-            self._workspace.save(new, self._text)
+            new = self._workspace.copy(self._path, self._text, self.query_one(Input).value)
         except ArenaError as error:
             self._complain(error)
         else:

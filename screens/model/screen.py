@@ -15,6 +15,7 @@ from arena.foreign_text import printable
 from arena.players.writing_state import KernelState
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, PanePlace
@@ -229,7 +230,7 @@ class ModelScreen(BaseScreen):
         if kernel is None or not kernel.source:
             self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
-            self.parent_app.take_over(self.session.problem, kernel.source)
+            self.parent_app.take_over(self.session.problem, Kernel(kernel.source))
 
     def action_ask_again(self) -> None:
         if not self.session.over:

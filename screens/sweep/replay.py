@@ -14,6 +14,7 @@ from arena.runs.headline import headline_so_far
 from arena.runs.journal import read_events, read_header
 from arena.runs.run_state import RunState
 from arena.sweep.grid import CellMark, mark_words
+from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, RunStarted
 from screens import figures
@@ -85,14 +86,14 @@ class CellReplay(Dialog[None]):
         path = self._services.paths.runs / f"{mark.run_id}.jsonl"
         if mark.run_id:
             try:
-                source = (await asyncio.to_thread(read_header, path)).source
+                source = shown_text((await asyncio.to_thread(read_header, path)).kernel)
                 events = await asyncio.to_thread(lambda: list(read_events(path)))
                 self._events = [event for event in events if event.at]
             except (OSError, ValueError):
                 self._missing = _GONE
         if not source and mark.sha256:
-            kept = await asyncio.to_thread(self._services.workspace.revision, mark.sha256)
-            source = kept or ""
+            kept = await asyncio.to_thread(self._services.workspace.kernel, mark.sha256)
+            source = shown_text(kept) if kept is not None else ""
         self._began = self._events[0].at if self._events else 0.0
         self.query_one("#cell-source", Source).text = (
             source or "# no kernel: the baseline itself, or an answer without a kernel"

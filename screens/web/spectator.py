@@ -75,7 +75,7 @@ class WatchedKernelScreen(RecordedKernelScreen):
         self._recorded = header
         self.editor.show_saved(header.source or self.problem.baseline_source)
 
-    async def _run(self, *, save: bool) -> None:
+    async def _run(self, *, save: bool, on_disk: bool = False) -> None:
         """Nothing runs here."""
 
     def action_cancel(self) -> None:

@@ -253,6 +253,11 @@ class Editor(Source):
         return self.text != self._saved_plain
 
     @property
+    def saved_text(self) -> str:
+        """The text of the file, as far as it is known here."""
+        return self._saved
+
+    @property
     def file_text(self) -> str:
         """The text with the line ends of the file."""
         return with_line_ends(self.text, self._saved) if self.dirty else self._saved

@@ -9,6 +9,7 @@ from textual.widgets import ContentSwitcher
 from arena.errors import KernelsLocked
 from arena.workspace.workspace_lock import KernelLocks
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
+from sandbox.protocol.kernel_files import Kernel
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
@@ -263,7 +264,7 @@ async def test_a_problem_that_another_app_edits_can_be_read_and_run(
         await until(pilot, lambda: any(f"process {os.getpid()}" in told.message for told in app._notifications))
         await until(pilot, lambda: "read-only" in screen_text(app))
         await pilot.press("x", "ctrl+s")
-        screen.take_over("another text")
+        screen.take_over(Kernel("another text"))
         assert screen.editor.text == before
         assert not screen.session.busy
         app.open_problem(app.services.catalogue.find("1"))

@@ -70,11 +70,12 @@ class KernelBuffer:
             if isinstance(kernel, UsageError):
                 yield kernel
                 continue
-            unsaved = self.editor.dirty
-            if unsaved:
+            replaced = self.editor.dirty and kernel.text != self.editor.saved_text
+            if replaced:
                 await self.session.keep(self.editor.file_text)
-            self.editor.show_saved(kernel.text)
-            yield unsaved
+            if not self.editor.dirty or replaced:  # else another file of the folder was saved
+                self.editor.show_saved(kernel.text)
+            yield replaced
 
     # --- drafts --------------------------------------------------------------------------------------------
 

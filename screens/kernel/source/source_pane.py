@@ -100,6 +100,7 @@ class SourcePane(TitledPane):
         super().__init__(id=id, classes="pane")
         self.editor, self.problem, self.file = editor, problem, file
         self._copy_key = ""
+        self._beside = 0
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
@@ -137,11 +138,14 @@ class SourcePane(TitledPane):
     def on_resize(self) -> None:
         """The path has more room now, or less."""
         if self._copy_key:
-            self.show_title(self._copy_key)
+            self.show_title(self._copy_key, self._beside)
 
-    def show_title(self, copy_key: str) -> None:
-        """The file, the cursor's place and the signature there, or what else is shown. `copy_key` copies the path."""
-        self._copy_key = copy_key
+    def show_title(self, copy_key: str, beside: int = 0) -> None:
+        """The file, the cursor's place and the signature there, or what else is shown.
+
+        copy_key: copies the path. beside: number of the kernel's other files.
+        """
+        self._copy_key, self._beside = copy_key, beside
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
             entitle(self, view.TITLE, "")
@@ -149,7 +153,8 @@ class SourcePane(TitledPane):
         row, column = self.editor.cursor_location
         place = f"{row + 1}:{column + 1}"
         signature = self.editor.signature(self.size.width - FRAME)
-        entitle(self, f"{self.file.name}  {place}", signature or self._path_words(copy_key))
+        more = f" + {beside} file{'s' * (beside > 1)}" if beside else ""
+        entitle(self, f"{self.file.name}{more}  {place}", signature or self._path_words(copy_key))
 
     def _path_words(self, copy_key: str) -> str:
         hint = f" · {copy_key} copies"

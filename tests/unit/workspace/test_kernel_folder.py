@@ -112,7 +112,7 @@ def test_revisions_have_all_files_and_are_restored_beside_the_kernel(folder: Pat
     assert workspace.revision(sha256) == "# typed\n"
     assert workspace.keep_revision(before.text, before.files) == before.sha256
     assert workspace.kernel(before.sha256) == before.kernel
-    restored = workspace.restore(folder, before.kernel)
+    restored = workspace.put_beside(folder, before.kernel)
     assert restored.parent == folder.parent
     assert read_kernel(restored).kernel == before.kernel
     assert set(workspace.variants(folder)) == {folder, restored}

@@ -1,0 +1,76 @@
+"""A kernel of several files in the app: made, edited, watched, and its revisions restored."""
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from arena.workspace.kernels import read_kernel
+from screens.kernel.history import HistoryScreen
+from screens.kernel.variants import VariantsDialog
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
+    open_app, until, type_kernel, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        store, first = app.services.store, app.screen
+        type_kernel(first, "pass")
+        await pilot.press("shift+f3")
+        await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
+        app.screen.query_one(Input).focus()
+        await pilot.press(*"ring/", "enter")
+        folder = first.session.path.with_name("ring")
+        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
+        await until(pilot, lambda: app.screen.editor.text == "pass" and not app.screen.editor.dirty)
+        screen = app.screen
+
+        await pilot.pause(0.3)  # the watcher
+        (folder / "ops.cu").write_text("one")  # by another program
+        await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
+        one = read_kernel(folder)
+        assert (screen.session.state.sha256, one.files) == (one.sha256, {"ops.cu": b"one"})
+        await until(pilot, lambda: "kernel.py + 1 file" in screen_text(app))
+
+        type_kernel(screen, "pass\n# typed")
+        (folder / "ops.cu").write_text("two")
+        await until(pilot, lambda: len(store.history(13)) == 2 and not screen.session.busy)
+        assert screen.editor.text == "pass\n# typed"  # unsaved, and untouched by the save of another file
+        assert screen.session.state.sha256 == read_kernel(folder).sha256
+        assert screen.session.verdict_of(screen.editor.text)  # of what is on disk
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
+        assert screen.session.state.sha256 == read_kernel(folder).sha256
+        assert not screen.session.verdict_of(screen.editor.text)
+
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.entries)
+        app.screen.query_one("#runs", OptionList).highlighted = 2
+        await until(pilot, lambda: "==> ops.cu <==" in screen_text(app))
+        await pilot.press("enter")  # its other file differs: it is written beside this kernel, and opened
+        restored = folder.with_name(f"revision-{one.sha256[:8]}")
+        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == restored)
+        await until(pilot, lambda: app.screen.editor.text == "pass")
+        assert read_kernel(restored).kernel == one.kernel
+        assert read_kernel(folder).files == {"ops.cu": b"two"}
+
+
+async def test_what_no_kernel_may_have_is_said_and_the_editor_keeps_its_text(open_app, until, type_kernel) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        folder = app.screen.session.path.with_name("ring")
+        folder.mkdir()
+        (folder / "kernel.py").write_text("pass")
+        app.open_problem(app.screen.problem, folder)
+        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
+        await until(pilot, lambda: app.screen.editor.text == "pass")
+        screen = app.screen
+        await pilot.pause(0.3)  # the watcher
+        type_kernel(screen, "typed")
+        (folder / "secret").symlink_to("/etc/passwd")
+        await until(pilot, lambda: any("is a link out of" in str(note.message) for note in app._notifications))
+        await pilot.press("ctrl+s")
+        await pilot.pause(0.3)
+        assert screen.editor.text == "typed"
+        (folder / "secret").unlink()
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: (folder / "kernel.py").read_text() == "typed")
