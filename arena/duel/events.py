@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from sandbox.protocol.events import Interval, Setting
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 VERSION = 1
@@ -113,6 +114,8 @@ class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
     attempt: int
     sha256: str
     source: str
+    files: Files = {}
+    """The other files of a kernel of several files."""
 
 
 class KernelJudging(DuelEvent, tag="judging", frozen=True, kw_only=True):

@@ -19,10 +19,11 @@ from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafte
 from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.workspace.kernels import Workspace, content_hash
+from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed
+from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
 TICK_S = 0.1
@@ -196,22 +197,28 @@ class Match:
 
     async def _submit_last(self, name: events.SideName, submission: Submission) -> None:
         """Judges the kernel that a player leaves behind, unless it was judged while it played."""
-        source = submission.source
-        if source is not None and all(attempt.source != source for attempt in self.state.side(name).attempts):
-            await self.submit(name, source, submission.file_name)
+        source, files = submission.source, submission.files
+        judged = [(attempt.source, attempt.files) for attempt in self.state.side(name).attempts]
+        if source is not None and (source, files) not in judged:
+            await self.submit(name, source, submission.file_name, files)
 
-    async def submit(self, name: events.SideName, source: str, kernel_name: str) -> Judgement:
+    async def submit(
+        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
+    ) -> Judgement:
         """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
-        Workspace(self.paths.workspace).keep_revision(text)
-        self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=content_hash(text), source=text))
-        task = asyncio.create_task(self._judge_kernel(name, number, source, kernel_name))
+        sha256 = Workspace(self.paths.workspace).keep_revision(text, files)
+        submitted = events.Submitted(
+            at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files or {}
+        )
+        self.tell(submitted)
+        task = asyncio.create_task(self._judge_kernel(name, number, Kernel(source, files or {}), kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return await asyncio.shield(task)
 
-    async def _judge_kernel(self, name: events.SideName, number: int, source: str, kernel_name: str) -> Judgement:
+    async def _judge_kernel(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
         def measured(event: Timed) -> None:
             headline = headline_so_far(event)
             self.tell(
@@ -238,7 +245,8 @@ class Match:
             problem=self.problem,
             setting=self.state.header.setting,
             kernel_name=kernel_name,
-            source=source,
+            source=kernel.source,
+            files=kernel.files,
             kernel_path=player.kernel_path,
             player=player.name,
             rounds=self.rounds,
@@ -263,13 +271,16 @@ class Match:
         )
         return judgement
 
-    async def build(self, name: events.SideName, source: str, kernel_name: str) -> Judgement:
+    async def build(
+        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
+    ) -> Judgement:
         """Compiles a kernel and calls it in its turn. It is no submission."""
         request = RunRequest(
             problem=self.problem,
             setting=self.state.header.setting,
             kernel_name=kernel_name,
             source=source,
+            files=files or {},
             player=self.state.header.player(name).name,
             rounds=0,
         )
@@ -312,10 +323,11 @@ class Match:
             setting=header.setting,
             kernel_name=f"{_file_name(header.left.name)}.py",
             source=left.source,
+            files=left.files,
             player=header.left.name,
             rounds=self.rounds,
             budget_s=self.budget_s * FINAL_BUDGET,
-            versus=Rival(f"{_file_name(header.right.name)}.py", right.source),
+            versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
         )
         self.tell(events.FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
         result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
@@ -333,11 +345,11 @@ class MatchAccess(KernelAccess):
         self._match = match
         self._name = name
 
-    async def judge(self, source: str, name: str) -> Judgement:
-        return await self._match.submit(self._name, source, name)
+    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._match.submit(self._name, source, name, files)
 
-    async def build(self, source: str, name: str) -> Judgement:
-        return await self._match.build(self._name, source, name)
+    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._match.build(self._name, source, name, files)
 
     def hear(self, event: AnyTraceEvent) -> None:
         duel, side, now = self._match, self._name, self._match.now

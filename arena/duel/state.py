@@ -9,6 +9,7 @@ from arena.duel import events
 from arena.runs.headline import by_clock
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from sandbox.protocol.events import Interval, Result
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 
@@ -22,6 +23,8 @@ class AttemptState:
     number: int
     sha256: str
     source: str
+    files: Files = field(default_factory=dict)
+    """The other files of a kernel of several files."""
     phase: str = ""
     """Phase of its run; empty before and after it."""
     samples: list[events.Measured] = field(default_factory=list)
@@ -166,7 +169,7 @@ def _measurement(attempt: AttemptState) -> Measurement | None:
     judged = attempt.judged
     if judged is None or judged.speedup is None:
         return None
-    return Measurement(code_hash(attempt.source), judged.speedup, judged.clock, judged.rounds)
+    return Measurement(code_hash(attempt.source, attempt.files), judged.speedup, judged.clock, judged.rounds)
 
 
 def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
@@ -203,7 +206,7 @@ def _apply_to_side(side: SideState, event: SideEvent) -> None:
         case events.Said():
             side.said = event.text
         case events.Submitted():
-            side.attempts.append(AttemptState(event.attempt, event.sha256, event.source))
+            side.attempts.append(AttemptState(event.attempt, event.sha256, event.source, event.files))
             side.writing = 0
         case events.Left():
             side.left = side.left or event.reason

@@ -2,7 +2,7 @@
 
 results.jsonl (or .parquet)     a flat row a result: the columns of `ResultRow`
 campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
-kernels/SHA256.py               every kernel that a result names, once
+kernels/SHA256.py               every kernel that a result names, once; a folder SHA256 for one of several files
 traces/ID.jsonl                 how models wrote them
 README.md                       the data card
 manifest.json                   SHA-256 of all of these
@@ -26,8 +26,10 @@ from arena.runs.headline import by_clock
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
-from arena.workspace.kernels import Workspace, content_hash
+from arena.workspace.kernel_folder import write_folder
+from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
+from sandbox.protocol.kernel_files import Kernel
 
 FORMATS = ("jsonl", "parquet")
 SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
@@ -140,7 +142,7 @@ def _copy(
                 case SweepSession():
                     machines |= {machine.digest: str(machine) for machine in line.machines}
                 case Written() if line.source:
-                    _keep_kernel(folder, line.source)
+                    _keep_kernel(folder, Kernel(line.source, line.files))
                 case CellResult() if newest.get(line.key) == line.at:
                     _keep_kernel_of(paths, catalogue, folder, line)
                     _keep_trace(paths, folder, line.trace_id)
@@ -166,20 +168,24 @@ def _player(player: str) -> str:
     return f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
 
 
-def _keep_kernel(folder: Path, source: str) -> None:
-    path = folder / KERNELS / f"{content_hash(source)}.py"
-    if not path.exists():
-        path.write_text(source, encoding="utf-8")
+def _keep_kernel(folder: Path, kernel: Kernel) -> None:
+    path = folder / KERNELS / (kernel.sha256 if kernel.files else f"{kernel.sha256}.py")
+    if path.exists():
+        return
+    if kernel.files:
+        write_folder(path, kernel, mode=0o644)
+    else:
+        path.write_text(kernel.source, encoding="utf-8")
 
 
 def _keep_kernel_of(paths: Paths, catalogue: Catalogue, folder: Path, line: CellResult) -> None:
-    if not line.sha256 or (folder / KERNELS / f"{line.sha256}.py").exists():
+    if not line.sha256 or any((folder / KERNELS / name).exists() for name in (line.sha256, f"{line.sha256}.py")):
         return
-    source = Workspace(paths.workspace).revision(line.sha256)
-    if source is None:
-        source = next((p.baseline_source for p in catalogue.problems if p.slug == line.cell.slug), "")
-    if content_hash(source) == line.sha256:
-        _keep_kernel(folder, source)
+    kernel = Workspace(paths.workspace).kernel(line.sha256)
+    if kernel is None:
+        kernel = Kernel(next((p.baseline_source for p in catalogue.problems if p.slug == line.cell.slug), ""))
+    if kernel.sha256 == line.sha256:
+        _keep_kernel(folder, kernel)
 
 
 def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:

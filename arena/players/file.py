@@ -1,4 +1,4 @@
-"""The player of kernel files: a folder with a kernel for each problem, or one file for every problem."""
+"""The player of kernel files: a folder with a kernel for each problem, or one kernel for every problem."""
 
 import asyncio
 import os
@@ -10,14 +10,16 @@ from arena.players.player import KernelAccess, Player, PlayerName, Submission, T
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import MAIN
 
 ABSENT = "is not there"
 
 
 class FilePlayer(Player):
-    """Submits a file. Where a clock runs, every save is submitted.
+    """Submits a kernel from a file or a folder. Where a clock runs, every save is submitted.
 
-    A folder has STEM.py, SLUG.py or ID.py, or kernel.py in a folder of that name.
+    A folder of kernels has STEM.py, SLUG.py or ID.py, or a folder of that name with kernel.py. A folder with a kernel.py of its
+    own is one kernel.
     """
 
     fixed = True
@@ -56,26 +58,26 @@ class FilePlayer(Player):
             watcher = KernelWatcher(path, kernel.sha256)
             try:
                 if self.submits_first:
-                    await access.judge(kernel.text, path.name)
+                    await access.judge(kernel.text, kernel.name, kernel.files)
                 async for save in watcher:
                     if isinstance(save, UsageError):
                         access.warn(f"not submitted: {save.message}")
                     else:
                         kernel = save
-                        await access.judge(kernel.text, path.name)
+                        await access.judge(kernel.text, kernel.name, kernel.files)
             finally:
                 watcher.stop()
-        return Submission(kernel.text, path.name)
+        return Submission(kernel.text, kernel.name, files=kernel.files)
 
     def _file(self, problem: Problem) -> Path:
         folder = self._path
         if folder.is_file():
             return folder
         names = (problem.stem, problem.slug, str(problem.id), f"{problem.id:02d}")
-        places = [place for name in names for place in (folder / f"{name}.py", folder / name / "kernel.py")]
+        places = [place for name in names for place in (folder / f"{name}.py", folder / name / MAIN)] + [folder / MAIN]
         wrong = {place: why for place in places if (why := _unreadable(place)) != ABSENT}
         if found := next((place for place, why in wrong.items() if not why), None):
-            return found
+            return found.parent if found.name == MAIN else found
         for place, why in wrong.items():
             raise KernelUnreadable(f"{place} {why}", "replace it by the kernel's Python file")
         raise UsageError(f"{folder} has no kernel for {problem.stem}", f"it would be {problem.stem}.py")

@@ -8,6 +8,7 @@ from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
+from sandbox.protocol.kernel_files import Files
 
 
 class JudgeAccess(KernelAccess):
@@ -45,19 +46,20 @@ class JudgeAccess(KernelAccess):
         await self._judge.start()
         require_jail(self._judge.jail, self._unsafe)
 
-    async def judge(self, source: str, name: str) -> Judgement:
-        return await self._run(source, name, self._rounds)
+    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._run(source, name, files, self._rounds)
 
-    async def build(self, source: str, name: str) -> Judgement:
-        return await self._run(source, name, 0)
+    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._run(source, name, files, 0)
 
-    async def _run(self, source: str, name: str, rounds: int | None) -> Judgement:
+    async def _run(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
         require_jail(self._judge.jail, self._unsafe)
         request = RunRequest(
             problem=self._task.problem,
             setting=self._task.setting,
             kernel_name=name,
             source=source,
+            files=files or {},
             player=self._player,
             rounds=rounds,
             budget_s=self._budget_s,

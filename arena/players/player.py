@@ -23,6 +23,7 @@ from arena.workspace.named_kernels import NAMED
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Files, Kernel
 
 
 class PlayerKind(StrEnum):
@@ -109,6 +110,13 @@ class Submission:
     """The trace in the folder of the traces; empty where nobody wrote."""
     ended: str = "done"
     """Why the player stopped: "done", "steps", "budget", "no gain", "time", "limit of memory: ...", "failed: ..."."""
+    files: Files = field(default_factory=dict)
+    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """All its files; None: there is no kernel."""
+        return Kernel(self.source, self.files) if self.source is not None else None
 
 
 class NoAnswer(PlayerFailed):
@@ -129,15 +137,15 @@ class KernelAccess:
     clocked: bool = False
     """The task ends with a clock: a file may be improved until then."""
 
-    async def judge(self, source: str, name: str) -> Judgement:
-        """Judges a kernel. Waits for its turn at the devices. name: shown in tracebacks.
+    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        """Judges a kernel. Waits for its turn at the devices. name: shown in tracebacks. files: beside its kernel.py.
 
         Raises:
             ArenaError: it could not be run.
         """
         raise NotImplementedError
 
-    async def build(self, source: str, name: str) -> Judgement:
+    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
         """Compiles a kernel and calls it without timing it. It is no submission.
 
         Raises:

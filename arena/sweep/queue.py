@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from arena.players.player import KernelAccess, Player, PlayerKind, Submission, Task
 from arena.runs.judge import Judgement
 from arena.sweep.records import Cell
+from sandbox.protocol.kernel_files import Files
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Try:
     task: Task
     player: str
     source: str
+    files: Files
     name: str
     rounds: int | None
     verdict: asyncio.Future[Judgement]
@@ -107,15 +109,15 @@ class WorkerAccess(KernelAccess):
         self.steps = steps if self.judges else 1
         self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
-    async def judge(self, source: str, name: str) -> Judgement:
-        return await self._try(source, name, None)
+    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._try(source, name, files, None)
 
-    async def build(self, source: str, name: str) -> Judgement:
-        return await self._try(source, name, 0)
+    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
+        return await self._try(source, name, files, 0)
 
-    async def _try(self, source: str, name: str, rounds: int | None) -> Judgement:
+    async def _try(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
         verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
-        return await self._jobs.try_out(Try(self._task, self._player, source, name, rounds, verdict))
+        return await self._jobs.try_out(Try(self._task, self._player, source, files or {}, name, rounds, verdict))
 
     def warn(self, text: str) -> None:
         self._warn(f"{self._player} at {self._task.problem.stem}, attempt {self._task.attempt}: {text}")

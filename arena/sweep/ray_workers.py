@@ -33,6 +33,7 @@ from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
+from sandbox.protocol.kernel_files import Files
 
 RESTARTS = 2
 """Restarts of one actor by Ray. The sweep repeats its interrupted run."""
@@ -42,7 +43,7 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
-SENT = ("kernel_name", "source", "player", "rounds", "budget_s")
+SENT = ("kernel_name", "source", "files", "player", "rounds", "budget_s")
 """Of a run's request, what is sent to a host as it is."""
 
 
@@ -55,6 +56,7 @@ class RayJob(msgspec.Struct, frozen=True):
     setting: events.Setting
     kernel_name: str
     source: str
+    files: Files
     player: str
     rounds: int | None
     budget_s: float
@@ -186,7 +188,7 @@ class RemoteJudge:
         if self._store is None:
             self._store = Store(self._paths.database, self._paths.runs)
         self._store.record(entry_of(header, event.result))
-        Workspace(self._paths.workspace).keep_revision(header.source)
+        Workspace(self._paths.workspace).keep_revision(header.source, header.files)
 
     def close(self) -> None:
         """Closes the index."""

@@ -19,6 +19,7 @@ from arena.runs.results import RunReport
 from arena.sweep.plan import SweepPlan
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 VERSION = 1
@@ -79,6 +80,8 @@ class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=T
 
     cell: Cell
     source: str | None
+    files: Files = {}
+    """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
     file_name: str
     reason: str
     spent: Spent

@@ -30,6 +30,7 @@ from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 LOST = 3
@@ -165,7 +166,12 @@ class Sweep:
                 submission = await self._ask(entry)
             else:
                 submission = Submission(
-                    written.source, written.file_name, written.reason, written.spent, written.trace_id
+                    written.source,
+                    written.file_name,
+                    written.reason,
+                    written.spent,
+                    written.trace_id,
+                    files=written.files,
                 )
             if submission is None:
                 continue
@@ -208,6 +214,7 @@ class Sweep:
                 at=time.time(),
                 cell=entry.cell,
                 source=submission.source,
+                files=submission.files,
                 file_name=submission.file_name,
                 reason=submission.reason,
                 spent=submission.spent,
@@ -250,7 +257,7 @@ class Sweep:
         self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
-        request = self._request(job.task, job.player, job.source, job.name)
+        request = self._request(job.task, job.player, Kernel(job.source, job.files), job.name)
         if job.rounds is not None:
             request = replace(request, rounds=job.rounds)
         try:
@@ -281,9 +288,9 @@ class Sweep:
                 return
         started = time.monotonic()
         verdict, detail, report, tries = records.NO_KERNEL, submission.reason, None, 1
-        if submission.source is not None:
+        if (kernel := submission.kernel) is not None:
             player = str(entry.player.name)
-            request = self._request(entry.task, player, submission.source, submission.file_name)
+            request = self._request(entry.task, player, kernel, submission.file_name)
             try:
                 judgement, tries = await judge_at(worker, request)
             except RunRefused as refused:
@@ -303,7 +310,7 @@ class Sweep:
             category=problem.category,
             class_=problem.class_,
             sha256=sha256,
-            code=code_hash(submission.source) if submission.source is not None else "",
+            code=code_hash(kernel.source, kernel.files) if kernel is not None else "",
             machine=worker.machine.digest,
             worker=worker.name,
             verdict=verdict,
@@ -333,13 +340,14 @@ class Sweep:
             self._harness_errors[result.worker] += 1
             self._last_error = result.detail
 
-    def _request(self, task: Task, player: str, source: str, name: str) -> RunRequest:
+    def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:
         seconds = self.plan.seconds
         return RunRequest(
             problem=task.problem,
             setting=task.setting,
             kernel_name=name,
-            source=source,
+            source=kernel.source,
+            files=kernel.files,
             player="you" if player == BASELINE else player,
             rounds=self.plan.rounds,
             budget_s=self.settings.budget_s if seconds is None else seconds,
@@ -356,10 +364,11 @@ class _Stop(Exception):
 
 def _hash(submission: Submission, problem: Problem) -> str:
     """SHA-256 of the kernel; empty where there is none."""
-    if submission.source is None:
+    kernel = submission.kernel
+    if kernel is None:
         return ""
-    own = not submission.source and submission.file_name == BASELINE
-    return content_hash(problem.baseline_source if own else submission.source)
+    own = not kernel.source and submission.file_name == BASELINE
+    return content_hash(problem.baseline_source) if own else kernel.sha256
 
 
 def _raise_all_but_stop(group: BaseExceptionGroup[BaseException]) -> None:

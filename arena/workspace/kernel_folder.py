@@ -94,7 +94,7 @@ def write_folder(folder: Path, kernel: Kernel, mode: int = 0o600) -> None:
     try:
         for name, data in {**kernel.files, MAIN: kernel.source.encode()}.items():
             path = unfinished / name
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o755 if mode & 0o044 else 0o700, parents=True, exist_ok=True)
             write_atomically(path, data, mode)
         unfinished.rename(folder)
     except OSError:

@@ -7,6 +7,7 @@ import msgspec
 
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, Run
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
@@ -191,4 +192,5 @@ class CorrectnessCheck:
     def place_of(self, rank: int) -> StackPlace | None:
         """Where a rank is, or was at its end, as far as the last stack that it has printed tells."""
         lines = self.run.source.count("\n") + 1
-        return place_of(rank, self.contender.lines.said_by(rank), self.run.kernel_name, lines)
+        name = MAIN if self.run.files else self.run.kernel_name
+        return place_of(rank, self.contender.lines.said_by(rank), name, lines)

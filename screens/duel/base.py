@@ -12,6 +12,8 @@ from arena.duel.card import svg_card, text_card
 from arena.duel.events import SIDES, AnyDuelEvent, SideName, other
 from arena.duel.state import DuelState
 from arena.errors import UsageError
+from arena.workspace.kernel_folder import shown_text
+from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, PanePlace
@@ -175,7 +177,7 @@ class DuelScreen(BaseScreen):
         if kernel is None or switcher.current == f"{name}-final":
             return  # it stands there already
         had_focus = self.focused is self.panes[name]
-        self.finals[name].text = kernel.source
+        self.finals[name].text = shown_text(Kernel(kernel.source, kernel.files))
         switcher.current = f"{name}-final"
         if had_focus:
             self.finals[name].focus()
@@ -194,7 +196,7 @@ class DuelScreen(BaseScreen):
             self.query_one(f"#{name}-writing", Writing).show(side.text)
         elif side.last is not None and self._shown[name] != side.last.number:
             self._shown[name] = side.last.number
-            self.panes[name].text = side.last.source
+            self.panes[name].text = shown_text(Kernel(side.last.source, side.last.files))
 
     # --- keys ------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 PROMPT = Prompt(Conversation("system", (Message("user", "the task"),)), "v1", 1)
@@ -46,12 +47,15 @@ class Bench(KernelAccess):
     def __init__(self) -> None:
         self.judged: list[str] = []
         self.built: list[str] = []
+        self.files: list[Files] = []
+        """Of the judged kernels."""
 
-    async def judge(self, text: str, name: str) -> Judgement:
+    async def judge(self, text: str, name: str, files: Files | None = None) -> Judgement:
         self.judged.append(text)
+        self.files.append(files or {})
         return judgement(text)
 
-    async def build(self, text: str, name: str) -> Judgement:
+    async def build(self, text: str, name: str, files: Files | None = None) -> Judgement:
         self.built.append(text)
         return judgement(text)
 

@@ -24,6 +24,7 @@ from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.baseline_variants import GRAPH, variant_source
+from arena.workspace.kernels import read_kernel
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
 from sandbox.protocol.events import Setting
@@ -102,6 +103,18 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)]
     assert sorted(verdicts) == [("left", Verdict.PASS), ("right", Verdict.PASS)]
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
+
+
+async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, paths: Paths, tmp_path: Path) -> None:
+    folder = tmp_path / "two_shot"
+    folder.mkdir()
+    (folder / "kernel.py").write_text("pass")
+    (folder / "helper.py").write_text("one")
+    match = make_match(user("a", folder), fixed("pass", "b"))
+    assert (await match.play()).reason == "faster in the final"
+    submitted = next(event for event in told(match, paths) if isinstance(event, Submitted) and event.side == "left")
+    assert (submitted.sha256, submitted.files) == (read_kernel(folder).sha256, {"helper.py": b"one"})
+    assert match.state.left.attempts[0].files == submitted.files
 
 
 async def test_the_journal_folds_to_the_same_state(make_match: MakeMatch, paths: Paths) -> None:

@@ -22,9 +22,10 @@ from arena.runs.results import RunReport
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written
-from arena.workspace.kernels import content_hash
+from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Seconds, Setting, Speedup
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -83,6 +84,17 @@ def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(sweep: Paths,
         assert not path.is_file() or b"/home/me" not in path.read_bytes(), path
     with pytest.raises(UsageError, match="not empty"):
         export_bundle(sweep, CATALOGUE, tmp_path / "b")
+
+
+def test_a_bundle_has_all_files_of_a_kernel(sweep: Paths, tmp_path: Path) -> None:
+    kernel = Kernel(KERNEL, {"ops/sum.cu": b"// sum"})
+    Workspace(sweep.workspace).keep_revision(kernel.source, kernel.files)
+    path = sweep.sweeps / "spring.jsonl"
+    path.write_bytes(path.read_bytes().replace(content_hash(KERNEL).encode(), kernel.sha256.encode()))
+    manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    assert f"kernels/{kernel.sha256}/ops/sum.cu" in manifest.files
+    assert read_kernel(tmp_path / "b/kernels" / kernel.sha256).kernel == kernel
+    assert import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")[1] == manifest
 
 
 def test_parquet_says_the_same(sweep: Paths, tmp_path: Path) -> None:

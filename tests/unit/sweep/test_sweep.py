@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,9 @@ from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult, Written
 from arena.sweep.sweep import Sweep
 from arena.sweep.workers import Worker
+from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
@@ -242,6 +245,41 @@ async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_pat
     kernel.write_text("wrong")
     await played(paths, plan_for("1-2", attempts=5), [player])
     assert [r.verdict for r in results(paths)] == ["PASS", "PASS", "WRONG_RESULT", "WRONG_RESULT"]
+
+
+async def test_kernels_of_several_files(paths: Paths, tmp_path: Path) -> None:
+    folder = tmp_path / "allreduce"
+    folder.mkdir()
+    (folder / "kernel.py").write_text("pass")
+    (folder / "helper.py").write_text("one")
+    player = FilePlayer(PlayerName(PlayerKind.FILE, str(tmp_path)), tmp_path)
+    await played(paths, plan_for("1"), [player])
+    kernel = read_kernel(folder)
+    assert [result.sha256 for result in results(paths)] == [kernel.sha256]
+    assert Workspace(paths.workspace).kernel(kernel.sha256) == kernel.kernel
+    assert (await played(paths, plan_for("1"), [player])).progress.judged == 0
+    (folder / "helper.py").write_text("two")
+    assert (await played(paths, plan_for("1"), [player])).progress.judged == 1
+    one = FilePlayer(PlayerName(PlayerKind.FILE, str(folder)), folder)  # one kernel for every problem
+    assert (await played(paths, plan_for("1-2"), [one])).progress.judged == 2
+
+
+async def test_what_was_written_is_judged_after_a_resume_with_all_its_files(paths: Paths) -> None:
+    files = {"helper.py": b"\xffone"}
+
+    class Folder(Scripted):
+        async def play(self, task: Task, access: KernelAccess) -> Submission:
+            assert (await access.judge("wrong", "try.py", files)).header.files == files
+            return replace(await super().play(task, access), files=files)
+
+    await played(paths, plan_for("1"), [Folder("pass")])
+    journal = paths.sweeps / "c.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"type":"result"')))
+    player = Folder("pass")
+    await played(paths, plan_for("1"), [player])
+    assert player.asked == []
+    assert [result.sha256 for result in results(paths)] == [Kernel("pass", files).sha256]
 
 
 async def test_a_setting_that_is_refused_is_a_result_and_not_tried_again(paths: Paths) -> None:
