@@ -31,6 +31,7 @@ from arena.workspace.templates import BASELINE, starter, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
+from sandbox.protocol.kernel_files import Kernel
 
 HISTORY = 50
 """Runs that `history` tells at most."""
@@ -91,7 +92,7 @@ class ArenaTools:
     @property
     def tools(self) -> tuple[Tool, ...]:
         problem = {"problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}}
-        kernel = problem | {"source": tools.TEXT | {"description": "The whole Python file, with solution(...)."}}
+        kernel = problem | {"source": tools.TEXT | {"description": tools.KERNEL_WORDS}}
         setting = {
             "preset": tools.TEXT | {"enum": list(PRESETS)},
             "world": tools.NUMBER | {"description": "Ranks."},
@@ -146,9 +147,7 @@ class ArenaTools:
                 return tools.result(name, self._new(tools.arguments_of(arguments, _New)))
             case "compile" | "run":
                 wanted = tools.arguments_of(arguments, _Kernel)
-                return tools.result(
-                    name, await self._judged(wanted, tools.kernel_text(wanted.source), name == tools.RUN)
-                )
+                return tools.result(name, await self._judged(wanted, tools.kernel_in(wanted.source), name == tools.RUN))
             case "history":
                 return tools.result(name, await self._history(self._problem(arguments)))
             case "kit_docs":
@@ -183,7 +182,7 @@ class ArenaTools:
             raise UsageError(f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}")
         return fenced(starter(found, wanted.template), "python")
 
-    async def _judged(self, wanted: _Kernel, source: str, timed: bool) -> str:
+    async def _judged(self, wanted: _Kernel, kernel: Kernel, timed: bool) -> str:
         found = find_problem(self._catalogue, str(wanted.problem))
         terms, default = self._terms, self._terms.choice
         choice = replace(
@@ -206,9 +205,9 @@ class ArenaTools:
         )
         async with self._turn:
             await access.start()
-            judgement = await (access.judge if timed else access.build)(source, "kernel.py")
+            judgement = await (access.judge if timed else access.build)(kernel.source, "kernel.py", kernel.files)
         words = judgement_words if timed else build_words
-        return words(judgement, source, TEMPLATES)
+        return words(judgement, kernel.source, TEMPLATES)
 
     async def _history(self, problem: Problem) -> str:
         runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
 from arena.models.fences import Block, blocks_of, is_python, opens_block, parses, read_answer
+from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, is_file_name
 
 _FENCE = "`" * 3
 _AGAIN = "\n(The answer was begun again.)\n\n"
@@ -45,9 +46,19 @@ class ModelAnswer:
     @property
     def source(self) -> str:
         """The kernel's text; empty when there is none. Of an answer that was cut off only what is whole counts."""
+        return self.kernel.source
+
+    @property
+    def files(self) -> Files:
+        """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
+        return self.kernel.files
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with all its files; an empty one when there is none."""
         if self.finish.reason == "unreadable":
-            return ""
-        return whole_kernel(self.text) if self._cut_off else kernel_source(self.text)
+            return Kernel("")
+        return whole_kernel(self.text) if self._cut_off else kernel_of(self.text)
 
     @property
     def _cut_off(self) -> bool:
@@ -90,34 +101,47 @@ class ModelAnswer:
                 return ""
 
 
-def kernel_source(text: str) -> str:
-    """The kernel of an answer as one file: its last whole one, with the blocks that it needs.
+def kernel_of(text: str) -> Kernel:
+    """The kernel of an answer: the files that its fences name if kernel.py is among them, else one file.
 
-    Examples of its use, output and drafts are no part of it. Where no kernel is whole, all of its Python is returned, so that
-    the verdict can say what is wrong. An answer that is Python throughout needs no fence.
+    One file is the last whole kernel, with the blocks that it needs. Examples of its use, output and drafts are no part of it.
+    Where no kernel is whole, all of its Python is returned, so that the verdict can say what is wrong.
+    An answer that is Python throughout needs no fence.
     """
     found = read_answer(text.rpartition(_AGAIN)[2])
+    if (named := _named(found.blocks)) is not None:
+        return named
     blocks = [block for block in found.blocks if is_python(block) and block.text.strip()]
     if not blocks and not found.blocks and _is_kernel(found.plain):
-        return found.plain.strip() + "\n"
+        return Kernel(found.plain.strip() + "\n")
     if not blocks:
-        return kernel_source(found.thought) if found.thinking else ""
+        return kernel_of(found.thought) if found.thinking else Kernel("")
     if source := _whole(blocks):
-        return source
+        return Kernel(source)
     defining = [block for block in blocks if _DEFINES.search(block.text)]
-    return _joined(defining[-1:] or blocks)
+    return Kernel(_joined(defining[-1:] or blocks))
 
 
-def whole_kernel(text: str) -> str:
-    """The kernel of an answer that was cut off: of closed blocks alone; empty where none is whole."""
+def _named(blocks: Sequence[Block]) -> Kernel | None:
+    """The kernel of several files that the fences name; None if it is not one. The last block of a name counts."""
+    texts = {block.name: block.text.strip("\n") + "\n" for block in blocks if block.name}
+    files = {name: text.encode(errors="replace") for name, text in texts.items() if is_file_name(name)}
+    kernel = Kernel(texts.get(MAIN, ""), files)
+    return kernel if kernel.source and files and not fault_in(kernel) else None
+
+
+def whole_kernel(text: str) -> Kernel:
+    """The kernel of an answer that was cut off: of closed blocks alone; an empty one where none is whole."""
     blocks = blocks_of(text.rpartition(_AGAIN)[2])
-    return _whole([block for block in blocks if block.closed and is_python(block)])
+    if (named := _named(blocks)) is not None:
+        return named if blocks[-1].closed else Kernel("")
+    return Kernel(_whole([block for block in blocks if block.closed and is_python(block)]))
 
 
 def has_whole_kernel(text: str) -> bool:
     """Whether a cut-off answer has a whole kernel, and no other block was begun."""
     blocks = blocks_of(text.rpartition(_AGAIN)[2])
-    return bool(blocks) and blocks[-1].closed and bool(whole_kernel(text))
+    return bool(blocks) and blocks[-1].closed and bool(whole_kernel(text).source)
 
 
 _DEFINES = re.compile(r"^(?:async )?def solution\b|^solution\b.*=", re.MULTILINE)

@@ -10,6 +10,10 @@ _MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
 _INFO = re.compile(r"^\S*$|^\S+[ \t]+.*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
 """Of an opening fence behind another block's text: a language, alone or with attributes."""
 _PYTHON = re.compile(r"^(py|python|ipython)?\d*(\.\d+)?$|.*\.py$")
+_FILE = re.compile(
+    r"""(?:^|[\s:="'{])((?:[\w+@][\w.+@-]*/)*[\w+@][\w.+@-]*\.(?:py|cu|cuh|cpp|cc|cxx|c|h|hpp))(?=$|[\s"',}])"""
+)
+"""A file's path in the info of a fence: "cuda ops/sum.cu", "cpp:sum.cpp", 'python title="kernel.py"'."""
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _INDENTED = 3
 """A closing fence is at most so many columns further right than its opening one."""
@@ -23,6 +27,8 @@ class Block:
     """In lower case, without a file's name or attributes; "python" under every name of Python."""
     text: str
     closed: bool
+    name: str = ""
+    """The path of the file that it is, where the fence names one: "ops/sum.cu"."""
 
 
 @dataclass
@@ -43,13 +49,14 @@ class _Open:
     language: str
     column: int
     quoted: bool
+    name: str = ""
     lines: list[str] = field(default_factory=list)
 
     def block(self, closed: bool) -> Block:
         first = next((line for line in self.lines if line.strip()), "")
         column = min(self.column, len(first) - len(first.lstrip()))
         text = "".join(line[min(column, len(line) - len(line.lstrip(" \t"))) :] for line in self.lines)
-        return Block(self.language, text, closed)
+        return Block(self.language, text, closed, self.name)
 
 
 def is_python(block: Block) -> bool:
@@ -110,10 +117,12 @@ def _opening(line: str) -> _Open | None:
     if match is None:
         return None
     before, language = match["before"], _language(match["info"])
+    named = _FILE.search(match["info"])
+    name = named[1] if named else ""
     if _MARKER.match(before):
-        return _Open(match["fence"], language, len(before), ">" in before)
+        return _Open(match["fence"], language, len(before), ">" in before, name)
     if language == "python" or (not match["info"] and before.rstrip().endswith((":", ">"))):
-        return _Open(match["fence"], language, 0, False)  # glued to the text before it
+        return _Open(match["fence"], language, 0, False, name)  # glued to the text before it
     return None
 
 
@@ -139,7 +148,7 @@ def _after_closing(opened: _Open, line: str) -> str | None:
     if code == bare or "`" in code or opened.fence[0] != "`":
         return None
     # A fence glued to the last line of code, which is none where it is within a string.
-    before = _Open("", "", opened.column, False, [*opened.lines, line.replace(opened.fence, "")])
+    before = _Open("", "", opened.column, False, lines=[*opened.lines, line.replace(opened.fence, "")])
     if not parses(before.block(True).text):
         return None
     opened.lines.append(line.replace(opened.fence, ""))

@@ -13,10 +13,11 @@ from arena.models.conversation import AnyPiece, Finish, Message, ToolCall, ToolR
 from arena.models.model import ModelClient
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
-from arena.players.prompts.feedback import build_words, fenced, next_turn, verdict_words
+from arena.players.prompts.feedback import build_words, fenced_kernel, next_turn, verdict_words
 from arena.players.prompts.prompt import Prompt
 from arena.players.tools import KernelTools
 from arena.players.trace import TraceRecorder
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 STEPS = 20
@@ -109,21 +110,21 @@ class Agent:
 
     async def _take(self, answer: ModelAnswer, ran: list[Attempt]) -> None:
         """Judges the answer's kernel, unless a tool call judged it already."""
-        source = answer.source if answer.outcome == "kernel" else ""
-        if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
-            self.recorder.answered(answer.outcome, answer.reason, "", self._spent())
+        kernel = answer.kernel if answer.outcome == "kernel" else Kernel("")
+        if ran and (not kernel.source or any(attempt.answer.kernel == kernel for attempt in ran)):
+            self.recorder.answered(answer.outcome, answer.reason, Kernel(""), self._spent())
             return
         self.recorder.step = len(self.attempts) + 1
         answer = replace(answer, spent=self._spent())
-        self.recorder.answered(answer.outcome, answer.reason, source, answer.spent)
-        if source and self.access.judges:
+        self.recorder.answered(answer.outcome, answer.reason, kernel, answer.spent)
+        if kernel.source and self.access.judges:
             await self._judge(answer)
         else:
             self._keep(Attempt(self.recorder.step, answer))
 
     async def _judge(self, answer: ModelAnswer) -> Attempt:
         step = len(self.attempts) + 1
-        judgement = await self.access.judge(answer.source, self._file_name(step))
+        judgement = await self.access.judge(answer.source, self._file_name(step), answer.files)
         attempt = Attempt(step, answer, judgement)
         self.recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
         self._keep(attempt)
@@ -157,17 +158,17 @@ class Agent:
         self.recorder.returned(result)
         return result
 
-    async def _run(self, source: str) -> str:
+    async def _run(self, kernel: Kernel) -> str:
         self.recorder.step = len(self.attempts) + 1
-        answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._spent())
-        self.recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
+        answer = ModelAnswer(fenced_kernel(kernel), Finish("stop"), self._spent())
+        self.recorder.answered(answer.outcome, answer.reason, answer.kernel, answer.spent)
         attempt = await self._judge(answer)
         left = self.access.steps - len(self.attempts)
         return f"{verdict_words(attempt, self.prompt.version)}\n\nAttempts left: {left}."
 
-    async def _build(self, source: str) -> str:
-        judgement = await self.access.build(source, self._file_name(len(self.attempts) + 1))
-        return build_words(judgement, source, self.prompt.version)
+    async def _build(self, kernel: Kernel) -> str:
+        judgement = await self.access.build(kernel.source, self._file_name(len(self.attempts) + 1), kernel.files)
+        return build_words(judgement, kernel.source, self.prompt.version)
 
     def _hear(self, piece: AnyPiece) -> None:
         self.recorder.piece(piece, self.client.budget.spent)

@@ -10,6 +10,7 @@ from arena.runs.headline import by_clock
 from arena.runs.judge import Judgement
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from arena.runs.results import RunReport
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 GAIN = 1.02
@@ -61,6 +62,11 @@ class Attempt:
         """The kernel's text."""
         return self.answer.source
 
+    @property
+    def files(self) -> Files:
+        """The other files of a kernel of several files."""
+        return self.answer.files
+
 
 class Judged(Protocol):
     """A kernel with its report, if it has one yet."""
@@ -68,6 +74,10 @@ class Judged(Protocol):
     @property
     def source(self) -> str:
         """The kernel's text."""
+
+    @property
+    def files(self) -> Files:
+        """The other files of a kernel of several files."""
 
     @property
     def report(self) -> RunReport | None:
@@ -99,7 +109,7 @@ def _measurement(kernel: Judged) -> Measurement | None:
     if report is None or report.verdict is not Verdict.PASS:
         return None
     speed = by_clock(report.speedup, report.clock)
-    return Measurement(code_hash(kernel.source), speed, report.clock, report.rounds) if speed else None
+    return Measurement(code_hash(kernel.source, kernel.files), speed, report.clock, report.rounds) if speed else None
 
 
 def best_of(kernels: Sequence[Kernel]) -> Kernel | None:

@@ -16,16 +16,18 @@ def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt
     """
     written = [attempt for attempt in attempts if attempt.answer.outcome == "kernel"]
     for attempt in written:
-        workspace.keep_revision(attempt.answer.source)
+        workspace.keep_revision(attempt.answer.source, attempt.answer.files)
     return best_of(attempts) or (written[0] if written else None)
 
 
 def save_best(workspace: Workspace, problem: Problem, player: str, best: Attempt) -> Path:
-    """Writes a kernel into the player's own file of the workspace.
+    """Writes a kernel into the player's own file of the workspace; one of several files as a folder beside it.
 
     Raises:
         FolderUnwritable: the file is as it was.
     """
     path = workspace.kernel_path(problem, player)
+    if best.answer.files:
+        return workspace.put_beside(path, best.answer.kernel)
     workspace.save(path, best.answer.source)
     return path

@@ -55,4 +55,6 @@ class ModelPlayer(player.Player):
         if best is None or best.answer.outcome != "kernel":
             reason = best.answer.outcome if best is not None else agent.reason
             return player.Submission(None, "", reason, spent, header.trace_id, agent.reason)
-        return player.Submission(best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason)
+        return player.Submission(
+            best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason, best.answer.files
+        )

@@ -11,11 +11,12 @@ import msgspec
 
 import sandbox
 from arena.foreign_text import printable
-from arena.models.answer import kernel_source
+from arena.models.answer import kernel_of
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
 from arena.models.conversation import Tool, ToolCall, ToolResult
 from arena.models.templates import read_template
 from arena.runs.results import one_line
+from sandbox.protocol.kernel_files import Kernel
 
 CALLS = 8
 """Most calls between two answers of a model."""
@@ -23,7 +24,7 @@ RUN = "run"
 """The tool that judges a kernel: a call of it is an attempt."""
 RESULT_CHARACTERS = 24_000
 
-Work = Callable[[str], Awaitable[str]]
+Work = Callable[[Kernel], Awaitable[str]]
 """Judges or builds a kernel's text, and returns the result in words. Raises ArenaError if the harness fails."""
 
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
@@ -32,6 +33,10 @@ PAGES = ("symm", "cpp", "cuda", *_HEADERS)
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
+KERNEL_WORDS = (
+    "The whole Python file, with solution(...). Several files: a Markdown fence for each, with its path behind the language "
+    "(```python kernel.py, ```cuda ops/sum.cu); kernel.py has solution(...)."
+)
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
@@ -97,19 +102,18 @@ class PageArguments(msgspec.Struct):
     page: str
 
 
-def kernel_text(source: str) -> str:
-    """The kernel in a tool's argument, without the fences around it.
+def kernel_in(source: str) -> Kernel:
+    """The kernel in a tool's argument: its text without the fences around it, or the files that the fences name.
 
     Raises:
         Misused: there is none, or it is too long.
     """
     if len(source) >= ARGUMENT_CHARACTERS:
         raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
-    if source.lstrip().startswith("```"):
-        source = kernel_source(source)
-    if not source.strip():
+    kernel = kernel_of(source) if source.lstrip().startswith("```") else Kernel(source)
+    if not kernel.source.strip():
         raise Misused("`source` is empty; it is the whole Python file")
-    return source
+    return kernel
 
 
 def page_text(version: str, name: str) -> str:
@@ -138,7 +142,7 @@ class KernelTools:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered."""
-        kernel = {"source": TEXT | {"description": "The whole Python file."}}
+        kernel = {"source": TEXT | {"description": KERNEL_WORDS}}
         return (
             *(self._tool(name, kernel) for name in self._work),
             self._tool("kit_docs", {"page": TEXT | {"enum": list(PAGES)}}),
@@ -168,7 +172,7 @@ class KernelTools:
         if call.name not in self._work:
             known = ", ".join(tool.name for tool in self.tools)
             raise Misused(f"there is no such tool; choose from {known}")
-        return await self._work[call.name](kernel_text(_read(call, KernelArguments).source))
+        return await self._work[call.name](kernel_in(_read(call, KernelArguments).source))
 
 
 def _read(call: ToolCall, wanted: type[Arguments]) -> Arguments:

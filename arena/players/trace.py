@@ -31,6 +31,7 @@ from arena.runs.journal import Journal, first_line, later_lines
 from arena.runs.results import RunReport
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Files, Kernel
 
 if TYPE_CHECKING:
     from arena.models.model import ModelClient  # imports httpx, which readers of traces do not need
@@ -159,6 +160,8 @@ class Answered(TraceEvent, tag="answered", rename={"reason": "complaint"}, froze
     """As `ModelAnswer.outcome`."""
     reason: str
     source: str
+    files: Files = {}
+    """The other files of a kernel of several files."""
     spent: Spent
     """By this answer."""
 
@@ -257,9 +260,9 @@ class TraceRecorder:
         """The call is over."""
         self.emit(Returned(tool=result.name, text=result.text, error=result.error))
 
-    def answered(self, outcome: str, reason: str, source: str, spent: Spent) -> None:
+    def answered(self, outcome: str, reason: str, kernel: Kernel, spent: Spent) -> None:
         """The step's answer is over."""
-        self.emit(Answered(outcome=outcome, reason=reason, source=source, spent=spent))
+        self.emit(Answered(outcome=outcome, reason=reason, source=kernel.source, files=kernel.files, spent=spent))
 
     def judged(self, report: RunReport, printed: str, gain: bool) -> None:
         """The step's kernel has a verdict."""

@@ -9,6 +9,7 @@ from arena.players.attempts import best_of, ranked_kernels, score
 from arena.players.tools import RUN
 from arena.runs.ranking import Ranked
 from arena.runs.results import RunReport
+from sandbox.protocol.kernel_files import Files
 
 PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"
 
@@ -21,6 +22,8 @@ class KernelState:
     text: str
     """All that the model wrote for it."""
     source: str
+    files: Files
+    """The other files of a kernel of several files."""
     reason: str
     """The reason why there is no kernel; empty when there is one."""
     spent: Spent
@@ -112,7 +115,7 @@ class WritingState:
 
     def _answered(self, event: trace.Answered) -> None:
         if self.kernel(event.step) is None:  # else it only told what it had run already
-            kernel = KernelState(event.step, self.text, event.source, event.reason, event.spent)
+            kernel = KernelState(event.step, self.text, event.source, event.files, event.reason, event.spent)
             self.kernels.append(kernel)
         self.writing, self.text, self.thought = event.step + 1, "", ""
         self._do(JUDGING if event.source else WAITING)

@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 
 from arena.foreign_text import printable
 from arena.players.writing_state import KernelState
+from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
@@ -184,7 +185,7 @@ class ModelScreen(BaseScreen):
         if kernel is None:
             return "", "answer.md"
         if self.view == "kernel" and kernel.source:
-            return printable(kernel.source), "kernel.py"
+            return printable(shown_text(Kernel(kernel.source, kernel.files))), "kernel.py"
         return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
 
     @on(OptionList.OptionHighlighted, "#kernels")
@@ -230,7 +231,7 @@ class ModelScreen(BaseScreen):
         if kernel is None or not kernel.source:
             self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
-            self.parent_app.take_over(self.session.problem, Kernel(kernel.source))
+            self.parent_app.take_over(self.session.problem, Kernel(kernel.source, kernel.files))
 
     def action_ask_again(self) -> None:
         if not self.session.over:

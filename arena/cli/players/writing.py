@@ -20,7 +20,7 @@ from arena.cli.runs.progress import RunProgress
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool, Spent
-from arena.paths import NAMED, make_folder
+from arena.paths import NAMED, make_folder, unwritable
 from arena.players.attempts import Attempt, best_of, pass_at
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
@@ -31,9 +31,11 @@ from arena.runs.engine import Engine
 from arena.runs.results import RunReport
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.atomic_file import write_named_file
-from arena.workspace.kernels import Workspace, content_hash
+from arena.workspace.kernel_folder import write_folder
+from arena.workspace.kernels import Workspace
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,8 +236,21 @@ def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
     if plan.output is None:
         return save_best(workspace, plan.problem, access.header.player, best)
     make_folder(plan.output.absolute().parent, NAMED)
+    if best.answer.files:
+        return _write_folder(plan.output.with_suffix(""), best.answer.kernel)
     write_named_file(plan.output, best.answer.source)
     return plan.output
+
+
+def _write_folder(folder: Path, kernel: Kernel) -> Path:
+    """Writes a kernel of several files; where there is something of this name, the hash is part of another one."""
+    if folder.exists():
+        folder = folder.with_name(f"{folder.name}-{kernel.sha256[:8]}")
+    try:
+        write_folder(folder, kernel, mode=0o644)
+    except OSError as error:
+        raise unwritable(folder.absolute().parent, error, NAMED) from None
+    return folder
 
 
 def _report(plan: Plan, access: JudgeAccess, path: Path | None) -> WritingReport:
@@ -267,12 +282,12 @@ def _report(plan: Plan, access: JudgeAccess, path: Path | None) -> WritingReport
 
 
 def _attempt(attempt: Attempt) -> AttemptReport:
-    kernel = attempt.answer.source if attempt.answer.outcome == "kernel" else ""
+    kernel = attempt.answer.kernel if attempt.answer.outcome == "kernel" else None
     return AttemptReport(
         step=attempt.step,
         outcome=attempt.answer.outcome,
         reason=attempt.answer.reason,
-        sha256=content_hash(kernel) if kernel else None,
+        sha256=kernel.sha256 if kernel is not None else None,
         continued=attempt.answer.continued,
         spent=attempt.answer.spent,
         report=attempt.report,

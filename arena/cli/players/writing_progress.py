@@ -7,6 +7,8 @@ from arena.cli.diagnostics import LiveLine, say
 from arena.cli.output import compact, print_json, print_line
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.players import trace
+from arena.workspace.kernel_folder import shown_text
+from sandbox.protocol.kernel_files import Kernel
 
 REDRAW_S = 0.1
 
@@ -105,7 +107,8 @@ def tell_trace(path: Path, as_json: bool, source: bool) -> None:
 
 
 def _best_source(events: list[trace.AnyTraceEvent]) -> str:
-    sources = {event.step: event.source for event in events if isinstance(event, trace.Answered) and event.source}
+    answers = [event for event in events if isinstance(event, trace.Answered) and event.source]
+    sources = {event.step: shown_text(Kernel(event.source, event.files)) for event in answers}
     best = next((event.best_step for event in events if isinstance(event, trace.Ended)), None)
     return sources.get(best or 0) or next(iter(sources.values()), "")
 

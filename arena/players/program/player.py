@@ -87,7 +87,7 @@ class ProgramPlayer(Player):
             meter.tell()
             recorder.ended(reason, best.step if best is not None else None, meter.spent)
         if best is not None:
-            return Submission(best.answer.source, trace_id=header.trace_id, ended=reason)
+            return Submission(best.answer.source, trace_id=header.trace_id, ended=reason, files=best.answer.files)
         if reason.startswith("failed"):
             raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")
         why = reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"

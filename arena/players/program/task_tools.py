@@ -14,10 +14,11 @@ from arena.models.templates import TEMPLATES, read_template
 from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
-from arena.players.prompts.feedback import build_words, fenced, verdict_words
+from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
 from arena.workspace.templates import BASELINE, starter, template_names
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 
 
 class _Nothing(msgspec.Struct):
@@ -56,7 +57,7 @@ class TaskTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        kernel = {"source": tools.TEXT | {"description": "The whole Python file."}}
+        kernel = {"source": tools.TEXT | {"description": tools.KERNEL_WORDS}}
         return (
             tools.tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
             tools.tool(
@@ -101,8 +102,8 @@ class TaskTools:
                     )
                 return tools.result(name, fenced(starter(self._problem, template), "python"))
             case "compile" | "run":
-                source = tools.kernel_text(tools.arguments_of(arguments, tools.KernelArguments).source)
-                return tools.result(name, await (self._run if name == tools.RUN else self._compile)(source))
+                kernel = tools.kernel_in(tools.arguments_of(arguments, tools.KernelArguments).source)
+                return tools.result(name, await (self._run if name == tools.RUN else self._compile)(kernel))
             case "history":
                 tools.arguments_of(arguments, _Nothing)
                 return tools.result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
@@ -112,23 +113,23 @@ class TaskTools:
                 )
         raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
-    async def _run(self, source: str) -> str:
+    async def _run(self, kernel: Kernel) -> str:
         step = len(self.attempts) + 1
         if step > self._access.steps:
             return "No attempts are left. The best of your kernels is the one that counts."
         before, self._booked = self._booked, self._spent()
-        answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._booked - before)
-        self._recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
-        judgement = await self._access.judge(answer.source, f"attempt-{step}.py")
+        answer = ModelAnswer(fenced_kernel(kernel), Finish("stop"), self._booked - before)
+        self._recorder.answered(answer.outcome, answer.reason, answer.kernel, answer.spent)
+        judgement = await self._access.judge(answer.source, f"attempt-{step}.py", answer.files)
         attempt = Attempt(step, answer, judgement)
         self._recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
         self.attempts.append(attempt)
         self._access.attempted(attempt)
         return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._access.steps - step}."
 
-    async def _compile(self, source: str) -> str:
-        judgement = await self._access.build(source, f"attempt-{len(self.attempts) + 1}.py")
-        return build_words(judgement, source, TEMPLATES)
+    async def _compile(self, kernel: Kernel) -> str:
+        judgement = await self._access.build(kernel.source, f"attempt-{len(self.attempts) + 1}.py", kernel.files)
+        return build_words(judgement, kernel.source, TEMPLATES)
 
 
 def _row(attempt: Attempt) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
@@ -10,12 +11,16 @@ from arena.players.attempts import RETURNS, Attempt, best_of, score
 from arena.runs.headline import WHERE, outcome_words, single_calls_words
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
 
 FOREIGN_CHARACTERS = 8000
 """Of a compiler's or interpreter's text: its beginning and its end."""
 _REPLY_CHARACTERS = 4000
 """Of an answer without a kernel, when it is shown to its author again."""
+_LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda"} | dict.fromkeys(
+    (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"), "cpp"
+)
 _AROUND = 3
 """Lines before and after the one that a failure names."""
 
@@ -25,6 +30,16 @@ def fenced(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def fenced_kernel(kernel: Kernel) -> str:
+    """A kernel as a model answers with it: its text, or a fence for each file with its name."""
+    if not kernel.files:
+        return fenced(kernel.source, "python")
+    texts = {MAIN: kernel.source} | {name: data.decode(errors="replace") for name, data in sorted(kernel.files.items())}
+    return "\n\n".join(
+        fenced(text, f"{_LANGUAGES.get(Path(name).suffix, 'text')} {name}") for name, text in texts.items()
+    )
 
 
 def foreign(text: str) -> str:
@@ -41,7 +56,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     last = attempts[-1]
     best = best_of(attempts)
     if last.report is not None:
-        answer = fenced(last.answer.source, "python")
+        answer = fenced_kernel(last.answer.kernel)
         told = verdict_words(last, version)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
@@ -50,7 +65,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
     if best is not None and best.step != last.step and score(best.report) > score(last.report):
-        parts.append(f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python"))
+        parts.append(f"# Your best kernel so far (attempt {best.step})\n\n" + fenced_kernel(best.answer.kernel))
     parts.append(fill_template(version, _task(last)))
     return conversation.then(Message("assistant", answer), Message("user", "\n\n".join(parts)))
 

@@ -2,9 +2,14 @@
 
 import pytest
 
-from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_source
+from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_of
 from arena.models.budget import Spent
 from arena.models.conversation import Finish
+
+
+def kernel_source(text: str) -> str:
+    return kernel_of(text).source
+
 
 WHOLE = "import torch\n\n\ndef solution(x):\n    return x\n"
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.models.answer import has_whole_kernel, join_continuation, kernel_source, whole_kernel
+from arena.models.answer import has_whole_kernel, join_continuation, kernel_of, whole_kernel
 from arena.models.fences import blocks_of
+
+
+def kernel_source(text: str) -> str:
+    return kernel_of(text).source
+
 
 IMPORTS = "import torch\n"
 REST = 'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
@@ -81,11 +86,11 @@ def test_a_fence_that_closes_what_was_cut_off_is_no_new_one() -> None:
 def test_a_draft_in_an_open_thought_is_no_answer_that_was_cut_off() -> None:
     text = f"<think>\n{FENCED}So"
     assert not has_whole_kernel(text)
-    assert whole_kernel(text) == ""
+    assert whole_kernel(text).source == ""
 
 
 def test_a_whole_kernel_counts_though_an_example_after_it_was_cut_off() -> None:
-    assert whole_kernel(FENCED + "Use it:\n```python\nx = tor") == KERNEL
+    assert whole_kernel(FENCED + "Use it:\n```python\nx = tor").source == KERNEL
 
 
 @given(st.text())
@@ -119,4 +124,4 @@ def test_words_around_a_kernel_change_nothing(before: str, after: str, think: bo
 
 @given(st.integers(min_value=0, max_value=len(FENCED)))
 def test_a_cut_never_makes_another_kernel_whole(place: int) -> None:
-    assert whole_kernel(FENCED[:place]) in ("", KERNEL)
+    assert whole_kernel(FENCED[:place]).source in ("", KERNEL)

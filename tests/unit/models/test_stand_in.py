@@ -2,13 +2,18 @@
 
 import pytest
 
-from arena.models.answer import kernel_source
+from arena.models.answer import kernel_of
 from arena.paths import Paths
 from arena.players.prompts.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.killed_sweep import answer
 from problems.catalogue import load_catalogue
+
+
+def kernel_source(text: str) -> str:
+    return kernel_of(text).source
+
 
 CATALOGUE = load_catalogue()
 

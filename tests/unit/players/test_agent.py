@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
+from scripted_agents import Bench
 
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.jail_policy import require_jail
@@ -19,6 +20,7 @@ from arena.paths import Paths
 from arena.players import trace
 from arena.players.agent import Agent
 from arena.players.judge_access import JudgeAccess
+from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.player import Task
 from arena.players.trace import (
     Answered,
@@ -36,7 +38,9 @@ from arena.runs.engine import Engine
 from arena.runs.journal import Journal
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 MakeAgent = Callable[..., Agent]
@@ -64,6 +68,28 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     assert "return oops" in second
     assert "Make it faster" in third
     assert [event.gain for event in heard if isinstance(event, Judged)] == [True, True, True]
+
+
+async def test_an_answer_may_have_several_files(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, paths: Paths
+) -> None:
+    main = "from .part import one\n\ndef solution(x):\n    return {}\n"
+    answer = "```python kernel.py\n" + main + "```\n\n```cuda ops/sum.cu\n// sum\n```\n"
+    files = {"ops/sum.cu": b"// sum\n"}
+    heard: list[AnyTraceEvent] = []
+    model_server.replies = [streamed(answer.format(word)) for word in ("oops", "1.5")]
+    agent = made(heard=heard, steps=2)
+    best = await agent.run()
+    assert best is not None
+    assert bench.files == [files, files]
+    assert [event.files for event in heard if isinstance(event, Answered)] == [files, files]
+    assert "```cuda ops/sum.cu\\n// sum\\n```" in model_server.seen[1].prompt  # its last answer, told to it again
+    workspace = Workspace(paths.workspace)
+    assert keep_revisions(workspace, agent.attempts) == best
+    kernel = Kernel(main.format("1.5"), files)
+    assert workspace.kernel(kernel.sha256) == kernel
+    problem = load_catalogue().find("1")
+    assert read_kernel(save_best(workspace, problem, "model:m", best)).kernel == kernel
 
 
 async def test_the_trace_has_everything_and_is_what_listeners_heard(model_server: ModelServer, made: MakeAgent) -> None:

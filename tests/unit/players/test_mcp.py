@@ -26,6 +26,8 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from sandbox.protocol.kernel_files import Kernel
+
 SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 RIGHT = """import torch.distributed as dist
@@ -81,6 +83,14 @@ async def test_calls_at_once_are_judged_in_turn(tools: ArenaTools):
     calls = [tools.call("run", {"problem": 13, "source": text}) for text in ("pass", "wrong", "pass")]
     verdicts = [answer.text.partition("# Verdict: ")[2].split()[0] for answer in await asyncio.gather(*calls)]
     assert verdicts == ["PASS", "WRONG_RESULT", "PASS"]
+
+
+async def test_a_call_may_have_several_files(tools: ArenaTools, paths: Paths):
+    source = "```python kernel.py\npass\n```\n```cuda sum.cu\n// sum\n```"
+    assert "# Verdict: PASS" in (await tools.call("run", {"problem": 13, "source": source})).text
+    store = Store(paths.database, paths.runs)
+    assert [entry.sha256 for entry in store.history(13, "mcp")] == [Kernel("pass\n", {"sum.cu": b"// sum\n"}).sha256]
+    store.close()
 
 
 async def test_compiling_tells_nothing_of_the_results(tools: ArenaTools):
