@@ -25,6 +25,7 @@ from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Result
+from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 MOST_RANKS = 2
@@ -62,13 +63,16 @@ class Judge:
         preset: str = "tiny",
         rounds: int | None = 0,
         dtype: str | None = None,
+        files: Files | None = None,
         **sizes: int,
     ) -> Result:
         """Judges one kernel. rounds: 0 checks it only."""
         found = self.catalogue.find(problem)
         choice = Choice(preset=preset, world=self.world, device="cuda", dtype=dtype, sizes=sizes)
         setting = choose_setting(found, choice, Settings())
-        request = RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
+        request = RunRequest(
+            problem=found, setting=setting, kernel_name=name, source=source, files=files or {}, rounds=rounds
+        )
         started = time.monotonic()
         judgement = self._runner.run(judge_to_end(self._engine, request))
         self.seconds = time.monotonic() - started

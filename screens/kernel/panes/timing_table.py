@@ -10,6 +10,7 @@ from textual.geometry import Size
 from arena.runs.headline import sees_words
 from arena.runs.run_state import RunState
 from sandbox.machine.devices import kind_of
+from sandbox.protocol.kernel_files import MAIN
 from screens import figures
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.run_pane import RunPane
@@ -119,7 +120,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
             f"{'device':>9}{'of bound':>10}" if wide else ""
         )
         rows = [Content.styled(head, "$muted")]
-        name = state.kernel_name or "kernel"
+        name = state.kernel_name.removesuffix(f"/{MAIN}") or "kernel"
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
         roofline = result.roofline if result else None
         for label, rounds, final in (

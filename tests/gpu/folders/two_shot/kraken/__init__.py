@@ -1,0 +1,3 @@
+from . import comm
+
+__all__ = ["comm"]

@@ -1,0 +1,3 @@
+from .barrier import symm_mem_sync
+
+__all__ = ["symm_mem_sync"]
