@@ -134,7 +134,7 @@ def _sees(result: Result, clock: str) -> float | None:
     return detectable_percent(interval) if interval is not None else None
 
 
-_COLUMNS = Entry.__struct_fields__[:-1]
+_COLUMNS = Entry.__struct_fields__[:-1]  # the last one, `voided`, is no column
 _SELECT = f"select {', '.join(_COLUMNS)} from result"
 _INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
 

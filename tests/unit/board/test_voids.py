@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stored_runs import SETTING, header, passed, ran
 
 from arena.board.gathering import gather
 from arena.board.voiding import find_target, unvoid, void
@@ -15,7 +16,6 @@ from arena.duel.ratings import ratings
 from arena.errors import FolderUnwritable, PathRefused, UsageError
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.runs.journal import Journal, RunHeader
 from arena.runs.ranking import code_hash
 from arena.runs.results import report
 from arena.runs.store import Store
@@ -24,35 +24,10 @@ from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
 CHEAT, HONEST = "def solution(x):\n    return stolen\n", "def solution(x):\n    return x\n"
-
-
-def header(run_id: str, source: str, player: str = "you", created: float = 1.0) -> RunHeader:
-    return RunHeader(
-        run_id=run_id, created=created, problem_id=1, slug="allreduce", category="collective", player=player,
-        kernel_name="k.py", kernel_path="", sha256=code_hash(f"file of {source}"), source=source, setting=SETTING, machine="m",
-    )  # fmt: skip
-
-
-def passed(speedup: float) -> Result:
-    return Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule="match", error=None, baseline_us=None, contender_us=None,
-        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
-        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
-    )  # fmt: skip
-
-
-def ran(paths: Paths, run_id: str, source: str, speedup: float, player: str = "you", created: float = 1.0) -> None:
-    """A run's journal, from which the index is built."""
-    paths.runs.mkdir(parents=True, exist_ok=True)
-    journal = Journal(paths.runs / f"{run_id}.jsonl", header(run_id, source, player, created), lambda error: None)
-    journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup)))
-    journal.close()
 
 
 def attempt(number: int, source: str, speedup: float) -> CellResult:

@@ -1,0 +1,248 @@
+"""Judges stored bests again with today's judge: each player's best kernel by problem and setting."""
+
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from arena.board.outcomes import AGENTS, MODELS, NOISY, kind_of
+from arena.errors import ArenaError, RunRefused, UsageError, why
+from arena.machine.facts import installed_version
+from arena.machine.fingerprint import this_machine
+from arena.machine.jail_policy import require_jail
+from arena.paths import Paths
+from arena.runs.headline import by_clock
+from arena.runs.journal import read_header
+from arena.runs.judge import Judge
+from arena.runs.results import RunReport
+from arena.runs.run_request import RunRequest
+from arena.runs.store import Entry, fastest
+from arena.runs.voids import Void, append_void, clean_note
+from arena.setting_choice import Choice, choose_setting, find_problem
+from arena.settings import Settings
+from arena.sweep.sweep import LOST
+from arena.sweep.workers import Worker, WorkerLost, judge_at
+from problems.catalogue import Catalogue
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+
+FAILS, SLOWER, FASTER = "fails", "no longer faster", "faster now"
+
+
+class RecheckSide(msgspec.Struct, frozen=True, kw_only=True):
+    """What the judge said of a kernel. Fields are added, never renamed."""
+
+    run_id: str
+    verdict: Verdict
+    outcome: str
+    """As in `run --json`; empty when nothing was timed."""
+    clock: str
+    speedup: Interval | None
+    detail: str = ""
+
+
+class Recheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored best, judged again. Fields are added, never renamed."""
+
+    player: str
+    problem: str
+    id: int
+    preset: str
+    device: str
+    world: int
+    dtype: str
+    sha256: str
+    code: str
+    before: RecheckSide
+    """With all measurements of its code pooled."""
+    after: RecheckSide | None
+    """None: it was not judged."""
+    change: str = ""
+    """FAILS, SLOWER or FASTER; empty where nothing changed, or times cannot be compared."""
+    left_out: str = ""
+    """Why it was not judged."""
+    voided: list[str] = []
+    """Runs that were voided because it fails."""
+
+    @property
+    def failed(self) -> bool:
+        """It passed once, and does not today."""
+        return self.change == FAILS
+
+
+def bests(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """A player's right kernels by problem and setting: in each list the best first, one entry a kernel.
+
+    Kernels that were not timed, or whose times were too noisy, come last, the newest first. Voided runs are left out.
+    """
+    groups: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in entries:
+        if _counts(entry):
+            groups.setdefault(_setting(entry), []).append(entry)
+    found = []
+    for _, group in sorted(groups.items(), key=lambda pair: str(pair[0])):
+        kernels: dict[str, Entry] = {}
+        for entry in (*fastest(group), *sorted(group, key=lambda entry: -entry.created)):
+            kernels.setdefault(entry.names_code, entry)
+        found.append(list(kernels.values()))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecheckTerms:
+    """How bests are judged again."""
+
+    rounds: int | None = None
+    budget_s: float = 1.0
+    void_by: str = ""
+    """Results of a best that fails are voided in this name; empty: they are not."""
+    unsafe: bool = False
+
+
+class Rechecker:
+    """Judges bests at a judge of this machine."""
+
+    def __init__(
+        self, judge: Judge, paths: Paths, catalogue: Catalogue, settings: Settings, terms: RecheckTerms
+    ) -> None:
+        self._at, self._paths, self._terms = judge, paths, terms
+        self._catalogue, self._settings = catalogue, settings
+        self._harness_errors = 0
+        """In a row."""
+
+    async def start(self, players: Iterable[str]) -> None:
+        """Starts the judge.
+
+        Raises:
+            NoJail: a model's kernel would run without a jail.
+            MachineError: the judge cannot be started.
+        """
+        await self._at.start()
+        if any(kind_of(player) in (MODELS, AGENTS) for player in players):
+            require_jail(self._at.jail, self._terms.unsafe)
+
+    async def recheck(self, kernels: Sequence[Entry], runs: Iterable[Entry]) -> AsyncIterator[Recheck]:
+        """Judges the best of `kernels` (one list of `bests`). Where failures are voided, goes on until one does not fail.
+
+        runs: all of the player, among them those to void.
+
+        Raises:
+            WorkerLost: the judge does not come back.
+            FolderUnwritable: a run's journal, or that of the voids, cannot be written.
+        """
+        for entry in kernels:
+            found = await self._judge(entry)
+            if found.failed and self._terms.void_by:
+                found = msgspec.structs.replace(found, voided=self._void(entry, found, runs))
+            yield found
+            if not found.voided:
+                return
+
+    async def _judge(self, entry: Entry) -> Recheck:
+        worker = Worker("local", self._at, this_machine(entry.device))
+        try:
+            request = self._request(entry)
+        except (ArenaError, OSError, ValueError) as error:
+            return _made(entry, left_out=error.message if isinstance(error, ArenaError) else _unread(entry, error))
+        try:
+            report = (await judge_at(worker, request))[0].report
+        except RunRefused as error:
+            return _made(entry, left_out=error.message)
+        if report.verdict is not Verdict.HARNESS_ERROR:
+            self._harness_errors = 0
+            return _made(entry, report, worker.machine.digest)
+        self._harness_errors += 1
+        if self._harness_errors >= LOST:
+            raise WorkerLost(f"{LOST} harness errors in a row, the last one: {report.detail}", "see `pkb-arena doctor`")
+        return _made(entry, left_out=f"harness error: {report.detail}")
+
+    def _request(self, entry: Entry) -> RunRequest:
+        header = read_header(self._paths.runs / f"{entry.run_id}.jsonl")
+        problem = find_problem(self._catalogue, str(entry.problem_id))
+        if problem.slug != entry.slug:
+            raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
+        choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
+        return RunRequest(
+            problem=problem,
+            setting=choose_setting(problem, choice, self._settings),
+            kernel_name=header.kernel_name,
+            kernel_path=header.kernel_path,
+            source=header.source,
+            files=header.files,
+            player=entry.player,
+            rounds=self._terms.rounds,
+            budget_s=self._terms.budget_s,
+        )
+
+    def _void(self, entry: Entry, found: Recheck, runs: Iterable[Entry]) -> list[str]:
+        """Voids the player's results of this code in this setting. Returns their runs."""
+        assert found.after is not None
+        version = installed_version("pkb-arena") or ""
+        note = f"recheck by pkb-arena {version}: {found.after.verdict}: {found.after.detail}"
+        same = [
+            run.run_id
+            for run in runs
+            if _counts(run) and _setting(run) == _setting(entry) and run.names_code == entry.names_code
+        ]
+        for run in same:
+            line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._terms.void_by), run=run)
+            append_void(self._paths.voids, line)
+        return same
+
+
+def _counts(entry: Entry) -> bool:
+    return entry.verdict is Verdict.PASS and entry.preset_sizes and entry.voided is None
+
+
+def _setting(entry: Entry) -> tuple[object, ...]:
+    return (entry.problem_id, entry.preset, entry.device, entry.world, entry.dtype)
+
+
+def _unread(entry: Entry, error: Exception) -> str:
+    return f"the journal of run {entry.run_id} cannot be read: {why(error)}"
+
+
+def _made(entry: Entry, report: RunReport | None = None, machine: str = "", left_out: str = "") -> Recheck:
+    known = entry.speedup is not None and entry.low is not None and entry.high is not None
+    before = RecheckSide(
+        run_id=entry.run_id,
+        verdict=entry.verdict,
+        outcome=entry.outcome,
+        clock=entry.clock,
+        speedup=Interval(entry.speedup, entry.low, entry.high) if known else None,  # type: ignore[arg-type]
+    )
+    after = None
+    if report is not None:
+        after = RecheckSide(
+            run_id=report.run_id,
+            verdict=report.verdict,
+            outcome=report.outcome,
+            clock=report.clock,
+            speedup=by_clock(report.speedup, report.clock),
+            detail=report.detail,
+        )
+    return Recheck(
+        player=entry.player,
+        problem=entry.slug,
+        id=entry.problem_id,
+        preset=entry.preset,
+        device=entry.device,
+        world=entry.world,
+        dtype=entry.dtype,
+        sha256=entry.sha256,
+        code=entry.code,
+        before=before,
+        after=after,
+        change=_change(before, after, entry.machine == machine) if after is not None else "",
+        left_out=left_out,
+    )
+
+
+def _change(before: RecheckSide, after: RecheckSide, same_machine: bool) -> str:
+    if after.verdict is not Verdict.PASS:
+        return FAILS
+    told = same_machine and all(side.outcome not in ("", NOISY) for side in (before, after))
+    if not told or (before.outcome == "faster") == (after.outcome == "faster"):
+        return ""
+    return FASTER if after.outcome == "faster" else SLOWER

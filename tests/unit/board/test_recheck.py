@@ -1,0 +1,163 @@
+"""Stored bests are judged again: what fails today is reported, and voided where that is asked for."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from stored_runs import header, passed, ran
+
+from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, RecheckTerms, bests
+from arena.errors import MachineError
+from arena.machine.fingerprint import this_machine
+from arena.paths import Paths
+from arena.runs.engine import Engine
+from arena.runs.store import Entry, Store, entry_of
+from arena.runs.voids import read_voids
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.verdict import Verdict
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+REFEREE = (sys.executable, "-P", str(Path(__file__).parent.parent / "scripted_referee.py"))
+"""A real process that does what the kernel's text says: `pass`, `wrong`..."""
+CATALOGUE = load_catalogue([])
+
+
+def stored(paths: Paths, player: str = "you") -> list[Entry]:
+    store = Store(paths.database, paths.runs)
+    try:
+        return store.entries(player)
+    finally:
+        store.close()
+
+
+async def rechecked(paths: Paths, terms: RecheckTerms = RecheckTerms(), **said: str) -> list[Recheck]:  # noqa: B008
+    entries = stored(paths)
+    async with Engine(paths, command=REFEREE, environment=said) as engine:
+        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"), terms)
+        await rechecker.start(entry.player for entry in entries)
+        return [found for kernels in bests(entries) async for found in rechecker.recheck(kernels, entries)]
+
+
+def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> None:
+    def entry(run_id: str, source: str, fast: float, created: float = 1.0, **changes: object) -> Entry:
+        return msgspec.structs.replace(entry_of(header(run_id, source, created=created), passed(fast)), **changes)
+
+    entries = [
+        entry("slow", "a = 1", 1.2),
+        entry("fast", "a = 2", 2.0),
+        entry("fast-again", "a = 2  # again", 1.9, 2.0),
+        entry("untimed", "a = 3", 1.0, 3.0, speedup=None, low=None, high=None),
+        entry("other-dtype", "a = 1", 1.1, dtype="float32"),
+        entry("wrong", "a = 4", 9.0, verdict=Verdict.WRONG_RESULT),
+        entry("other-sizes", "a = 5", 9.0, preset_sizes=False),
+    ]
+    assert [[each.run_id for each in kernels] for kernels in bests(entries)] == [
+        ["fast", "slow", "untimed"],
+        ["other-dtype"],
+    ]
+
+
+async def test_a_best_that_fails_today_is_reported_and_left_as_it_is(paths: Paths) -> None:
+    ran(paths, "cheat", "wrong", 9.0)
+    ran(paths, "honest", "pass", 1.5)
+    (found,) = await rechecked(paths)
+    assert (found.change, found.failed, found.voided) == (FAILS, True, [])
+    assert found.before.run_id == "cheat"
+    assert found.after is not None
+    assert found.after.verdict is Verdict.WRONG_RESULT
+    assert (paths.runs / f"{found.after.run_id}.jsonl").exists()  # a run like any other
+    assert not read_voids(paths.voids)
+
+
+async def test_with_void_its_results_are_voided_and_the_next_best_is_judged(paths: Paths) -> None:
+    ran(paths, "cheat", "wrong", 9.0)
+    ran(paths, "cheat-again", "wrong\n# as before", 8.0, created=2.0)
+    ran(paths, "honest", "pass", 1.5)
+    ran(paths, "another", "pass\nx = 1", 1.2)
+    failed, honest = await rechecked(paths, RecheckTerms(void_by="anna"))
+    assert failed.voided == ["cheat", "cheat-again"]
+    assert (honest.before.run_id, honest.change) == ("honest", "")  # and that one is the last to be judged
+    note = read_voids(paths.voids).runs["cheat"].words
+    assert note.startswith("voided by anna: recheck by pkb-arena ")
+    assert "WRONG_RESULT: all right" in note
+    store = Store(paths.database, paths.runs)
+    best = store.standings()[1].best
+    assert best is not None
+    assert best.code == entry_of(header("", "pass"), passed(1.0)).code
+
+
+@pytest.mark.parametrize(("machine", "change"), [("", SLOWER), ("another", "")])
+async def test_speeds_are_compared_on_the_same_machine(paths: Paths, machine: str, change: str) -> None:
+    ran(paths, "was-faster", "pass", 1.5, machine=machine or this_machine("cpu").digest)
+    (found,) = await rechecked(paths, PKB_SCRIPTED_OUTCOME="even")
+    assert (found.change, found.failed) == (change, False)
+
+
+async def test_what_cannot_be_judged_says_why(paths: Paths) -> None:
+    ran(paths, "gone", "pass", 1.5)
+    ran(paths, "refused", "refuse", 1.5)
+    stored(paths)  # the index is made
+    (paths.runs / "gone.jsonl").unlink()
+    (found,) = await rechecked(paths)
+    assert (found.after, found.failed) == (None, False)
+    assert found.left_out == "the journal of run gone cannot be read: No such file or directory"
+
+
+async def test_a_judge_that_does_not_come_back_ends_the_recheck(paths: Paths) -> None:
+    ran(paths, "dies", "die", 1.5)
+    (found,) = await rechecked(paths)
+    assert found.left_out.startswith("harness error: ")
+    entries = [msgspec.structs.replace(stored(paths)[0], dtype=dtype) for dtype in ("bfloat16", "float32", "float16")]
+    async with Engine(paths, command=REFEREE) as engine:
+        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"), RecheckTerms())
+
+        async def recheck() -> None:
+            for kernels in bests(entries):
+                _ = [each async for each in rechecker.recheck(kernels, entries)]
+
+        with pytest.raises(MachineError, match="3 harness errors in a row"):
+            await recheck()
+
+
+def test_the_command_names_what_is_wrong_with_a_call(pkb_arena: CommandLine, paths: Paths) -> None:
+    done = pkb_arena("recheck", "--json")
+    assert (done.returncode, json.loads(done.stdout)["total"]) == (0, 0)
+    ran(paths, "honest", "pass", 1.5)
+    done = pkb_arena("recheck", "model:nobody")
+    assert done.returncode == 2
+    assert "choose from you" in done.stderr
+    assert pkb_arena("recheck", "--by", "anna").returncode == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_stored_sweep_of_fifty_results_is_judged_again(pkb_arena: CommandLine, paths: Paths) -> None:
+    """The real judge on CPU ranks. One more best is forged: a kernel that a weaker judge might have taken."""
+    fifty = ("--players", "house", "--problems", "1-50", "--device", "cpu", "--rounds", "0", "--one-size")
+    done = pkb_arena("sweep", *fifty, "--name", "fifty", "--json", timeout=400)
+    assert done.returncode == 0, done.stderr
+    before = paths.sweeps.joinpath("fifty.jsonl").read_bytes()
+    ran(paths, "forged", "def solution(tensor):\n    return tensor.clone()\n", 9.0, player="house")
+    paths.database.unlink()  # made anew from the journals of the runs
+
+    done = pkb_arena("recheck", "house", "--rounds", "0", "--void", "--by", "anna", "--json", timeout=400)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert {name: told[name] for name in ("whole", "total", "judged", "failed", "left_out")} == {
+        "whole": True, "total": 50, "judged": 51, "failed": 1, "left_out": 0
+    }  # fmt: skip
+    forged = next(each for each in told["results"] if each["change"])
+    assert (forged["before"]["run_id"], forged["after"]["verdict"], forged["voided"]) == (
+        "forged", "WRONG_RESULT", ["forged"]
+    )  # fmt: skip
+    assert len({each["id"] for each in told["results"] if not each["change"]}) == 50
+
+    assert paths.sweeps.joinpath("fifty.jsonl").read_bytes() == before
+    cards = json.loads(pkb_arena("board", "--json").stdout)["scores"]
+    assert (cards[0]["player"], cards[0]["problems"], cards[0]["solved"]) == ("house", 50, 50)
+    assert pkb_arena("recheck", "house", "--problems", "1", "--rounds", "0").returncode == 0

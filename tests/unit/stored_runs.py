@@ -1,0 +1,44 @@
+"""Journals of runs that passed, for tests of what is stored: no judge is needed."""
+
+from arena.paths import Paths
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.ranking import code_hash
+from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
+
+SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
+
+
+def header(run_id: str, source: str, player: str = "you", created: float = 1.0, machine: str = "m") -> RunHeader:
+    """Of a run of the first problem."""
+    return RunHeader(
+        run_id=run_id, created=created, problem_id=1, slug="allreduce", category="collective", player=player,
+        kernel_name="k.py", kernel_path="", sha256=code_hash(f"file of {source}"), source=source, setting=SETTING,
+        machine=machine,
+    )  # fmt: skip
+
+
+def passed(speedup: float) -> Result:
+    """Faster than the baseline."""
+    return Result(
+        verdict=Verdict.PASS, detail="", failure=None, paper_rule="match", error=None, baseline_us=None, contender_us=None,
+        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
+        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
+    )  # fmt: skip
+
+
+def ran(
+    paths: Paths,
+    run_id: str,
+    source: str,
+    speedup: float,
+    player: str = "you",
+    created: float = 1.0,
+    machine: str = "m",
+) -> None:
+    """Writes a run's journal, from which the index is built."""
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    first = header(run_id, source, player, created, machine)
+    journal = Journal(paths.runs / f"{run_id}.jsonl", first, lambda error: None)
+    journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup)))
+    journal.close()
