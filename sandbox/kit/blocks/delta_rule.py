@@ -49,7 +49,8 @@ struct Pair { float strength[2], own[2], across_key, across_query, decay[2]; };
 // zero.
 template <class T, int GROUPS, int WARPS, class Gate> static __device__ void delta_rule(const Px& px, const T* q, const T* k,
         const T* v, const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes, const Steps& s) {
-    const int TILE = 16 / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS, FOURS = 16 * GROUPS;
+    const int TILE = (Gate::BY_CHANNEL ? 16 : 32) / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS;  // fill 32 KB
+    const int FOURS = 16 * GROUPS;
     const int EACH = (FOURS + 31) / 32, COLUMNS = 4 * WARPS, PART = 16 / sizeof(T), WORDS = (COLUMNS + PART - 1) / PART;
     const int VECTORS = Gate::BY_CHANNEL ? 7 : 4;
     const int LATER = Gate::BY_CHANNEL ? LATER_KEY : KEY_1, OWN = Gate::BY_CHANNEL ? OWN_KEY : KEY_2;
@@ -227,10 +228,9 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
         for (i64 tile = -1; tile <= tiles; ++tile) {
             const int buffer = tile & 1;
             if (steps) {
-                if (tile >= 0 && tile < tiles) {
-                    #pragma unroll
-                    for (int place = 0; place < PAIRS; ++place) step(place, buffer);
-                }
+                const int end = tile < 0 ? 0 : (int)min((i64)PAIRS, (s.tokens - tile * TILE + 1) / 2);
+                #pragma unroll 4
+                for (int place = 0; place < end; ++place) step(place, buffer);
             } else {
                 if (tile + 1 < tiles) prepare((tile + 1) * TILE, 1 - buffer);
                 if (tile + 2 < tiles) load((tile + 2) * TILE);

@@ -80,9 +80,8 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"B": 1, "S": 5, "H": 3, "K": 130, "V": 17},
     ],
     "fla_gated_deltanet_cp": [
-        {"B": 1, "S": 3, "Hq": 1, "Hv": 2, "K": 7, "V": 5},
-        {"B": 2, "S": 5, "Hq": 1, "Hv": 1, "K": 72, "V": 24},
-        {"B": 1, "S": 3, "Hq": 2, "Hv": 2, "K": 130, "V": 17},
+        {"B": 1, "S": 3, "Hq": 1, "Hv": 2, "K": 7, "V": 3},
+        {"B": 2, "S": 3, "Hq": 1, "Hv": 1, "K": 130, "V": 5},
     ],
     "gnn_neighbor_sampling": [
         {"nodes": 50, "seeds": 7, "seeds_min": 1, "hops": 6, "fanout": 2},
