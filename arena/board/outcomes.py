@@ -60,6 +60,8 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     voided: bool = False
     """An attempt that earned nothing: it counts as one that failed."""
+    holds: str = ""
+    """Of a faster kernel, at other sizes: "all", "some" or "none"; empty where that is not known."""
 
 
 def kind_of(player: str) -> str:
@@ -100,6 +102,7 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         usd=result.spent.usd,
         seconds=result.seconds,
         voided=voided,
+        holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
     )
 
 

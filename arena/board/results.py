@@ -55,6 +55,7 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
         gap_closed=None if noisy else kernel.item[0].gap_closed,
         over_graph=None if noisy else kernel.item[0].over_graph,
         noisy=noisy,
+        holds=outcome.holds if kernel.outcome == "faster" else "",
     )
 
 

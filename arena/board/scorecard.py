@@ -10,6 +10,8 @@ from arena.board.outcomes import Outcome, ResultPlace
 FACTORS = (1.0, 1.5, 2.0)
 """The p of fast_p."""
 ALL = "all"
+HOLDS = ("all", "some", "none")
+"""Of the other settings in which a faster kernel was timed."""
 
 
 class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,8 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     usd: float
     voided: int = 0
     """Attempts that are voided: they count as failed."""
+    holds: dict[str, int] = {}
+    """Faster kernels that were timed at other sizes, by where they are faster, too: "all", "some", "none"."""
 
 
 def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
@@ -103,6 +107,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
         voided=sum(outcome.voided for outcome in outcomes),
+        holds={held: count for held in HOLDS if (count := sum(outcome.holds == held for outcome in outcomes))},
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from arena.board.definitions import BOUND_WORDS, Score
 from arena.board.gathering import Board, PublishedRow
 from arena.board.outcomes import ResultPlace
-from arena.board.scorecard import Scorecard
+from arena.board.scorecard import HOLDS, Scorecard
 from arena.foreign_text import printable
 from arena.runs.table import Column, TextTable
 
@@ -35,6 +35,7 @@ HEADINGS = (
         "no roofline",
         "too noisy",
         "one size",
+        "holds at other sizes",
         "voided",
         "$",
         "rating",
@@ -70,6 +71,11 @@ def place_words(board: Board, place: ResultPlace) -> str:
     return f"{where}{place.preset} · {ranks} · {place.device} · {machine}"
 
 
+def holds_words(card: Scorecard) -> str:
+    """ "2 all, 1 none": faster kernels by where they hold."""
+    return ", ".join(f"{count} {held}" for held, count in card.holds.items())
+
+
 @dataclass(frozen=True)
 class BoardRow:
     """The cells of one player."""
@@ -99,6 +105,7 @@ def card_row(board: Board, card: Scorecard) -> BoardRow:
             str(card.no_roofline or ""),
             str(card.noisy or ""),
             str(card.one_size_only or ""),
+            holds_words(card),
             str(card.voided or ""),
             f"{card.usd:.2f}" if card.usd else "",
             f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
@@ -121,7 +128,7 @@ def published_row(row: PublishedRow) -> BoardRow:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 9,
+            *("",) * 10,
         )
     )
 
@@ -185,6 +192,7 @@ def csv_text(board: Board) -> str:
     head += ["solved", "faster", "one_size_only", "usd"]
     head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     head += ["voided", *(f"gap_closed{end}" for end in ("", "_low", "_high")), "no_roofline"]
+    head += [f"holds_{held}" for held in HOLDS]
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(head)
     for card in board.scores:
@@ -198,6 +206,7 @@ def csv_text(board: Board) -> str:
                 *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
                 *(cell for score in scores for cell in _ends(score)),
                 *(card.voided, *_ends(card.gap_closed), card.no_roofline),
+                *(card.holds.get(held, 0) for held in HOLDS),
             ]
         )
     for row in board.published:
@@ -222,7 +231,7 @@ def csv_text(board: Board) -> str:
                     "",
                 ),
                 *(cell for score in scores for cell in _ends(score)),
-                *("",) * 5,
+                *("",) * 8,
             ]
         )
     return buffer.getvalue()
@@ -240,5 +249,6 @@ speedup: geometric mean over the problems that were solved.
 {BOUND_WORDS}
 too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
+holds at other sizes: faster kernels that are right and faster in all, some or none of the random settings that tell.
 voided: results that somebody marked as not earned (`pkb-arena void`); they count as failed attempts.
 rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

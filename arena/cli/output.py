@@ -21,6 +21,7 @@ from arena.runs.headline import (
     outcome_words,
     single_calls_words,
 )
+from arena.runs.other_sizes import setting_words
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
@@ -150,19 +151,21 @@ def other_sizes_lines(report: RunReport) -> list[str]:
     """How a kernel that passed did in other settings; nothing where they were not tried."""
     if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
-    lines = [
-        f"{'✓' if other.verdict is Verdict.PASS else '✗'} {_sizes_text(other)}"
-        + ("" if other.verdict is Verdict.PASS else f"  {other.verdict}: {other.detail}")
-        for other in report.other_sizes
-    ]
+    lines = [_other_size_text(other) for other in report.other_sizes]
+    head = f"right in {len(lines)} other settings, too" if lines else "no other legal setting was found"
     if report.one_size_only:
-        return ["made for one size: right here, not everywhere", *lines]
-    return [f"right in {len(lines)} other settings, too" if lines else "no other legal setting was found", *lines]
+        head = "made for one size: right here, not everywhere"
+    if held := report.holds_at_other_sizes:
+        head += f"; holds at other sizes: {held}"
+    return [head, *lines]
 
 
-def _sizes_text(other: OtherSize) -> str:
-    sizes = " ".join(f"{name}={value}" for name, value in other.sizes.items())
-    return f"{sizes} {other.dtype} world {other.world}"
+def _other_size_text(other: OtherSize) -> str:
+    if other.verdict is not Verdict.PASS:
+        return f"✗ {setting_words(other)}  {other.verdict}: {other.detail}"
+    speedup = by_clock(other.speedup, other.clock)
+    told = speedup_text(Headline(other.clock, other.outcome, speedup)) if speedup is not None else ""
+    return f"✓ {setting_words(other)}  {told}".rstrip()
 
 
 def print_report(report: RunReport) -> None:

@@ -1,25 +1,32 @@
-"""Checks a kernel that passed at other sizes: correctness only, in three random legal settings.
+"""Judges a kernel that passed in three other random settings; a faster kernel is also timed in two of them.
 
 A setting is legal when the problem's own checks and the baseline take it; what they refuse is drawn again.
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from arena.errors import RunRefused
 from arena.runs.judge import Judge, judge_to_end
-from arena.runs.results import OtherSize
+from arena.runs.results import OtherSize, RunReport, holds
 from arena.runs.run_request import RunRequest
 from problems.formula import FormulaError
 from problems.specification import Cost, Problem
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import AnyEvent, Setting
+from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
 SETTINGS = 3
+TIMED = 2
+"""Settings in which a faster kernel is timed."""
+SHORT_S = 0.5
+"""Time budget of one of them, in seconds."""
+LONGEST_S = 120.0
+"""No further setting is begun after so many seconds."""
 DRAWS = 12
 """Settings that are tried before fewer than `SETTINGS` are enough."""
 SMALL = 8
@@ -78,43 +85,94 @@ def _work(cost: Cost) -> float:
     return cost.flops + cost.local_bytes + cost.sent_bytes + cost.received_bytes
 
 
-def _ignore(_: AnyEvent) -> None: ...
+@dataclass(frozen=True)
+class OtherSizesProgress:
+    """Told before each run in another setting."""
+
+    setting: Setting
+    most_s: float | None
+    """Seconds that timing may take; None: correctness only."""
+    found: tuple[OtherSize, ...] = ()
+    """Results so far."""
+
+    @property
+    def words(self) -> str:
+        """ "other setting 2 of 3: M=512 N=96 float32 world 2, timed for up to 2 s"."""
+        what = "correctness only" if self.most_s is None else f"timed for up to {self.most_s:g} s"
+        return f"other setting {len(self.found) + 1} of {SETTINGS}: {setting_words(self.setting)}, {what}"
+
+
+def setting_words(setting: Setting | OtherSize) -> str:
+    """ "M=512 N=96 float32 world 2"."""
+    sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
+    return f"{sizes} {setting.dtype} world {setting.world}"
+
+
+def _ignore(_: OtherSizesProgress) -> None: ...
+
+
+async def with_other_sizes(
+    judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = _ignore
+) -> RunReport:
+    """The report of a kernel that passed, with its results in other settings.
+
+    The kernel is timed there if it is faster than the baseline here; the rival of `request` takes no part.
+
+    Raises:
+        MachineError: the runs could not be made, or were cancelled.
+    """
+    timed = report.outcome == "faster" and request.versus is None
+    found = await judge_other_sizes(judge, replace(request, versus=None), timed=timed, listener=listener)
+    return msgspec.structs.replace(report, other_sizes=found, holds_at_other_sizes=holds(found))
 
 
 async def judge_other_sizes(
     judge: Judge,
     request: RunRequest,
     chance: random.Random | None = None,
-    listener: Callable[[AnyEvent], None] = _ignore,
+    *,
+    timed: bool = False,
+    listener: Callable[[OtherSizesProgress], None] = _ignore,
 ) -> list[OtherSize]:
     """Judges the kernel of `request` in `SETTINGS` other settings, fewer where not so many are found to be legal.
 
     chance: a generator that the kernel cannot foresee; the system's when None.
+    timed: it is timed in `TIMED` of them, with a short budget.
 
     Raises:
         MachineError: the runs could not be made, or were cancelled.
     """
     found: list[OtherSize] = []
+    ends = time.monotonic() + LONGEST_S
     settings = other_settings(request.problem, request.setting, chance or random.SystemRandom())
     for _, setting in zip(range(DRAWS), settings, strict=False):
+        if time.monotonic() > ends:
+            break
+        other = replace(request, setting=setting, rounds=0)
+        if timed and sum(bool(each.outcome) for each in found) < TIMED:
+            other = replace(other, rounds=None, budget_s=min(request.budget_s, SHORT_S))
+        listener(OtherSizesProgress(setting, other.most_s, tuple(found)))
         try:
-            other = replace(request, setting=setting, rounds=0)
-            judgement = await judge_to_end(judge, other, listener)
+            report = (await judge_to_end(judge, other)).report
         except RunRefused:
             continue
-        report = judgement.report
         if report.verdict is Verdict.HARNESS_ERROR:  # what the baseline itself cannot do
             continue
-        found.append(
-            OtherSize(
-                sizes=setting.sizes,
-                dtype=setting.dtype,
-                world=setting.world,
-                verdict=report.verdict,
-                detail=report.detail,
-                run_id=report.run_id,
-            )
-        )
+        found.append(_other_size(setting, report))
         if len(found) == SETTINGS:
             break
     return found
+
+
+def _other_size(setting: Setting, report: RunReport) -> OtherSize:
+    return OtherSize(
+        sizes=setting.sizes,
+        dtype=setting.dtype,
+        world=setting.world,
+        verdict=report.verdict,
+        detail=report.detail,
+        run_id=report.run_id,
+        outcome=report.outcome,
+        clock=report.clock,
+        speedup=report.speedup,
+    )

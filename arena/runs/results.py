@@ -1,6 +1,7 @@
 """The report of a run, the JSON object of `run --json`. Fields are added, never renamed."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,7 +13,7 @@ from sandbox.protocol.verdict import Verdict
 
 
 class OtherSize(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that passed, judged for correctness in another setting."""
+    """A kernel that passed, judged in another setting."""
 
     sizes: dict[str, int]
     dtype: str
@@ -20,6 +21,25 @@ class OtherSize(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     detail: str
     run_id: str
+    outcome: str = ""
+    """As `RunReport.outcome`; empty when nothing was timed."""
+    clock: str = ""
+    speedup: events.Speedup | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """It is right and faster here, too; None where it is right and its speed is not known."""
+        if self.verdict is not Verdict.PASS:
+            return False
+        return None if self.outcome in ("", "too noisy") else self.outcome == "faster"
+
+
+def holds(others: Sequence[OtherSize]) -> str:
+    """In which other settings a faster kernel is faster, too: "all", "some" or "none"; empty where no speed is known."""
+    told = [other.holds for other in others if other.holds is not None]
+    if not told:
+        return ""
+    return "all" if all(told) else "some" if any(told) else "none"
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +81,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What would let the clocks tell more; empty when they tell enough."""
     other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
     """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`); else not in the JSON."""
+    holds_at_other_sizes: str | msgspec.UnsetType = msgspec.UNSET
+    """As `holds` says of them; else not in the JSON."""
 
     rival: events.RivalResult | msgspec.UnsetType = msgspec.UNSET
     """Of the kernel that took the baseline's place, where there was one; else not in the JSON. `baseline_us` is its time."""

@@ -28,6 +28,8 @@ class CellMark(msgspec.Struct, frozen=True):
     trace_id: str
     sha256: str
     one_size_only: bool
+    holds: str
+    """At other sizes a faster kernel is faster in "all", "some" or "none"; empty where that is not known."""
     seconds: float
     usd: float
     measurement: Measurement | None = None
@@ -132,6 +134,7 @@ def _mark(line: records.CellResult, void: Void | None) -> CellMark:
         trace_id=line.trace_id,
         sha256=line.sha256,
         one_size_only=report is not None and report.one_size_only,
+        holds=(report.holds_at_other_sizes or "") if report is not None else "",
         seconds=line.seconds,
         usd=line.spent.usd,
         measurement=measurement,
@@ -140,10 +143,15 @@ def _mark(line: records.CellResult, void: Void | None) -> CellMark:
 
 
 def mark_words(mark: CellMark) -> str:
-    """ "PASS 1.42× faster", "NO_KERNEL refusal", "PASS voided by anna: ..."."""
+    """ "PASS 1.42× faster, holds at other sizes: some", "NO_KERNEL refusal", "PASS voided by anna: ..."."""
     if mark.voided:
         return f"{mark.verdict} {mark.voided}"
     if mark.verdict == records.NO_KERNEL:
         return f"{mark.verdict} {mark.detail}"
     speed = f" {brief_words(mark.speedup, mark.outcome)}" if mark.speedup is not None else ""
-    return f"{mark.verdict}{speed}"
+    return f"{mark.verdict}{speed}{holds_words(mark)}"
+
+
+def holds_words(mark: CellMark) -> str:
+    """ ", holds at other sizes: some"; nothing where that is not known."""
+    return f", holds at other sizes: {mark.holds}" if mark.holds else ""

@@ -34,7 +34,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     budget_usd: float | None = None
     """Money limit of all sessions together."""
     other_sizes: bool = False
-    """After a PASS three other settings are judged for correctness."""
+    """After a PASS three other settings are judged; a faster kernel is timed in two of them."""
     shots: int = 1
     """Worked examples in a model's prompt."""
     steps: int = 20

@@ -16,7 +16,7 @@ from arena.machine.jail_policy import require_jail
 from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
-from arena.runs.other_sizes import judge_other_sizes
+from arena.runs.other_sizes import with_other_sizes
 from arena.runs.ranking import code_hash
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
@@ -299,8 +299,7 @@ class Sweep:
                 report = records.cut_short(judgement.report)
                 verdict, detail = report.verdict.value, report.detail
                 if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
-                    others = await judge_other_sizes(worker.judge, request)
-                    report = msgspec.structs.replace(report, other_sizes=others)
+                    report = await with_other_sizes(worker.judge, request, report)
         sha256 = _hash(submission, problem)
         result = records.CellResult(
             at=time.time(),

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from arena.errors import ArenaError, UsageError
@@ -25,6 +25,7 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
+from screens.kernel.other_sizes_run import OtherSizesRun, OtherSizesUpdate
 from screens.services import Services
 
 MEASURE_ON = (4, 16)
@@ -46,6 +47,8 @@ class RunUpdate:
 
     versus: str = ""
     """The kernel in the baseline's place."""
+    others: OtherSizesUpdate = field(default_factory=OtherSizesUpdate)
+    """Results at other sizes."""
 
     @property
     def failed(self) -> bool:
@@ -65,6 +68,7 @@ class KernelSession:
         """As the file or folder was read or written last."""
         self.choice = Choice()
         self.state = RunState()
+        self.others = OtherSizesRun()
         self.changed = True
         """Something was folded in since the screen last drew."""
         self.waiting_since: float | None = None
@@ -204,6 +208,20 @@ class KernelSession:
         self._longer = longer
         return request.budget_s
 
+    async def judge_other_sizes(self) -> None:
+        """Judges the kernel that the state tells of at other sizes, and times it there if it is faster than the baseline.
+
+        Raises:
+            ArenaError: the runs could not be made.
+        """
+        request, result = self._judged, self.state.result
+        assert request is not None, "can_measure_on says whether there is one"
+        timed = result is not None and result.outcome == "faster" and request.versus is None
+        try:
+            await self.others.judge(self.services.engine, replace(request, versus=None), timed=timed)
+        finally:
+            self.changed = True
+
     def verdict_of(self, text: str) -> str:
         """What the verdict is about, when that is not `text`: "revision 1a2b3c4d"; empty when it is about the text."""
         judged = self._judged
@@ -239,6 +257,7 @@ class KernelSession:
         self._request = request
         self.queue()
         try:
+            await self.others.stop(self.services.engine)
             await self.services.engine.judge(request)
             if self._cancelled:
                 await self.services.engine.cancel()
@@ -276,6 +295,7 @@ class KernelSession:
         if isinstance(event, events.RunStarted):
             self._new_run = True
             self._judged = self._request
+            self.others.clear()
             self._new_lines.clear()
         overtaken = isinstance(event, events.Cancelled) and event.run_id == self.state.run_id
         if (
@@ -308,7 +328,7 @@ class KernelSession:
     @property
     def busy(self) -> bool:
         """A run is waiting for its worlds, or in progress."""
-        return self.waiting_since is not None or self.state.running
+        return self.waiting_since is not None or self.state.running or self.others.running
 
     @property
     def waited(self) -> float | None:
@@ -332,6 +352,7 @@ class KernelSession:
             advice,
             key_of("profile", keymap) if can else "",
             _rival_words(versus) if versus is not None else "",
+            self.others.update,
         )
         self._new_run, self._new_lines = False, []
         self.changed = False

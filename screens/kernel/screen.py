@@ -161,9 +161,16 @@ class KernelScreen(EditingScreen):
             self._others.add(run_id)
         if run_id in self._others:
             return
-        self.session.apply(event)
+        others = self.session.others
+        at_other_size = others.takes(event, own)
+        if at_other_size:
+            self.session.changed = True
+        else:
+            self.session.apply(event)
         if self.is_mounted:
-            self.query_one(GpuStrip).hold(self.session.state.phase == "time")
+            self.query_one(GpuStrip).hold(self.session.state.phase == "time" or others.timing)
+        if at_other_size:
+            return
         self._mark(event)
         if isinstance(event, Finished) and self.is_mounted:
             if self.services.settings.bell:
@@ -278,6 +285,14 @@ class KernelScreen(EditingScreen):
     async def _measure_on(self) -> None:
         budget_s = await self.session.measure_on()
         self.say(f"Measuring the same revision again, for {budget_s:g} s or longer")
+
+    def action_other_sizes(self) -> None:
+        if self.session.can_measure_on:
+            self.start(self.session.judge_other_sizes(), "other sizes")
+        elif self.session.busy:
+            self.say("The run has not ended yet. Judge at other sizes after its end.")
+        else:
+            self.say("No correct run yet: run a kernel first")
 
     def action_cancel(self) -> None:
         """Cancels the run; when nothing runs, one step back: from one pane to all, to the editor, to the problems."""

@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Input
 from arena.errors import why
 from arena.foreign_text import printable
 from arena.runs.voids import NO_VOIDS, read_voids
-from arena.sweep.grid import Square, SweepGrid
+from arena.sweep.grid import Square, SweepGrid, holds_words
 from arena.sweep.journal import JournalDamaged, JournalReader, journals
 from problems.specification import Problem
 from screens import figures
@@ -252,7 +252,8 @@ class SweepScreen(BaseScreen):
         square = self._square(problem, player)
         marks = sorted(square.marks.items()) if square is not None else []
         said = "   ".join(
-            f"{n}: {mark.verdict}" + (f" {mark.voided or mark.detail}" if not mark.passed else "") for n, mark in marks
+            f"{n}: {mark.verdict}" + (holds_words(mark) if mark.passed else f" {mark.voided or mark.detail}")
+            for n, mark in marks
         )
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
         self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))

@@ -4,6 +4,7 @@ import pytest
 
 from screens.dialogs.help import help_pages
 from screens.kernel.history import HistoryScreen
+from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
 from screens.kernel.setting_dialog import SettingDialog
@@ -34,6 +35,7 @@ async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> Non
         screen = app.screen
         for event in events("pass"):
             screen.apply(event)
+        screen.session.others.update = OtherSizesUpdate(ended=True)  # or it has no pane
         screen.draw(force=True)
         for name, letter in LETTERS.items():
             await jump(app, pilot, until, letter)

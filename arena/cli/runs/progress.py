@@ -5,6 +5,7 @@ import time
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.output import speedup_text
 from arena.runs.headline import headline_so_far
+from arena.runs.other_sizes import OtherSizesProgress
 from arena.runs.run_request import Notice
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, RunStarted
@@ -44,6 +45,12 @@ class RunProgress:
         """Shows a notice on a line of its own."""
         self.clear()
         complain(notice.message, notice.advice)
+
+    def other_size(self, progress: OtherSizesProgress) -> None:
+        """Says which other setting is judged next, and how long timing may take there."""
+        self.clear()
+        self._most_s = progress.most_s
+        say(progress.words)
 
     def clear(self) -> None:
         """Leaves nothing of the redrawn line."""

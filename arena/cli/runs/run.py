@@ -1,10 +1,8 @@
 """`pkb-arena run`: judges one kernel once."""
 
-import dataclasses
 from pathlib import Path
 
 import click
-import msgspec
 
 from arena.cli import options
 from arena.cli.interrupts import run_interruptibly
@@ -14,7 +12,7 @@ from arena.cli.runs.request import make_request
 from arena.cli.session import CliSession, open_session
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
-from arena.runs.other_sizes import judge_other_sizes
+from arena.runs.other_sizes import with_other_sizes
 from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice
@@ -34,7 +32,9 @@ from sandbox.protocol.verdict import Verdict, exit_code
     help="Time KERNEL against this one, in place of the baseline.",
 )
 @click.option(
-    "--other-sizes", is_flag=True, help="After a PASS judge three random legal settings for correctness, too."
+    "--other-sizes",
+    is_flag=True,
+    help="After a PASS judge three random legal settings, too; time a faster kernel in two of them.",
 )
 @options.json_option
 @click.pass_context
@@ -56,8 +56,9 @@ def command(
     On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
     `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
 
-    With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size; the exit code is still
-    that of the setting that was asked for. With --against exit code 1 also says that the other kernel failed.
+    With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size. A kernel that is faster
+    holds at all, some or none of the other settings. The exit code is still that of the setting that was asked for. With
+    --against exit code 1 also says that the other kernel failed.
     """
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds, budget, against)
@@ -79,8 +80,7 @@ async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) ->
             await engine.start()
             judged = (await judge_to_end(engine, request)).report
             if other_sizes and judged.verdict is Verdict.PASS:
-                others = await judge_other_sizes(engine, dataclasses.replace(request, versus=None))
-                judged = msgspec.structs.replace(judged, other_sizes=others)
+                judged = await with_other_sizes(engine, request, judged, progress.other_size)
             return judged
         finally:
             unsubscribe()

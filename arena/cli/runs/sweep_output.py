@@ -7,7 +7,7 @@ import msgspec
 
 from arena.board.results import outcomes, results
 from arena.board.scorecard import ALL, Scorecard, scorecards
-from arena.board.tables import bound_words, mean_words, share_words
+from arena.board.tables import bound_words, holds_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock, outcome_words
@@ -223,6 +223,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("no roofline", lambda card: str(card.no_roofline or ""), right=True),
         Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
+        Column("holds at other sizes", holds_words),
         Column("voided", lambda card: str(card.voided or ""), right=True),
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )

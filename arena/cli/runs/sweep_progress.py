@@ -117,6 +117,8 @@ def _line(result: CellResult) -> str:
     said = f" {brief_words(speed.median, report.outcome)}" if speed is not None and report is not None else ""
     attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
     only = " (at this size only)" if report is not None and report.one_size_only else ""
+    if report is not None and report.holds_at_other_sizes:
+        only += f", holds at other sizes: {report.holds_at_other_sizes}"
     detail = "" if result.passed else f" {result.detail}"
     who = f"{result.problem_id:02d}_{cell.slug} {cell.player}{attempt}"
     return f"{who}: {result.verdict}{said}{only} {result.seconds:.1f} s{detail}"

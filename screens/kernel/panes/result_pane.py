@@ -8,12 +8,13 @@ from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.answer_pane import AnswerPane
 from screens.kernel.panes.correctness import Correctness
 from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.other_sizes_pane import OtherSizesPane
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.timing_table import TimingTable
 from screens.widgets.pane_title import entitle
 from screens.widgets.source_bars import FindBar
 
-PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, LogPane)
+PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, OtherSizesPane, LogPane)
 """From top to bottom. To add a pane: write its module in this folder, and name its class here."""
 
 
@@ -48,7 +49,8 @@ class ResultPane(Vertical):
     @property
     def in_use(self) -> list[RunPane]:
         """The panes that can be gone to now."""
-        return [pane for pane in self.panes if pane.SHOWN_AFTER_FAILURE or not self.has_class("failed")]
+        right = not self.has_class("failed")
+        return [pane for pane in self.panes if (right or pane.SHOWN_AFTER_FAILURE) and not pane.empty]
 
     def pane(self, name: str) -> RunPane:
         """The pane of this NAME."""
@@ -79,7 +81,8 @@ class ResultPane(Vertical):
         log = 0 if screen.has_class("view-result") else max(LEAST_LOG, round(LOG_SHARE * self.size.height))
         times = 0 if log == 0 and self.has_class("failed") else TIMES
         failed = self.has_class("failed")
-        key = (ranks, self.size, alone, log, times, failed)
+        others = 0 if failed else sum(pane.rows for pane in self.panes)
+        key = (ranks, self.size, alone, log, times, failed, others)
         if key == self._arranged or not self.size.area:
             return
         self._arranged = key
@@ -87,9 +90,6 @@ class ResultPane(Vertical):
         rows = min(ranks + legend + FRAME, 12)
         if times and not legend:
             times += 1 if log else 2  # the sentences take up to two rows each
-        others = sum(
-            pane.outer_size.height for pane in self.panes if pane.NAME not in ("answer", "correctness", "timing", "log")
-        )
         self.pane("correctness").styles.height = None if alone else rows
         answer = max(LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others)
         if failed and log and answer < FAILURE:
@@ -111,3 +111,4 @@ class ResultPane(Vertical):
         self.set_heights()
         for pane in self.panes:
             pane.take(update)
+        self.set_heights()  # a pane may have more rows now

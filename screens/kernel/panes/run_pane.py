@@ -28,6 +28,10 @@ class RunPane(Widget):
     SHOWN_AFTER_FAILURE: ClassVar[bool] = True
     """Whether there is anything to see here of a kernel that failed; if not, the other panes get the room."""
 
+    empty: bool = False
+    """It has nothing to show, and takes no room."""
+    rows: int = 0
+    """Rows that it takes, with its border; of a pane whose height the result column does not set."""
     _latest: RunUpdate | None = None
 
     @property

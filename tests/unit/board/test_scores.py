@@ -7,6 +7,7 @@ import pytest
 from arena.board.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
 from arena.board.outcomes import Outcome, ResultPlace, kind_of
 from arena.board.scorecard import ALL, scorecard, scorecards
+from arena.board.tables import holds_words
 
 PLACE = ResultPlace("tiny", "cpu", 2, "m")
 
@@ -74,7 +75,7 @@ def test_fast_p_asks_for_more_than_p_and_for_a_right_kernel() -> None:
 def test_a_scorecard() -> None:
     card = scorecard(
         [
-            outcome(1, speedup=2.5, faster=True, percent=50.0, usd=0.5),
+            outcome(1, speedup=2.5, faster=True, percent=50.0, usd=0.5, holds="some"),
             outcome(1, speedup=1.2, percent=12.5, one_size_only=True),
             outcome(2, passed=False, paper=True, speedup=None),
             outcome(2, speedup=4.0, over_graph=1.6, percent=25.0),
@@ -97,6 +98,8 @@ def test_a_scorecard() -> None:
     assert card.percent is not None
     assert card.percent.value == pytest.approx(25.0)
     assert card.one_size_only == 1
+    assert card.holds == {"some": 1}
+    assert holds_words(card) == "1 some"
     assert card.usd == pytest.approx(0.5)
 
 

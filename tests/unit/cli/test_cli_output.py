@@ -5,7 +5,7 @@ import pytest
 
 from arena.cli.colour import rendered
 from arena.cli.output import compact, print_report
-from arena.runs.results import RunReport
+from arena.runs.results import OtherSize, RunReport, holds
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import conclude
@@ -93,3 +93,19 @@ def test_a_report_of_an_older_version_names_no_clock(capsys: pytest.CaptureFixtu
 def test_without_a_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(None))
     assert "device time  1" not in capsys.readouterr().out
+
+
+def test_other_sizes_have_a_line_each_and_one_that_says_whether_the_kernel_holds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first = OtherSize(
+        sizes={"M": 512, "N": 96}, dtype="float32", world=2, verdict=Verdict.PASS, detail="", run_id="a",
+        outcome="faster", clock="call", speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None),
+    )  # fmt: skip
+    second = msgspec.structs.replace(first, verdict=Verdict.WRONG_RESULT, detail="rank 1", outcome="", speedup=None)
+    others = [first, second]
+    print_report(msgspec.structs.replace(report(None), other_sizes=others, holds_at_other_sizes=holds(others)))
+    out = capsys.readouterr().out
+    assert "made for one size: right here, not everywhere; holds at other sizes: some\n" in out
+    assert "✓ M=512 N=96 float32 world 2  ▲ 1.30×  [1.20, 1.40]  faster end-to-end\n" in out
+    assert "✗ M=512 N=96 float32 world 2  WRONG_RESULT: rank 1\n" in out

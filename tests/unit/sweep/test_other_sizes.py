@@ -6,17 +6,28 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from arena.paths import Paths
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
-from arena.runs.other_sizes import CPU_RANKS, MOST_WORK, SETTINGS, judge_other_sizes, other_settings
+from arena.runs.other_sizes import (
+    CPU_RANKS,
+    MOST_WORK,
+    SETTINGS,
+    OtherSizesProgress,
+    judge_other_sizes,
+    other_settings,
+    with_other_sizes,
+)
+from arena.runs.results import OtherSize, holds
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.protocol.verdict import Verdict
 
 REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
@@ -62,6 +73,49 @@ async def test_refused_settings_are_drawn_again_and_say_nothing(paths: Paths, so
         found = await judge_other_sizes(engine, request)
     assert [other.verdict for other in found] == verdicts
     assert len(found) <= SETTINGS
+
+
+async def test_a_faster_kernel_is_timed_in_two_of_them_with_a_short_budget(paths: Paths) -> None:
+    problem = CATALOGUE.find("1")
+    setting = choose_setting(problem, ON_CPU, Settings())
+    request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass", budget_s=8.0)
+    told: list[OtherSizesProgress] = []
+    async with Engine(paths, command=REFEREE) as engine:
+        report = (await judge_to_end(engine, request)).report
+        judged = await with_other_sizes(engine, request, report, told.append)
+        untimed = await with_other_sizes(engine, request, msgspec.structs.replace(report, outcome="even"))
+    assert judged.other_sizes
+    assert untimed.other_sizes
+    assert [other.outcome for other in judged.other_sizes] == ["faster", "faster", ""]
+    assert judged.holds_at_other_sizes == "all"
+    assert [progress.most_s for progress in told] == [2.0, 2.0, None]
+    assert told[1].words.startswith("other setting 2 of 3: M=")
+    assert told[1].words.endswith(", timed for up to 2 s")
+    assert [other.outcome for other in untimed.other_sizes] == ["", "", ""]
+    assert untimed.holds_at_other_sizes == ""
+
+
+@pytest.mark.parametrize(
+    ("results", "told"),
+    [
+        (["PASS faster", "PASS faster", "PASS"], "all"),
+        (["PASS faster", "PASS too noisy", "PASS"], "all"),
+        (["PASS faster", "PASS even", "PASS"], "some"),
+        (["PASS faster", "PASS faster", "WRONG_RESULT"], "some"),
+        (["PASS slower", "PASS even", "PASS"], "none"),
+        (["PASS too noisy", "PASS too noisy", "PASS"], ""),
+        ([], ""),
+    ],
+)
+def test_a_kernel_holds_where_it_is_right_and_faster(results: list[str], told: str) -> None:
+    others = []
+    for verdict, _, outcome in (result.partition(" ") for result in results):
+        others.append(
+            OtherSize(
+                sizes={}, dtype="float32", world=2, verdict=Verdict(verdict), detail="", run_id="", outcome=outcome
+            )
+        )
+    assert holds(others) == told
 
 
 @pytest.mark.slow

@@ -1,0 +1,57 @@
+"""A kernel at other sizes: the key, the pane, and the run that the user starts meanwhile."""
+
+from dataclasses import replace
+
+import pytest
+
+from screens.kernel.panes.other_sizes_pane import OtherSizesPane
+
+pytestmark = pytest.mark.slow
+KEY = "shift+f8"
+
+
+async def run(app, pilot, type_kernel, until, source: str = "pass") -> None:
+    type_kernel(app.screen, source)
+    await pilot.press("ctrl+s")
+    await until(pilot, lambda: app.screen.session.state.result is not None)
+
+
+async def test_a_faster_kernel_is_judged_at_three_other_sizes_and_timed_at_two(
+    open_app, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        assert "Other sizes" not in screen_text(app)
+        await run(app, pilot, type_kernel, until)
+        own = screen.session.state.run_id
+        await pilot.press(KEY)
+        await until(pilot, lambda: "holds: all" in screen_text(app))
+        text = screen_text(app)
+        assert text.count("▲ 1.50× faster") == 2
+        assert text.count("✓ correct") == 1
+        assert screen.session.state.run_id == own  # the verdict that is shown stays the kernel's own
+        assert "✓ PASS  ▲ faster" in text
+        panes = screen.query_one("#result-pane")
+        assert sum(pane.outer_size.height for pane in panes.panes) <= panes.size.height
+        await run(app, pilot, type_kernel, until, "pass\n# again")
+        await until(pilot, lambda: "Other sizes" not in screen_text(app))
+
+
+async def test_without_a_right_kernel_there_is_nothing_to_judge(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press(KEY)
+        await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
+
+
+async def test_a_run_of_the_user_ends_it(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        await run(app, pilot, type_kernel, until)
+        screen.session._judged = replace(screen.session._judged, source="wait")
+        await pilot.press(KEY)
+        await until(pilot, lambda: screen.session.others.running and screen.session.others.update.phase == "check")
+        await until(pilot, lambda: screen.query_one(OtherSizesPane).rows == 3)
+        await pilot.press("f5")
+        await until(pilot, lambda: not screen.session.others.running and screen.session.state.result is not None)
+        assert screen.session.state.verdict == "PASS"
+        await until(pilot, lambda: screen.query_one(OtherSizesPane).empty)
