@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.kit_soak.soak import Block, here, pattern, unequal
 from sandbox.kit import cuda
+from sandbox.kit.blocks import delta_rule
 from sandbox.kit.symmetric_memory.team import Team
 
 SOURCE = r"""
@@ -59,6 +60,27 @@ extern "C" __global__ void pass_on(u32* board, u32* got, u32* counter, u32 turn,
     if (threadIdx.x == 0) got[blockIdx.x] = found;
 }
 """
+RECURRENCE = (
+    delta_rule.SOURCE
+    + r"""
+struct Plain {
+    static const bool BY_CHANNEL = false;
+    static __device__ float least() { return 1e-12f; }
+    static __device__ float strength(float beta) { return beta; }
+    static __device__ float decay(float gate, float slope, float bias) { return expf(-slope * gate); }
+};
+// n: batch, tokens, tokens that a rank gets the results of, heads, channels, columns, heads of the results, the first of the own.
+extern "C" __global__ void __launch_bounds__(64 * STEPPING) recur(Px px, const float* q, const float* k, const float* v,
+        const float* gate, const float* beta, const bf16* zeros, float* out, uint4* boxes, PxNumbers n) {
+    const Steps steps = {n.at[0], n.at[1], n.at[2], n.at[3], n.at[3], n.at[4], n.at[5], n.at[6], n.at[7]};
+    delta_rule<float, 1, STEPPING, Plain>(px, q, k, v, gate, beta, zeros, zeros, out, boxes, steps);
+}
+"""
+)
+RECURRED = ((1, 1, 1, 7, 5), (2, 5, 2, 40, 24), (1, 4, 1, 64, 33))
+"""Batch, tokens of a rank, heads, channels, columns."""
+THREADS = 256
+"""Of a block that recurs."""
 LENGTHS = (1, 3, 8, 1000, 40_000)
 WORDS = (1, 2, 31, 500, 2000)
 """Low-latency words a rank sends."""
@@ -71,6 +93,12 @@ RECORDED = 1024
 def kernels() -> Any:
     """Compiled when it is first asked for."""
     return cuda.compile(SOURCE)
+
+
+@functools.cache
+def recurrence() -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(RECURRENCE.replace("STEPPING", str(THREADS // 64))).recur
 
 
 def _numbers(rank: int, number: int, count: int) -> torch.Tensor:
@@ -148,10 +176,44 @@ def passed_on(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     return unequal(got, expected)
 
 
+def recurred(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """The delta rule: a state goes from rank to rank, or results go to the ranks of their tokens."""
+    (batch, share, heads, channels, columns), rank, world = chance.choice(RECURRED), team.rank, team.world
+    passes_on = chance.random() < 0.5
+    tokens, all_heads = (share, heads) if passes_on else (share * world, heads * world)
+    shapes = [(channels,), (channels,), (columns,), (), ()]  # q, k, v, gate, strength
+    drawn = [
+        [
+            pattern(r + 50 * i, number, (batch, tokens, heads, *s), torch.float32, here()) / 256
+            for i, s in enumerate(shapes)
+        ]
+        for r in range(world)
+    ]
+    found = team.out((batch, share, all_heads, columns), torch.float32, "soak: recurred", ring=2)
+    launch = recurrence()[min(delta_rule.items_of(drawn[rank][2], THREADS), BLOCKS_AT_ONCE), THREADS]
+    boxes = team.empty(delta_rule.boxes_for(drawn[rank][2], channels, THREADS), torch.int32, "soak: states").data_ptr()
+    zeros = torch.zeros(heads, dtype=torch.bfloat16, device=here())
+    sizes = [batch, tokens, share, heads, channels, columns, all_heads, 0 if passes_on else rank * heads]
+    launch(team.px, *drawn[rank], zeros, found, boxes if passes_on else 0, sizes)
+
+    def stepped(parts: list[list[torch.Tensor]]) -> torch.Tensor:
+        q, k, v, gate, strength = (torch.cat(tensors, dim=1).double() for tensors in zip(*parts, strict=True))
+        q, k = (torch.nn.functional.normalize(x, dim=-1) for x in (q, k))
+        state = q.new_zeros(batch, heads, channels, columns)
+        return delta_rule.by_steps(q * channels**-0.5, k, v, (-gate[..., None]).exp(), strength, state)
+
+    if passes_on:
+        expected = stepped(drawn[: rank + 1])[:, -share:]
+    else:
+        expected = torch.cat([stepped([part])[:, rank * share : (rank + 1) * share] for part in drawn], dim=2)
+    return (~torch.isclose(found.double(), expected, rtol=1e-4, atol=1e-5)).sum()
+
+
 DEVICE_BLOCKS: dict[str, Block] = {
     "swapped": swapped,
     "gathered": gathered,
     "met": met,
     "replayed": replayed,
     "passed_on": passed_on,
+    "recurred": recurred,
 }

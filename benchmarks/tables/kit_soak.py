@@ -24,7 +24,7 @@ BLOCKS = (
     "fanned_out", "stepped", "differentiated", "attended", "routed", "cut",
 )  # fmt: skip
 """As `benchmarks/kit_soak/blocks.py` has them."""
-DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")
+DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on", "recurred")
 """As `benchmarks/kit_soak/device_blocks.py` has them; GPUs only."""
 THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
 """Of calls a block."""

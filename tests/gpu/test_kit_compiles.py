@@ -16,6 +16,7 @@ import torch
 
 import sandbox.kit
 from arena.machine.facts import visible_gpus
+from benchmarks.kit_soak import device_blocks
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.kit import cuda, errors, templates
@@ -97,6 +98,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
+    found["recurrence"] = device_blocks.RECURRENCE.replace("STEPPING", "4")
     found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
@@ -155,7 +157,7 @@ def _nvcc() -> str | None:
 
 def test_every_example_and_template_is_found():
     examples = [path for path in KIT.glob("examples/*_cuda.py") if "__global__" in path.read_text()]
-    assert len(_literals()) == 4 + len(BLOCKS) + len(examples)
+    assert len(_literals()) == 5 + len(BLOCKS) + len(examples)
 
 
 @needs_nvrtc

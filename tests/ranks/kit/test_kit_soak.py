@@ -66,6 +66,7 @@ LAUNCHED_BY = {
     "swapped": {"swap"},
     "gathered": {"gather_words"},
     "met": {"push"},
+    "recurred": {"recur"},
 }
 """The kernels that communicate, by the step that launches them."""
 
@@ -89,7 +90,9 @@ def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[s
     emulated = {}
     for module in (layers, blocks, device_blocks):
         emulated |= vars(emulation.as_on_gpus(Path(module.__file__).read_text(), module.__name__))
-    emulated["cut"].__globals__["ROWS"] = (1, 7)  # which the emulation takes long for
+    # The emulation is slow.
+    emulated["cut"].__globals__["ROWS"] = (1, 7)
+    emulated["recurred"].__globals__["RECURRED"] = ((1, 1, 1, 7, 5), (2, 2, 1, 9, 3))
     return *soak(emulated[step], 0, CALLS, seed=5), sorted(LAUNCHED_BY[step] - emulation.launched)
 
 
