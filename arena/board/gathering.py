@@ -19,7 +19,7 @@ from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.store import Entry, Store, fastest
-from arena.runs.voids import read_voids
+from arena.runs.voids import VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -101,7 +101,8 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
 
     def take(path: Path, source: str) -> None:
         try:
-            theirs = outcomes(path, voids, source)
+            marks = voids.and_those(read_voids(path.with_suffix(VOIDS_SUFFIX))) if source else voids
+            theirs = outcomes(path, marks, source)
             known = machines_of(path)
         except JournalDamaged as error:
             left_out.append(LeftOut(f"{error.message}; the board is without this sweep", error.advice))

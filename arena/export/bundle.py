@@ -2,6 +2,7 @@
 
 results.jsonl (or .parquet)     a flat row a result: the columns of `ResultRow`
 campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
+campaigns/NAME.voids            which of these results are voided, why and by whom
 kernels/SHA256.py               every kernel that a result names, once; a folder SHA256 for one of several files
 traces/ID.jsonl                 how models wrote them
 README.md                       the data card
@@ -23,6 +24,7 @@ from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
 from arena.runs.headline import by_clock
+from arena.runs.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
@@ -81,6 +83,8 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """`arena.rewards.reward` with its defaults."""
     run_id: str
     trace_id: str
+    voided: str = ""
+    """Why the result is in no score; empty: it counts."""
 
 
 def export_bundle(
@@ -135,6 +139,7 @@ def _copy(
 ) -> Iterator[ResultRow]:
     """Copies a journal with its kernels and traces; yields the newest result of every key, as `newest` has them."""
     machines: dict[str, str] = {}
+    voids, marks = read_voids(paths.voids), b""
     with (folder / SWEEPS / path.name).open("wb") as out:
         for line in read_lines(path):
             out.write(msgspec.json.encode(_without_paths(line)) + b"\n")
@@ -146,7 +151,12 @@ def _copy(
                 case CellResult() if newest.get(line.key) == line.at:
                     _keep_kernel_of(paths, catalogue, folder, line)
                     _keep_trace(paths, folder, line.trace_id)
-                    yield row_of(path.stem, line, machines.get(line.machine, ""))
+                    void = voids.of(line.run_id, line.names_code)
+                    if void is not None:
+                        marks += msgspec.json.encode(msgspec.structs.replace(void, run=line.run_id, code="")) + b"\n"
+                    yield row_of(path.stem, line, machines.get(line.machine, ""), void)
+    if marks:
+        (folder / SWEEPS / path.name).with_suffix(VOIDS_SUFFIX).write_bytes(marks)
 
 
 def _without_paths(line: AnyLine) -> msgspec.Struct:
@@ -194,7 +204,7 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
         shutil.copyfile(trace, folder / TRACES / trace.name)
 
 
-def row_of(sweep: str, line: CellResult, machine: str) -> ResultRow:
+def row_of(sweep: str, line: CellResult, machine: str, void: Void | None) -> ResultRow:
     """A result as a flat row."""
     report, setting = line.report, line.cell.setting
     speed = by_clock(report.speedup, report.clock) if report is not None else None
@@ -234,9 +244,10 @@ def row_of(sweep: str, line: CellResult, machine: str) -> ResultRow:
         tokens_written=line.spent.written,
         usd=line.spent.usd,
         seconds=line.seconds,
-        reward=reward(report) if report is not None else 0.0,
+        reward=reward(report) if report is not None and void is None else 0.0,
         run_id=report.run_id if report is not None else "",
         trace_id=line.trace_id,
+        voided=void.note if void is not None else "",
     )
 
 
@@ -266,6 +277,8 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         make_folder(paths.imports)
         try:
             shutil.copyfile(path, paths.imports / f"{stem}.jsonl")
+            if (marks := name.removesuffix(".jsonl") + VOIDS_SUFFIX) in manifest.files:
+                shutil.copyfile(folder / marks, paths.imports / f"{stem}{VOIDS_SUFFIX}")
         except OSError as error:
             raise unwritable(paths.imports, error) from None
         names.append(stem)

@@ -17,6 +17,8 @@ from arena.paths import make_folder, unwritable
 from arena.runs.results import one_line
 
 NOTE_CHARACTERS = 500
+VOIDS_SUFFIX = ".voids"
+"""Of the journal of voids beside a sweep's journal from elsewhere: it holds for that sweep alone."""
 
 
 class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +63,11 @@ class Voids:
         """The mark on a result, or on its kernel; None without one."""
         return self.runs.get(run) or self.kernels.get(code)
 
+    def and_those(self, other: "Voids") -> "Voids":
+        """The marks of both."""
+        lines = [line for voids in (self, other) for marks in (voids.runs, voids.kernels) for line in marks.values()]
+        return Voids(lines)
+
     def __bool__(self) -> bool:
         return bool(self.runs or self.kernels)
 
@@ -83,7 +90,7 @@ def read_voids(path: Path) -> Voids:
         raise PathRefused(f"cannot read {path}: {why(error)}", "make it readable: it says what is voided") from None
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)
 def _read(path: Path, inode: int, changed: int, size: int) -> Voids:
     lines, damaged = [], []
     with path.open("rb") as file:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from arena.board.gathering import gather
 from arena.errors import UsageError
 from arena.export.bundle import export_bundle, import_bundle
 from arena.export.manifest import check_manifest
@@ -19,6 +20,7 @@ from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.rewards import reward
 from arena.runs.results import RunReport
+from arena.runs.voids import Void, append_void
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written
@@ -118,6 +120,19 @@ def test_another_arena_shows_it_as_from_elsewhere(
     assert f"from elsewhere ({name})" in board
     assert "file:mine" in board
     assert pkb_arena("sweep", "--resume").returncode == 2  # it is on the board, and not a sweep to go on with
+
+
+def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -> None:
+    code = Kernel(KERNEL).sha256  # of a version that kept no other name of the code
+    append_void(sweep.voids, Void(at=1.0, code=code, note="copied", by="anna"))
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
+    assert (row["verdict"], row["voided"], row["reward"]) == ("PASS", "copied", 0.0)
+    there = paths_in(tmp_path / "there")
+    import_bundle(there, tmp_path / "b")
+    card = gather(there, CATALOGUE).cards[0]
+    assert (card.solved, card.voided) == (0, 1)
+    assert not there.voids.exists()  # what others void counts for their results alone
 
 
 def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: Path) -> None:
