@@ -51,7 +51,7 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
         app.process.send(" ")  # enter would start the duel
         app.shows("baseline", "model:local")
         app.process.send("\x1b[B\x1b[B\r")  # under the house and the baseline
-        app.shows("model:local")
+        app.shows("model:local", "cannot be limited")  # the list is closed, and its player is known
         app.process.send("\t\t\r")
         app.shows("no kernel yet", "Hidden until the final")
         app.process.send("\x13")  # ctrl+s submits what the file has
