@@ -31,6 +31,7 @@ What a kernel may do:
 
 - Import torch, Triton and the kit (`from sandbox.kit import symm, cuda, cpp`): symmetric memory, CUDA C++ and, on CPU ranks, C++.
   The tool `kit_docs` has its pages.
+- Be a folder whose `kernel.py` has `solution`, with modules, C++ and CUDA beside it: `pkb-arena run ${id} FOLDER`.
 - Not write to its arguments${mutates}, keep results for later calls, or leave work behind that ends after its return.
 - Return what the baseline returns: containers, shapes, dtypes and strides.
 

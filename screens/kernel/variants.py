@@ -41,7 +41,7 @@ class VariantsDialog(Dialog[Path | None]):
                 *(
                     Option(
                         Content.assemble(
-                            f"{path.stem if path.suffix == '.py' else f'{path.name}/':<40} ", (mark, "$accent")
+                            f"{path.stem if path.suffix == '.py' else f'{path.name}/':<34} ", (mark, "$accent")
                         )
                     )
                     for path, mark in zip(self._found, marks, strict=True)

@@ -105,6 +105,20 @@ def test_only_writing_runs_nothing(pkb_arena: CommandLine, models: ModelServer, 
     assert not (home / "data" / "runs").exists()
 
 
+def test_an_answer_of_several_files_becomes_a_folder(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
+    answer = (
+        "```python kernel.py\nfrom .part import solution\n```\n\n```python part.py\ndef solution(tensor): ...\n```\n"
+    )
+    models.replies = [streamed(answer)] * 2
+    arguments = ("generate", "1", "--model", "openai_chat", "--no-run", "-o", "mine.py", "--json", *SETTING[:-2])
+    first, second = (json.loads(pkb_arena(*arguments).stdout) for _ in range(2))
+    assert first["kernel"] == "mine"
+    assert (tmp_path / "mine/part.py").read_text() == "def solution(tensor): ...\n"
+    assert second["kernel"] == f"mine-{first['attempts'][0]['sha256'][:8]}"
+
+
 def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
     models.replies = [status("401 Unauthorized", json.dumps({"error": {"message": f"bad key {KEY}"}}))]
     done = pkb_arena("generate", "1", *SETTING, "--model", "anthropic", "--no-run")
