@@ -96,8 +96,8 @@ def summed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact."""
     length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
     first, factor = chance.choice((0, 1, 8)), chance.choice((1.0, 0.5))
-    box = boxes(first + length, dtype, team, on_gpu=at.type == "cuda")[:, first:]
     x = pattern(team.rank, number, (length,), dtype, at)
+    box = boxes(first + length, dtype, team, on_gpu=x.is_cuda)[:, first:]
     out = x if chance.random() < 0.5 else torch.empty_like(x)
     add_up(x, box, team, factor, out=out)
     total = torch.zeros(length, device=at)

@@ -47,6 +47,8 @@ def all_to_all_rows(
     slots 0..127 with numbers of their own (px_turn in px.cuh).
     """
     world, rank = team.world, team.rank
+    if rows.is_cuda:
+        kernels()  # before the members meet: a rank that waits in a kernel traps after 2 s
     everybody = team.gather_numbers(*received)
     shape = rows.shape[1:]
     width = math.prod(shape)

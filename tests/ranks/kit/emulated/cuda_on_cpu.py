@@ -18,6 +18,7 @@ from sandbox.kit import blocks, cuda
 from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
+from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
     "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
@@ -68,6 +69,10 @@ class Launch(NamedTuple):
 
 launched: set[str] = set()
 """Names of the kernels that were launched in this process."""
+compiled: list[str] = []
+"""Kernels that were compiled since the processes of a team have met last."""
+compiled_late: set[str] = set()
+"""Those of `compiled` that were there when a kernel was launched that may wait for its peers."""
 queued: list[Launch] | None = None
 """Where launches are kept, as behind a stream that waits; None: they run at once."""
 
@@ -80,6 +85,7 @@ class _Kernel:
         self.convert = [converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)]
         self.slots = [cuda._slot(p) for p in function.parameters]
         self.px = [p.is_px or p.is_numbers for p in function.parameters]
+        self.takes_px = any(p.is_px for p in function.parameters)
 
     @property
     def cooperative(self) -> "_Kernel":
@@ -93,6 +99,9 @@ class _Kernel:
         def launch(*arguments: Any) -> None:
             assert len(arguments) == len(self.convert), f"{self.name} takes {len(self.convert)} arguments"
             launched.add(self.name)
+            if self.takes_px:
+                compiled_late.update(compiled)
+                compiled.clear()
             ready = []
             for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
                 ready.append(convert(value) if px else type(slot)(convert(value)))
@@ -152,7 +161,14 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
             raise AssertionError(done.stderr[:4000])
         os.replace(unfinished, library)
     loaded = ctypes.CDLL(str(library))
+    compiled.extend(function.name for function in functions)
     return Module({function.name: _Kernel(function, loaded) for function in functions})
+
+
+def meet_as_ever(team: Team, *given: Any, meet: Any = Team._meet) -> None:
+    """Team._meet: what was compiled before is there on all ranks afterwards."""
+    compiled.clear()
+    meet(team, *given)
 
 
 def forget_blocks() -> None:
@@ -183,6 +199,7 @@ def interpret_triton() -> None:
 def as_on_gpus(text: str, name: str) -> types.ModuleType:
     """A kernel's text as a module whose CUDA path runs here, in small launches."""
     cuda.compile = compile  # type: ignore[assignment]
+    Team._meet = meet_as_ever  # type: ignore[method-assign]
     if "sandbox.kit.blocks import attention_gradients" in text:
         interpret_triton()
     torch.cuda.Stream = torch.cuda.current_stream = Stream  # type: ignore[assignment, misc]
