@@ -162,18 +162,19 @@ def _copy(
 def _without_paths(line: AnyLine) -> msgspec.Struct:
     """A line that names no folder of this machine."""
     if isinstance(line, SweepSession):
-        players = [_player(player) for player in line.plan.players]
+        players = [shown_player(player) for player in line.plan.players]
         plan: SweepPlan = msgspec.structs.replace(line.plan, players=players)
         return msgspec.structs.replace(line, plan=plan)
     if isinstance(line, Written | Unanswered | CellResult):
-        cell = msgspec.structs.replace(line.cell, player=_player(line.cell.player))
+        cell = msgspec.structs.replace(line.cell, player=shown_player(line.cell.player))
         line = msgspec.structs.replace(line, cell=cell)
     if isinstance(line, CellResult) and line.report is not None:
         return msgspec.structs.replace(line, report=msgspec.structs.replace(line.report, kernel="kernel.py"))
     return line
 
 
-def _player(player: str) -> str:
+def shown_player(player: str) -> str:
+    """A player's name without the folders of this machine."""
     kind, colon, name = player.partition(":")
     return f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
 
@@ -218,7 +219,7 @@ def row_of(sweep: str, line: CellResult, machine: str, void: Void | None) -> Res
         problem=line.cell.slug,
         category=line.category,
         problem_class=line.class_,
-        player=_player(line.cell.player),
+        player=shown_player(line.cell.player),
         attempt=line.cell.attempt,
         preset=setting.preset,
         device=setting.device,

@@ -4,11 +4,15 @@ from pathlib import Path
 
 import click
 
+from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
-from arena.cli.session import open_session
+from arena.cli.session import CliSession, open_session
+from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
 from arena.export.manifest import require_key, sign
+from arena.export.pages.site import export_pages
+from sandbox.protocol.verdict import ExitCode
 
 
 @click.command()
@@ -23,13 +27,33 @@ from arena.export.manifest import require_key, sign
 @click.option(
     "--sign", "key", type=click.Path(path_type=Path, dir_okay=False), metavar="KEY", help="Sign with this SSH key."
 )
+@click.option(
+    "--html", "as_pages", is_flag=True, help="Write static pages instead: an index, and a page for each attempt."
+)
 @json_option
-def command(folder: Path, sweeps: tuple[str, ...], form: str, key: Path | None, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    folder: Path,
+    sweeps: tuple[str, ...],
+    form: str,
+    key: Path | None,
+    as_pages: bool,
+    as_json: bool,
+) -> None:
     """Write a bundle into DIR, a new folder: results as a table, journals, kernels, traces, a data card, a manifest.
 
     Another arena takes it into its board with `pkb-arena import DIR`.
+
+    With --html, DIR gets pages for a browser: prompt, steps, kernels with their changes, verdicts and cost of every attempt,
+    single runs included. They need no server and no script. A file that is damaged is named and left out; the exit code is
+    3 then.
     """
     session = open_session()
+    if as_pages:
+        if key is not None or form != FORMATS[0]:
+            raise UsageError("--html excludes --sign and --format", "sign a bundle: leave --html out")
+        ctx.exit(_write_pages(session, folder, sweeps, as_json))
     if key is not None:
         require_key(key.expanduser())
     manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
@@ -46,3 +70,15 @@ def command(folder: Path, sweeps: tuple[str, ...], form: str, key: Path | None, 
         )
     else:
         print_line(f"{folder}: {manifest.results} results in {len(manifest.files)} files{', signed' if key else ''}")
+
+
+def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_json: bool) -> ExitCode:
+    count, left_out = export_pages(session.paths, session.catalogue, folder, sweeps)
+    index = folder / "index.html"
+    if as_json:
+        print_json({"folder": str(folder), "index": str(index), "attempts": count, "left_out": left_out})
+    else:
+        print_line(f"{index}: {count} attempt{'s' * (count != 1)}")
+    for what in left_out:
+        complain(f"{what}; it has no page", "make it readable, or move it elsewhere")
+    return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS

@@ -1,0 +1,236 @@
+"""Attempts, gathered from sweeps, models' traces and single runs: what a page is about."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import UsageError, why
+from arena.export.bundle import shown_player
+from arena.machine.fingerprint import this_machine
+from arena.models.budget import Spent
+from arena.paths import Paths, files_in
+from arena.players.trace import Answered, Counted, Ended, Judged, read_trace, read_trace_header
+from arena.runs.journal import read_events, read_header
+from arena.runs.ranking import code_hash
+from arena.runs.results import RunReport, report
+from arena.runs.voids import Void, Voids, read_voids
+from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
+from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
+from sandbox.protocol.events import Finished, Setting
+from sandbox.protocol.kernel_files import Kernel
+
+MODELS, RUNS = "models", "single runs"
+"""Origins beside sweeps."""
+
+
+class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt. Its kernels stay in their journals until its page is written."""
+
+    key: str
+    """Its id: of a sweep's result, a trace or a run."""
+    origin: str
+    """ "sweep spring", MODELS or RUNS."""
+    at: float
+    """Seconds since the epoch."""
+    problem_id: int
+    problem: str
+    player: str
+    number: int = 0
+    """Of several attempts; 0 where there is no number."""
+    setting: Setting
+    machine: str
+    """In words; empty where it is not known."""
+    verdict: str
+    detail: str
+    report: RunReport | None
+    spent: Spent | None = None
+    seconds: float = 0.0
+    sha256: str = ""
+    """Of its kernel; empty where there is none."""
+    written: Kernel | None = None
+    """The kernel as a sweep's journal has it."""
+    trace: Path | None = None
+    run: Path | None = None
+    before: Path | None = None
+    """The player's run before this one, of another kernel for the same problem."""
+    void: Void | None = None
+
+
+class Gathered(msgspec.Struct):
+    """All attempts, and what could not be read."""
+
+    attempts: list[PageAttempt]
+    left_out: list[str]
+    """File and reason of each."""
+
+
+def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
+    """The attempts of these sweeps; without names those of all sweeps, of traces outside of them, and single runs.
+
+    Raises:
+        UsageError: there is no such sweep, or there is no attempt.
+        MachineError: a sweep's journal is damaged, or a folder cannot be read.
+    """
+    voids = read_voids(paths.voids)
+    chosen = [sweep_path(paths.sweeps, name) for name in names] or journals(paths.sweeps)
+    found = Gathered([], [])
+    for path in chosen:
+        require_sweep(path)
+        found.attempts += _of_sweep(paths, path, voids)
+    if not names:
+        swept = {attempt.trace for attempt in found.attempts}
+        covered = {run for attempt in found.attempts if attempt.report is not None for run in _runs(attempt.report)}
+        for path in files_in(paths.traces, ".jsonl"):
+            try:
+                attempt, runs = _of_trace(path, voids)
+            except (OSError, ValueError) as error:
+                found.left_out.append(f"{path}: {_no_file(error, 'trace')}")
+                continue
+            covered |= runs
+            if path not in swept:
+                found.attempts.append(attempt)
+        found.attempts += _single_runs(paths, covered, voids, found.left_out)
+    if not found.attempts:
+        raise UsageError("there is no attempt to export", "`pkb-arena run` or `pkb-arena sweep` makes one")
+    return found
+
+
+def _no_file(error: Exception, kind: str) -> str:
+    return why(error) if isinstance(error, OSError) else f"this is no {kind}"
+
+
+def _of_sweep(paths: Paths, path: Path, voids: Voids) -> list[PageAttempt]:
+    """The newest result of every key, in the order of problems, players and attempts."""
+    results: dict[str, CellResult] = {}
+    written: dict[str, Kernel] = {}
+    machines: dict[str, str] = {}
+    try:
+        for line in read_lines(path):
+            match line:
+                case SweepSession():
+                    machines |= {machine.digest: str(machine) for machine in line.machines}
+                case Written() if line.source:
+                    written[line.cell.digest] = Kernel(line.source, line.files)
+                case CellResult():
+                    results[line.key] = line
+    except OSError as error:
+        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --sweep") from None
+    order = sorted(results.values(), key=lambda line: (line.problem_id, line.cell.player, line.cell.attempt, line.at))
+    return [
+        PageAttempt(
+            key=line.key,
+            origin=f"sweep {path.stem}",
+            at=line.at,
+            problem_id=line.problem_id,
+            problem=line.cell.slug,
+            player=shown_player(line.cell.player),
+            number=line.cell.attempt,
+            setting=line.cell.setting,
+            machine=machines.get(line.machine, ""),
+            verdict=line.verdict,
+            detail=line.detail,
+            report=line.report,
+            spent=line.spent,
+            seconds=line.seconds,
+            sha256=line.sha256,
+            written=written.get(line.cell.digest),
+            trace=_inside(paths.traces, line.trace_id),
+            run=_inside(paths.runs, line.run_id),
+            void=voids.of(line.run_id, line.names_code),
+        )
+        for line in order
+    ]
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    """The journal of this id; None where there is none, or the id is no file's name."""
+    path = folder / f"{name}.jsonl"
+    return path if name and "/" not in name and "\0" not in name and path.is_file() else None
+
+
+def _of_trace(path: Path, voids: Voids) -> tuple[PageAttempt, set[str]]:
+    """A model's attempt with the verdict on its best kernel, and the ids of all its runs.
+
+    Raises:
+        OSError, ValueError: no file, or not a trace.
+    """
+    header = read_trace_header(path)
+    kernels: dict[int, Kernel] = {}
+    judged: dict[int, RunReport] = {}
+    spent, best = Spent(), None
+    for event in read_trace(path):
+        match event:
+            case Answered():
+                kernels[event.step] = Kernel(event.source, event.files)
+            case Counted():
+                spent = event.spent
+            case Judged():
+                judged[event.step] = event.report
+                best = event.step if event.gain or best is None else best
+            case Ended():
+                spent, best = event.spent, event.best_step or best
+    found = judged.get(best) if best is not None else None
+    kernel = kernels.get(best or 0, Kernel(""))
+    attempt = PageAttempt(
+        key=header.trace_id,
+        origin=MODELS,
+        at=header.created,
+        problem_id=header.problem_id,
+        problem=header.slug,
+        player=shown_player(header.player),
+        setting=header.setting,
+        machine="",
+        verdict=found.verdict if found is not None else NO_KERNEL,
+        detail=found.detail if found is not None else "",
+        report=found,
+        spent=spent,
+        trace=path,
+        void=voids.of(found.run_id, code_hash(kernel.source, kernel.files)) if found is not None else None,
+    )
+    return attempt, {run for each in judged.values() for run in _runs(each)}
+
+
+def _runs(found: RunReport) -> list[str]:
+    """The run of a report, and those at other sizes."""
+    others = [] if isinstance(found.other_sizes, msgspec.UnsetType) else found.other_sizes
+    return [found.run_id, *(other.run_id for other in others)]
+
+
+def _single_runs(paths: Paths, covered: set[str], voids: Voids, left_out: list[str]) -> Iterator[PageAttempt]:
+    """Finished runs that no sweep and no trace has; runs against another kernel are no attempts."""
+    last: dict[tuple[str, str], tuple[str, Path]] = {}
+    """The kernel and journal of the newest run, by player and problem."""
+    before: dict[tuple[str, str], Path] = {}
+    for path in files_in(paths.runs, ".jsonl"):
+        try:
+            header = read_header(path)
+            end = next((event for event in read_events(path) if isinstance(event, Finished)), None)
+        except (OSError, ValueError) as error:
+            left_out.append(f"{path}: {_no_file(error, 'run')}")
+            continue
+        if end is None or header.versus or header.run_id in covered:
+            continue
+        whose = (header.player, header.slug)
+        if whose in last and last[whose][0] != header.sha256:
+            before[whose] = last[whose][1]
+        last[whose] = (header.sha256, path)
+        here = this_machine(header.setting.device)
+        found = report(header, end.result)
+        yield PageAttempt(
+            key=header.run_id,
+            origin=RUNS,
+            at=header.created,
+            problem_id=header.problem_id,
+            problem=header.slug,
+            player=shown_player(header.player),
+            setting=header.setting,
+            machine=str(here) if header.machine in ("", here.digest) else "",
+            verdict=found.verdict,
+            detail=found.detail,
+            report=found,
+            sha256=header.sha256,
+            run=path,
+            before=before.get(whose),
+            void=voids.of(header.run_id, code_hash(header.source, header.files)),
+        )

@@ -1,0 +1,333 @@
+"""Pages of attempts: what is on them, that every link leads somewhere, and that no text of others is more than text."""
+
+import base64
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.export.pages.site import export_pages
+from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
+from arena.models.conversation import Conversation, Finish, Message, Text, Thought, ToolCall, ToolResult
+from arena.paths import Paths
+from arena.players.trace import TraceHeader, TraceRecorder
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.results import OtherSize, RunReport, report
+from arena.runs.voids import Void, append_void
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepSession
+from arena.workspace.kernels import Workspace
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import (
+    Failure,
+    Finished,
+    Interval,
+    Microseconds,
+    Result,
+    Roofline,
+    Seconds,
+    Setting,
+    Speedup,
+)
+from sandbox.protocol.kernel_files import Files, Kernel, kernel_hash
+from sandbox.protocol.verdict import Verdict
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+CATALOGUE = load_catalogue()
+SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+HERE = Machine("a small box", "", "2.9", "gloo")
+FIRST, SECOND = "def solution(x):\n    return x\n", "def solution(x):\n    return x + 1\n"
+EVIL = (
+    "</script></style></title></pre><script>alert(1)</script><img src=x onerror=alert(1)>\" onclick='alert(1)' &amp; &#x202e;"
+    "\x1b]8;;https://example.org\x07link\x1b]8;;\x07\x1b[31mred \x9b2J\x00\x08\u202edrow\u2066 <!-- ]]> javascript:alert(1)"
+)
+
+
+def run(
+    paths: Paths, run_id: str, source: str, verdict: Verdict = Verdict.PASS, player: str = "you", files: Files | None = None,
+    **more: object,
+) -> RunReport:  # fmt: skip
+    """A finished run with its journal."""
+    header = RunHeader(
+        run_id=run_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
+        kernel_path="", sha256=kernel_hash(source, files or {}), source=source, files=files or {}, setting=SETTING,
+    )  # fmt: skip
+    passed = verdict is Verdict.PASS
+    known: dict[str, object] = {
+        "verdict": verdict, "detail": "", "failure": None, "paper_rule": None, "error": None, "seconds": Seconds(total=2.0),
+        "speedup": Speedup(call=Interval(2.0, 1.9, 2.1), device=None) if passed else None,
+        "baseline_us": Microseconds(call=20.0, device=None), "contender_us": Microseconds(call=10.0, device=None),
+        "roofline": Roofline(bound_us=5.0, percent=50.0, limiter="link") if passed else None, "jail": "none", "sealed": True,
+        "outcome": "faster" if passed else "", "clock": "call", "told": "2.00× faster end-to-end" if passed else "", "rounds": 9,
+    }  # fmt: skip
+    result = Result(**(known | more))  # type: ignore[arg-type]
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    name = run_id if run_id.isalnum() else "evil"
+    journal = Journal(paths.runs / f"{name}.jsonl", header, pytest.fail)
+    journal.append(Finished(run_id=run_id, sha256=header.sha256, result=result))
+    journal.close()
+    return report(header, result)
+
+
+def trace(paths: Paths, trace_id: str, first: RunReport, second: RunReport, words: str = "") -> None:
+    """A model's two steps, the second with feedback."""
+    header = TraceHeader(
+        trace_id=trace_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player="agent:m" + words,
+        provider="p", model="m", prompt_version="v1", prompt_sha256="", shots=0, setting=SETTING, steps=2,
+    )  # fmt: skip
+    recorder = TraceRecorder(header, paths, pytest.fail, [])
+    task = Message("user", "the task" + words)
+    recorder.ask(1, Conversation("the system" + words, (task,)))
+    recorder.piece(Thought("a thought" + words), Spent())
+    recorder.called(ToolCall("compile" + words, json.dumps({"source" + words: FIRST + words})))
+    recorder.returned(ToolResult("compile", "it compiles" + words))
+    recorder.piece(Text("an answer" + words), Spent())
+    recorder.piece(Finish("stop"), Spent())
+    recorder.answered("kernel", words, Kernel(FIRST + words), Spent(100, 20, 0.01))
+    recorder.judged(first, "printed", True)
+    told = Message("user", "the feedback" + words)
+    recorder.ask(2, Conversation("the system", (task, Message("assistant", "an answer"), told)))
+    recorder.called(ToolCall("run", words or "no json"))
+    recorder.answered("kernel", "", Kernel(SECOND + words, {"two.cuh": b"int two;\n"}), Spent(300, 40, 0.02))
+    recorder.judged(second, "printed", True)
+    recorder.ended("steps" + words, 2, Spent(400, 60, 0.03))
+
+
+def swept(paths: Paths, trace_id: str, found: RunReport, words: str = "", name: str = "spring") -> None:
+    """A sweep with a result that has a trace, and one without a kernel."""
+    journal = SweepJournal(paths.sweeps / f"{name}.jsonl", "spring")
+    machine = msgspec.structs.replace(HERE, devices=HERE.devices + words)
+    journal.append(
+        SweepSession(at=1.0, plan=SweepPlan(players=["agent:m"], problems=["allreduce"]), machines=[machine], arena="0")
+    )
+    for attempt, verdict, detail in ((1, found.verdict.value, ""), (2, NO_KERNEL, "prose" + words)):
+        cell = Cell(slug="allreduce" + words, setting=SETTING, player="agent:m" + words, attempt=attempt, catalogue="v")
+        journal.append(
+            CellResult(
+                at=1.7e9, key=f"key{attempt}{words}", cell=cell, problem_id=1, category="collective", class_="C",
+                sha256=found.sha256 if attempt == 1 else "", machine=machine.digest, worker="local", verdict=verdict,
+                detail=detail, report=found if attempt == 1 else None, spent=Spent(400, 60, 0.03),
+                trace_id=trace_id if attempt == 1 else "",
+                seconds=3.0,
+            )
+        )  # fmt: skip
+    journal.close()
+
+
+class Page(HTMLParser):
+    """A page as a browser reads it. Fails where an element is left open, or is one that these pages do not have."""
+
+    TAGS = frozenset(
+        (
+            *(
+                "html",
+                "head",
+                "meta",
+                "title",
+                "style",
+                "body",
+                "main",
+                "h1",
+                "h2",
+                "h3",
+                "p",
+                "a",
+                "bdi",
+                "strong",
+                "span",
+                "div",
+            ),
+            *("table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre"),
+        )
+    )
+    ATTRIBUTES = frozenset(("lang", "charset", "http-equiv", "content", "name", "class", "href", "data-label", "open"))
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.links, self.words, self.style = path, [], "", ""
+        self.metas: list[dict[str, str | None]] = []
+        self._open: list[str] = []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in self.TAGS
+        assert {name for name, _ in attrs} <= self.ATTRIBUTES
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        if tag == "meta":
+            self.metas.append(dict(attrs))
+        else:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["style"]:
+            self.style += data
+        else:
+            self.words += data
+
+    def handle_comment(self, data: str) -> None:
+        pytest.fail("no page has comments")
+
+
+def pages_in(folder: Path) -> dict[str, Page]:
+    """All pages by their name, after what holds for each of them."""
+    pages = {path.stem: Page(path) for path in (folder / "index.html", *sorted((folder / "attempts").iterdir()))}
+    for page in pages.values():
+        policy = next(meta["content"] for meta in page.metas if meta.get("http-equiv") == "Content-Security-Policy")
+        digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+        assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        for link in page.links:
+            assert "://" not in link
+            assert (page.path.parent / link).is_file()
+        unseen = [c for c in page.source if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u202e\u2066"]
+        assert unseen == []
+    assert sorted(pages["index"].links) == sorted(f"attempts/{name}.html" for name in pages if name != "index")
+    return pages
+
+
+def test_a_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path: Path) -> None:
+    wrong = run(paths, "r1", FIRST, Verdict.WRONG_RESULT, "agent:m")
+    right = run(paths, "r2", SECOND, player="agent:m")
+    speedup = Speedup(call=Interval(1.5, 1.4, 1.6), device=None)
+    other = OtherSize(
+        sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, detail="", run_id="r3", outcome="faster", clock="call",
+        speedup=speedup,
+    )  # fmt: skip
+    run(paths, "r3", SECOND, player="agent:m")
+    right = msgspec.structs.replace(right, other_sizes=[other], holds_at_other_sizes="all")
+    trace(paths, "t1", wrong, right)
+    swept(paths, "t1", right)
+    assert export_pages(paths, CATALOGUE, tmp_path / "site") == (2, [])
+    pages = pages_in(tmp_path / "site")
+    page = pages["key1"].words
+    steps = [
+        *(
+            "✓ PASS",
+            "2.00× faster",
+            "67 % of the gap",
+            "M=16 float32 world 2: ✓ PASS ▲ 1.50×",
+            "400 tokens read, 60 written, $0.0300",
+            "Prompt",
+            "the system",
+            "the task",
+        ),
+        *(
+            "Step 1",
+            "WRONG_RESULT",
+            "a thought",
+            "Calls compile",
+            "it compiles",
+            "an answer",
+            FIRST,
+            "Step 2",
+            "the feedback",
+        ),
+        *("no json", "-    return x\n", "+    return x + 1\n", "+int two;\n", SECOND, "Ended: steps"),
+    ]
+    at = 0
+    for words in steps:
+        at = page.index(words, at)
+    assert page.count("the task") == 1
+    assert "NO_KERNEL prose" in pages["key2"].words
+    assert "sweep spring" in pages["index"].words
+    assert "a small box" in page
+
+
+def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_path: Path) -> None:
+    run(paths, "r1", FIRST)
+    run(
+        paths,
+        "r2",
+        FIRST,
+        Verdict.CRASH,
+        failure=Failure(phase="time", message="it broke", advice="mend it", text="a traceback"),
+    )
+    run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})
+    run(paths, "r4", SECOND, player="guest")
+    append_void(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
+    export_pages(paths, CATALOGUE, tmp_path / "site")
+    pages = pages_in(tmp_path / "site")
+    assert "Compared" not in pages["r1"].words
+    assert "voided by anna: reads the answer" in pages["r1"].words
+    assert 'class="struck"' in pages["index"].source
+    assert "time: it broke. mend it" in pages["r2"].words
+    assert "a traceback" in pages["r2"].words
+    for words in ("+    return x + 1", "two.cuh: +1 -0 lines", "int two;", "data.bin", "2 bytes, no text"):
+        assert words in pages["r3"].words
+    assert "Compared" not in pages["r4"].words
+
+
+def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
+    failure = Failure(
+        phase=EVIL,
+        message=EVIL,
+        advice=EVIL,
+        output=EVIL,
+        index=[1],
+        expected=EVIL,
+        got=EVIL,
+        text=f"{EVIL}\nmore\n{EVIL}",
+    )
+    evil: dict[str, object] = {
+        "labels": [EVIL], "beside": {EVIL: Microseconds(call=1.0, device=2.0)}, "told": EVIL, "advice": EVIL, "jail": EVIL,
+        "paper_rule": EVIL, "roofline": Roofline(bound_us=1e300, percent=1.0, limiter=EVIL), "detail": EVIL,
+    }  # fmt: skip
+    right = run(paths, "r1", SECOND + EVIL, player=EVIL, files={EVIL: EVIL.encode()}, **evil)
+    wrong = run(paths, f"../{EVIL}", FIRST + EVIL, Verdict.WRONG_RESULT, EVIL, failure=failure)
+    Workspace(paths.workspace).keep_revision(SECOND + EVIL)
+    trace(paths, "t1", wrong, right, EVIL)
+    trace(paths, "t2", wrong, right, EVIL)
+    swept(paths, "t1", right, EVIL, name="a<script>b\x1b[31m&\u202e")
+    append_void(paths.voids, Void(at=1.0, note=EVIL, by=EVIL, run="r1"))
+    count, left_out = export_pages(paths, CATALOGUE, tmp_path / "site")
+    assert (count, left_out) == (3, [])
+    pages = pages_in(tmp_path / "site")
+    assert {name for name in pages if name.startswith("attempt")} == {"attempt", "attempt.2"}
+    for page in pages.values():
+        assert "<script>alert(1)</script>" in page.words
+
+
+def test_a_long_text_is_cut_and_a_long_kernel_is_not_compared(paths: Paths, tmp_path: Path) -> None:
+    run(paths, "r1", FIRST)
+    run(paths, "r2", "x = 1\n" * 60_000)
+    export_pages(paths, CATALOGUE, tmp_path / "site")
+    page = pages_in(tmp_path / "site")["r2"].words
+    assert "more than 2000 lines" in page
+    assert "160000 more characters" in page
+
+
+@pytest.mark.slow
+def test_the_command(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> None:
+    nothing = pkb_arena("export", "--html", "site")
+    assert nothing.returncode == 2
+    assert "there is no attempt to export" in nothing.stderr
+    assert not (tmp_path / "site").exists()
+    found = run(paths, "r1", FIRST)
+    swept(paths, "", found)
+    run(paths, "r2", SECOND)
+    done = pkb_arena("export", "--html", "site", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["attempts"] == 3  # r1 is the sweep's
+    assert set(pages_in(tmp_path / "site")) == {"index", "key1", "key2", "r2"}
+    again = pkb_arena("export", "--html", "site")
+    assert again.returncode == 2
+    assert "site is not empty" in again.stderr
+    assert pkb_arena("export", "--html", "one", "--sweep", "spring").stdout == "one/index.html: 2 attempts\n"
+    assert pkb_arena("export", "--html", "x", "--format", "parquet").returncode == 2
+    (paths.runs / "notes.jsonl").write_text("no run\n")
+    damaged = pkb_arena("export", "--html", "two")
+    assert damaged.returncode == 3
+    assert f"{paths.runs / 'notes.jsonl'}: this is no run; it has no page" in damaged.stderr
+    assert set(pages_in(tmp_path / "two")) == {"index", "key1", "key2", "r2"}
