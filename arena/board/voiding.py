@@ -11,6 +11,7 @@ import msgspec
 from arena.board.results import results
 from arena.duel.journal import read_duel_header
 from arena.errors import UsageError
+from arena.foreign_text import printable
 from arena.paths import Paths, files_in
 from arena.runs.journal import read_header
 from arena.runs.store import Entry, Store
@@ -32,13 +33,16 @@ class VoidTarget(msgspec.Struct, frozen=True):
     code: str
     results: list[str]
     """Ids of the runs and duels that the mark is on, as far as this machine has them."""
+    players: list[str] = []
+    """Of these results; known for a kernel alone."""
 
     @property
     def words(self) -> str:
-        """ "run ID", "kernel 12ab34cd56ef (3 results)"."""
+        """ "result ID", "kernel 12ab34cd56ef (3 results of house, you)"."""
         if self.run:
             return f"result {self.run}"
-        return f"kernel {self.code[:12]} ({len(self.results)} result{'s' * (len(self.results) != 1)})"
+        of = f" of {', '.join(map(printable, self.players))}" if self.players else ""
+        return f"kernel {self.code[:12]} ({len(self.results)} result{'s' * (len(self.results) != 1)}{of})"
 
 
 def find_target(paths: Paths, word: str) -> VoidTarget:
@@ -73,9 +77,9 @@ def _hashes(result: CellResult) -> tuple[str, str]:
 
 
 def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
-    runs = {entry.run_id for entry in stored(paths, lambda store: store.kernels(code))}
-    runs |= {result.run_id for result in swept if result.names_code == code}
-    return VoidTarget("", code, sorted(runs))
+    found = {(entry.run_id, entry.player) for entry in stored(paths, lambda store: store.kernels(code))}
+    found |= {(result.run_id, result.cell.player) for result in swept if result.names_code == code}
+    return VoidTarget("", code, sorted({run for run, _ in found}), sorted({player for _, player in found}))
 
 
 def _run_named(paths: Paths, word: str) -> str | None:

@@ -20,7 +20,7 @@ from screens.dialogs.questions import Question
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
-RESULT, KERNEL = "this result", "all results of this code"
+RESULT, KERNEL = "this result", "all players' results of this code"
 
 
 class VoidDialog(DecidingDialog[tuple[bool, str] | None]):

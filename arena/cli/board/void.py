@@ -52,6 +52,7 @@ def _object(target: VoidTarget, line: Void) -> dict[str, object]:
         "run_id": line.run,
         "code": line.code,
         "results": target.results,
+        "players": target.players,
         "note": line.note,
         "by": line.by,
         "at": line.at,
@@ -82,8 +83,9 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
     entries = _entries(paths, voids)
     found = [(VoidTarget(line.run, "", [line.run]), line) for line in voids.runs.values()]
     for line in voids.kernels.values():
-        runs = [entry.run_id for entry in entries if entry.names_code == line.code]
-        found.append((VoidTarget("", line.code, runs), line))
+        same = [entry for entry in entries if entry.names_code == line.code]
+        players = sorted({entry.player for entry in same})
+        found.append((VoidTarget("", line.code, [entry.run_id for entry in same], players), line))
     return sorted(found, key=lambda pair: pair[1].at)
 
 

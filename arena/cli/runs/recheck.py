@@ -132,7 +132,8 @@ class _Findings:
         if not self.total:
             print_line("There is no stored best to judge again.")
             return
-        parts = [f"{judged} judged again", *(f"{count} {change}" for change, count in changes.items())]
+        of = "" if self.whole else f" of {self.total}"
+        parts = [f"{judged}{of} judged again", *(f"{count} {change}" for change, count in changes.items())]
         if left_out:
             parts.append(f"{left_out} not judged")
         if not changes:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_a_voided_run_is_in_no_standing_and_its_twin_still_is(runs: Paths) -> No
 def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed: str) -> None:
     target = find_target(runs, hashed[:8])
     assert target.results == ["run-1", "run-2"]
+    assert target.words == f"kernel {code_hash(CHEAT)[:12]} (2 results of you)"
     void(runs, target, "reads the expected output", "anna")
     assert best(runs) == (1.5, True)
     ran(runs, "run-4", f"# once more\n{CHEAT}", 9.5, created=4.0)
@@ -162,6 +164,26 @@ def test_no_rating_rests_on_a_voided_kernel(paths: Paths, winner: Winner, word: 
     records, _ = read_duels(paths.duels, read_voids(paths.voids))
     assert bool(ratings(records)) == rated
     assert len(ratings(read_duels(paths.duels, NO_VOIDS)[0])) == 4
+
+
+def test_a_voided_duel_is_listed_with_its_note(pkb_arena: CommandLine, paths: Paths) -> None:
+    duel(paths, "left")
+    assert pkb_arena("void", "duel-1", "--note", "played against itself", "--by", "anna").returncode == 0
+    assert "anna vs ben: anna wins:" in (told := pkb_arena("duels").stdout)
+    assert "voided by anna: played against itself" in told
+    listed = json.loads(pkb_arena("duels", "--json").stdout)
+    assert (listed["ratings"], listed["duels"][0]["voided"]["by"]) == ([], "anna")
+
+
+def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None:
+    code = (
+        "import sys; from pathlib import Path; from arena.runs.voids import Void, append_void\n"
+        "for n in range(40): append_void(Path(sys.argv[1]), Void(at=1.0, note='n' * n, by='b', run=f'{sys.argv[2]}-{n}'))"
+    )
+    several = [subprocess.Popen([sys.executable, "-c", code, str(paths.voids), name]) for name in "abcd"]
+    assert [process.wait(60) for process in several] == [0] * 4
+    voids = read_voids(paths.voids)
+    assert (len(voids.runs), voids.damaged) == (160, "")
 
 
 def test_words_that_name_nothing_or_too_much_are_refused(runs: Paths) -> None:
