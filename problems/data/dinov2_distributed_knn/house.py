@@ -7,8 +7,11 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import row_keys
 
-SOURCE = r"""
+SOURCE = (
+    row_keys.SOURCE
+    + r"""
 const int LIST = 1024, MOST = LIST / 2;
 // x: this rank's queries, n halves (two bytes); y: the queries of all ranks, symmetric, these from `first` on.
 extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u16* y, i64 n, i64 first) {
@@ -19,36 +22,6 @@ extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u1
         for (int peer = 0; peer < px.world; ++peer) px_st_part(px_at(px, peer, y) + first, i, n, part);
     }
     px_meet(px, blockIdx.x, turn);
-}
-// Keys have the order of the values and are above 0; those of bf16 have 16 bits. -0 counts as 0.
-template <class T> struct Key { static const int bits = 32; };
-template <> struct Key<bf16> { static const int bits = 16; };
-template <class T> static __device__ u32 key_of(float value) {
-    const u32 word = __float_as_uint(value + 0.0f);
-    return (word & 0x80000000u ? ~word : word | 0x80000000u) >> (32 - Key<T>::bits);
-}
-template <class T> static __device__ float value_of(u32 key) {
-    u32 word = key;
-    if (Key<T>::bits == 16) word = key << 16 | (key & 0x8000u ? 0 : 0xffffu);
-    return __uint_as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
-}
-// Calls `see(value, column)` for every value of a row that is this thread's.
-template <class T, class See> static __device__ void look(const T* from, i64 columns, See see) {
-    const int each = 16 / sizeof(T);
-    const i64 stride = blockDim.x * each;
-    for (i64 i = (i64)threadIdx.x * each; i < columns; i += 4 * stride) {
-        uint4 part[4];
-        #pragma unroll  // all loads are in flight before the first comparison
-        for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
-        #pragma unroll
-        for (int p = 0; p < 4; ++p) {
-            float value[8];
-            px_unpack<T>(part[p], value);
-            #pragma unroll
-            for (int e = 0; e < each; ++e)
-                if (i + p * stride + e < columns) see(value[e], i + p * stride + e);
-        }
-    }
 }
 // Leaves in `listed` the k largest values of a row in descending order, as entries: the key above column_bits bits, that are
 // less for later columns. At least k values reach the k-th largest of the threads' maxima, and few others do. They are collected
@@ -151,6 +124,7 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
     }
 }
 """
+)
 ENTRY = r"""
 extern "C" __global__ void __launch_bounds__(512, 2) search_rows(Px px, const TYPE* found, const i64* labels, uint4* boxes,
         TYPE* similarities, i64* nearest, i64 columns, int column_bits, int k, i64 most, PxNumbers first) {

@@ -4,18 +4,6 @@
 // everybody has left launch t: two turns are enough.
 const int LIST = 1024;
 const u32 NOWHERE = 0xff800000u;  // -infinity: the logit of a target that is on another rank
-// Keys have the order of the values and are above 0; those of bf16 have 16 bits. -0 counts as 0.
-template <class T> struct Key { static const int bits = 32; };
-template <> struct Key<bf16> { static const int bits = 16; };
-template <class T> static __device__ u32 key_of(float value) {
-    const u32 word = __float_as_uint(value + 0.0f);
-    return (word & 0x80000000u ? ~word : word | 0x80000000u) >> (32 - Key<T>::bits);
-}
-template <class T> static __device__ float value_of(u32 key) {
-    u32 word = key;
-    if (Key<T>::bits == 16) word = key << 16 | (key & 0x8000u ? 0 : 0xffffu);
-    return __uint_as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
-}
 // The k-th largest of the n keys in shared memory and of `ties[r]` times `edge[r]`, r below `edges`; 0 when there are fewer.
 template <class T> static __device__ u32 kth_largest(const u32* keys, int n, const u32* edge, const u32* ties, int edges, u32 k) {
     u32 bound = 0;
@@ -31,24 +19,6 @@ template <class T> static __device__ u32 kth_largest(const u32* keys, int n, con
     }
     return bound;
 }
-// Calls `see(value)` for every logit of a row that is this thread's.
-template <class T, class See> static __device__ void look(const T* from, i64 columns, See see) {
-    const int each = 16 / sizeof(T);
-    const i64 stride = blockDim.x * each;
-    for (i64 i = (i64)threadIdx.x * each; i < columns; i += 4 * stride) {
-        uint4 part[4];
-        #pragma unroll  // all loads are in flight before the first comparison
-        for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
-        #pragma unroll
-        for (int p = 0; p < 4; ++p) {
-            float value[8];
-            px_unpack<T>(part[p], value);
-            #pragma unroll
-            for (int e = 0; e < each; ++e)
-                if (i + p * stride + e < columns) see(value[e]);
-        }
-    }
-}
 static __device__ u32 block_sum(u32 value) {
     __shared__ u32 total;
     __syncthreads();
@@ -63,7 +33,7 @@ struct Edge { u32 larger, key, ties; };
 template <class T> static __device__ Edge choose(const T* from, i64 columns, u32 k, u32* keys, u32* chosen) {
     __shared__ u32 found, larger;
     float best = -px_infinity();
-    look(from, columns, [&](float value) { best = fmaxf(best, value); });
+    look(from, columns, [&](float value, i64) { best = fmaxf(best, value); });
     __syncthreads();  // the row before is done with
     keys[threadIdx.x] = (i64)threadIdx.x * (16 / sizeof(T)) < columns ? key_of<T>(best) : 0;
     if (threadIdx.x == 0) found = larger = 0;
@@ -71,7 +41,7 @@ template <class T> static __device__ Edge choose(const T* from, i64 columns, u32
     u32 bound = kth_largest<T>(keys, blockDim.x, 0, 0, 0, k);
     const float least = bound ? value_of<T>(bound) : -px_infinity();
     __syncthreads();
-    look(from, columns, [&](float value) {
+    look(from, columns, [&](float value, i64) {
         if (value < least) return;
         const u32 at = atomicAdd(&found, 1u);
         if (at < LIST) keys[at] = key_of<T>(value);
@@ -90,10 +60,10 @@ template <class T> static __device__ Edge choose(const T* from, i64 columns, u32
         for (int bit = Key<T>::bits - 1; bit >= 0; --bit) {
             const u32 probe = bound | 1u << bit;
             u32 reached = 0;
-            look(from, columns, [&](float value) { reached += key_of<T>(value) >= probe; });
+            look(from, columns, [&](float value, i64) { reached += key_of<T>(value) >= probe; });
             if (block_sum(reached) >= k) bound = probe;
         }
-        look(from, columns, [&](float value) {
+        look(from, columns, [&](float value, i64) {
             const u32 key = key_of<T>(value);
             ties += key == bound;
             if (key > bound) chosen[atomicAdd(&larger, 1u)] = key;
@@ -296,7 +266,7 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
             const int shift = Key<T>::bits - 2 - 2 * round;
             const u32 first = bound + (1u << shift), second = bound + (2u << shift), third = bound + (3u << shift);
             float below[3] = {0, 0, 0};
-            look(from, columns, [&](float value) {
+            look(from, columns, [&](float value, i64) {
                 const u32 key = key_of<T>(value);
                 const float weight = expf(value - peak);
                 below[0] += key < first ? weight : 0;
@@ -308,7 +278,7 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
         }
         bound = min(bound, key_of<T>(peak));  // the largest stays
         float last[3] = {0, 0, 0};  // what lies below the cut, and how often it is there
-        look(from, columns, [&](float value) {
+        look(from, columns, [&](float value, i64) {
             const u32 key = key_of<T>(value);
             if (key < bound) last[0] += expf(value - peak);
             last[1] += key == bound;

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from sandbox.kit import cuda
+from sandbox.kit.blocks import row_keys
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = Path(__file__).with_name("candidates.cu").read_text()
+SOURCE = row_keys.SOURCE + Path(__file__).with_name("candidates.cu").read_text()
 ENTRY = r"""
 extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE* logits, const i64* target, uint4* boxes,
         float* out, i64* dropped, i64 rows, i64 columns, u32 top_k, double share) {
