@@ -68,7 +68,7 @@ def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
 
 def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
     def words(outcome: str) -> str:
-        mark = CellMark(1, "PASS", "", outcome, 1.9, "", "", "", False, 1.0, 0.0)
+        mark = CellMark(1, "PASS", "", outcome, 1.9, "", "", "", False, "", 1.0, 0.0)
         return square_words(Square({1: mark}), 1)[0]
 
     assert words("faster") == "▲ 1.90×"
