@@ -1,0 +1,24 @@
+"""Flattened results hold no memory once nobody refers to them: on GPUs a result may take gigabytes."""
+
+import gc
+import weakref
+
+import torch
+
+from sandbox.memory.trees import flatten, unflatten
+
+
+def test_memory_is_free_without_a_collection_of_garbage():
+    gc.disable()
+    try:
+        value = (torch.zeros(3), {"a": [torch.zeros(2), None, 4]})
+        structure, leaves = flatten(value)
+        again = unflatten(structure, [tensor for _, tensor in leaves])
+        storages = [weakref.ref(tensor.untyped_storage()) for _, tensor in leaves]
+        held = [weakref.ref(tensor) for _, tensor in leaves]
+        assert all(reference() is not None for reference in held)
+        del value, leaves, again
+        assert [reference() for reference in held] == [None] * 3
+        assert [reference() for reference in storages] == [None] * 3
+    finally:
+        gc.enable()
