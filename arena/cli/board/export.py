@@ -80,5 +80,5 @@ def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_
     else:
         print_line(f"{index}: {count} attempt{'s' * (count != 1)}")
     for what in left_out:
-        complain(f"{what}; it has no page", "make it readable, or move it elsewhere")
+        complain(what, "make it readable, or move it elsewhere")
     return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS

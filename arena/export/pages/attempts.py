@@ -62,7 +62,7 @@ class Gathered(msgspec.Struct):
 
     attempts: list[PageAttempt]
     left_out: list[str]
-    """File and reason of each."""
+    """A sentence for each file."""
 
 
 def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
@@ -74,7 +74,7 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
     """
     voids = read_voids(paths.voids)
     chosen = [sweep_path(paths.sweeps, name) for name in names] or journals(paths.sweeps)
-    found = Gathered([], [])
+    found = Gathered([], [voids.damaged] if voids.damaged else [])
     for path in chosen:
         require_sweep(path)
         found.attempts += _of_sweep(paths, path, voids)
@@ -85,7 +85,7 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
             try:
                 attempt, runs = _of_trace(path, voids)
             except (OSError, ValueError) as error:
-                found.left_out.append(f"{path}: {_no_file(error, 'trace')}")
+                found.left_out.append(_left_out(path, error, "trace"))
                 continue
             covered |= runs
             if path not in swept:
@@ -96,8 +96,9 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
     return found
 
 
-def _no_file(error: Exception, kind: str) -> str:
-    return why(error) if isinstance(error, OSError) else f"this is no {kind}"
+def _left_out(path: Path, error: Exception, kind: str) -> str:
+    reason = why(error) if isinstance(error, OSError) else f"this is no {kind}"
+    return f"{path}: {reason}; the pages are without it"
 
 
 def _of_sweep(paths: Paths, path: Path, voids: Voids) -> list[PageAttempt]:
@@ -207,7 +208,7 @@ def _single_runs(paths: Paths, covered: set[str], voids: Voids, left_out: list[s
             header = read_header(path)
             end = next((event for event in read_events(path) if isinstance(event, Finished)), None)
         except (OSError, ValueError) as error:
-            left_out.append(f"{path}: {_no_file(error, 'run')}")
+            left_out.append(_left_out(path, error, "run"))
             continue
         if end is None or header.versus or header.run_id in covered:
             continue

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena.errors import UsageError
+from arena.errors import UsageError, why
 from arena.export.pages.attempts import PageAttempt, gather_attempts
 from arena.export.pages.kernel_part import kernel_of, kernel_of_run, kernel_part
 from arena.export.pages.markup import Markup, document, element, name
@@ -113,8 +113,13 @@ def _page(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) -> s
         element("h2", "Cost"),
         element("p", _cost(attempt)),
     ]
-    if attempt.trace is not None:
-        parts.append(trace_part(attempt.trace, workspace))
+    try:
+        steps = trace_part(attempt.trace, workspace) if attempt.trace is not None else None
+    except OSError as error:
+        steps = None
+        parts.append(element("p", f"The trace cannot be read: {why(error)}"))
+    if steps is not None:
+        parts.append(steps)
     else:
         kernel = kernel_of(attempt, workspace, catalogue)
         before = kernel_of_run(attempt.before)

@@ -308,6 +308,22 @@ def test_a_long_text_is_cut_and_a_long_kernel_is_not_compared(paths: Paths, tmp_
     assert "160000 more characters" in page
 
 
+def test_a_trace_that_cannot_be_read_is_named_and_its_attempt_has_a_page(paths: Paths, tmp_path: Path) -> None:
+    swept(paths, "t1", run(paths, "r1", FIRST))
+    paths.traces.mkdir(parents=True)
+    unreadable = paths.traces / "t1.jsonl"
+    unreadable.symlink_to("/proc/self/mem")  # nobody can read its first bytes
+    paths.voids.write_text("no void\n")
+    damaged = [
+        f"{paths.voids}: line 1 cannot be read; what they voided counts",
+        f"{unreadable}: Input/output error; the pages are without it",
+    ]
+    assert export_pages(paths, CATALOGUE, tmp_path / "site") == (2, damaged)
+    page = pages_in(tmp_path / "site")["key1"].words
+    assert "The trace cannot be read: Input/output error" in page
+    assert FIRST in page
+
+
 @pytest.mark.slow
 def test_the_command(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> None:
     nothing = pkb_arena("export", "--html", "site")
@@ -329,5 +345,5 @@ def test_the_command(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> No
     (paths.runs / "notes.jsonl").write_text("no run\n")
     damaged = pkb_arena("export", "--html", "two")
     assert damaged.returncode == 3
-    assert f"{paths.runs / 'notes.jsonl'}: this is no run; it has no page" in damaged.stderr
+    assert f"{paths.runs / 'notes.jsonl'}: this is no run; the pages are without it" in damaged.stderr
     assert set(pages_in(tmp_path / "two")) == {"index", "key1", "key2", "r2"}
