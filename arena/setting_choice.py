@@ -26,6 +26,13 @@ class Choice:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
+def choice_of(setting: Setting, problem: Problem) -> Choice:
+    """The choice that makes this setting again."""
+    usual = problem.presets.get(setting.preset, {})
+    sizes = {name: size for name, size in setting.sizes.items() if usual.get(name) != size}
+    return Choice(setting.preset, setting.world, setting.device, setting.dtype, sizes)
+
+
 def find_problem(catalogue: Catalogue, name: str) -> Problem:
     """The problem with this id, slug or stem.
 

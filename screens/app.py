@@ -24,6 +24,7 @@ from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
     from arena.duel.journal import DuelRecord
+    from arena.runs.origin import Origin
     from arena.runs.run_request import Notice
     from arena.setting_choice import Choice
     from arena.settings import Settings
@@ -175,11 +176,11 @@ class ArenaApp(TerminalApp):
             self.pop_screen()
         self.push_screen(KernelScreen(self, problem, kernel, run_at_once=run_at_once, text=text))
 
-    def ask_model(self, problem: Problem, choice: Choice | None = None) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it."""
-        self.picker.start(self._ask_model(problem, choice), "ask")
+    def ask_model(self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it. origin: the kernel to improve."""
+        self.picker.start(self._ask_model(problem, choice, origin), "ask")
 
-    async def _ask_model(self, problem: Problem, choice: Choice | None) -> None:
+    async def _ask_model(self, problem: Problem, choice: Choice | None, origin: Origin | None = None) -> None:
         from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
         from arena.settings import load_settings
@@ -207,7 +208,7 @@ class ArenaApp(TerminalApp):
 
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
-        self.push_screen(ModelSetup(problem, setup), answered)
+        self.push_screen(ModelSetup(problem, setup, origin), answered)
 
     async def _edit_models(self, problem: Problem, choice: Choice | None) -> None:
         """Opens the settings file at its models; asks one if there is one then."""

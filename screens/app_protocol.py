@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from arena.runs.origin import Origin
     from arena.setting_choice import Choice
     from problems.specification import Problem
     from sandbox.protocol.kernel_files import Kernel
@@ -46,8 +47,8 @@ class AppProtocol(Protocol):
     ) -> None:
         """Opens the kernel screen for a problem. `text` goes into the editor, unsaved."""
 
-    def ask_model(self, problem: Problem, choice: Choice | None = None) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it."""
+    def ask_model(self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it. origin: the kernel to improve."""
 
     async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
         """Writes a kernel as a new one beside a path, and opens it."""

@@ -1,6 +1,7 @@
 """Gathers a board from sweeps, single runs, duels, imported bundles and the publication."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
+from arena.runs.comparisons import Comparison
 from arena.runs.store import Entry, Store, fastest
 from arena.runs.voids import VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
@@ -65,6 +67,8 @@ class Board(msgspec.Struct, frozen=True):
     """Of the published results."""
     ratings: list[Rating]
     """Of all duels, best first."""
+    comparisons: list[Comparison] = []
+    """Kernels against those that their players started from."""
     left_out: list[LeftOut] = []
     """What the board lacks because it could not be read."""
 
@@ -77,6 +81,15 @@ class Board(msgspec.Struct, frozen=True):
     def places(self) -> list[ResultPlace]:
         """Where the cards were measured, in their order."""
         return list(dict.fromkeys(card.place for card in self.cards))
+
+    def improved_on(self, card: Scorecard) -> dict[str, int]:
+        """By the name of the kernel that a player started from: problems in which a kernel of theirs is faster than it."""
+        found = {
+            (each.problem_id, each.origin, each.origin_name)
+            for each in self.comparisons
+            if each.improved and each.preset_sizes and (each.player, _place(each)) == (card.player, card.place)
+        }
+        return dict(sorted(Counter(name for _, _, name in found).items())) if card.scope == ALL else {}
 
     def rating(self, player: str) -> Rating | None:
         """A player's rating."""
@@ -94,6 +107,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
     """
     found: list[Outcome] = []
     machines: dict[str, str] = {}
+    compared: list[Comparison] = []
     left_out: list[LeftOut] = []
     voids = read_voids(paths.voids)
     if voids.damaged:
@@ -121,7 +135,8 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         for path in journals(paths.imports):
             take(path, path.stem)
         try:
-            found += _single_runs(paths, catalogue, found)
+            single, compared = _single_runs(paths, catalogue, found)
+            found += single
         except StoreError as error:
             left_out.append(LeftOut(f"{error.message}; the board is without single runs", error.advice))
         here = (this_machine(device) for device in {outcome.place.device for outcome in found})
@@ -140,6 +155,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         published=_published(read_published()),
         source=read_published().source,
         ratings=[rating for rating in ratings(duels) if rating.category == ALL_DUELS],
+        comparisons=compared,
         left_out=left_out,
     )
 
@@ -148,16 +164,19 @@ def _no_duel(error: Exception) -> str:
     return why(error) if isinstance(error, OSError) else "this is no duel's journal"
 
 
-def _single_runs(paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]) -> list[Outcome]:
-    """A player's runs outside of sweeps, of one problem in one place, as one attempt: the best of them.
+def _single_runs(
+    paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]
+) -> tuple[list[Outcome], list[Comparison]]:
+    """A player's runs outside of sweeps, of one problem in one place, as one attempt: the best of them; and comparisons.
 
     What a sweep has is not counted again; of a model's attempts in one place a sweep's alone are independent of each other.
     """
     if not paths.database.exists():
-        return []
+        return [], []
     store = Store(paths.database, paths.runs)
     try:
         entries = [entry for player in store.players() for entry in store.entries(player)]
+        compared = store.comparisons()
     finally:
         store.close()
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
@@ -171,7 +190,11 @@ def _single_runs(paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]) -
         _best(player, place, known[number].category, known[number].class_, runs)
         for (player, place, number), runs in groups.items()
         if number in known
-    ]
+    ], compared
+
+
+def _place(run: Comparison) -> ResultPlace:
+    return ResultPlace(run.preset, run.device, run.world, run.machine)
 
 
 def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, ResultPlace, int]:

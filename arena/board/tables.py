@@ -36,6 +36,7 @@ HEADINGS = (
         "too noisy",
         "one size",
         "holds at other sizes",
+        "improved on",
         "voided",
         "$",
         "rating",
@@ -76,6 +77,11 @@ def holds_words(card: Scorecard) -> str:
     return ", ".join(f"{count} {held}" for held, count in card.holds.items())
 
 
+def improved_words(board: Board, card: Scorecard) -> str:
+    """ "2 house.py, 1 mine.py": problems in which a kernel is faster than the one that it started from."""
+    return ", ".join(f"{count} {printable(name)}" for name, count in board.improved_on(card).items())
+
+
 @dataclass(frozen=True)
 class BoardRow:
     """The cells of one player."""
@@ -106,6 +112,7 @@ def card_row(board: Board, card: Scorecard) -> BoardRow:
             str(card.noisy or ""),
             str(card.one_size_only or ""),
             holds_words(card),
+            improved_words(board, card),
             str(card.voided or ""),
             f"{card.usd:.2f}" if card.usd else "",
             f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
@@ -128,7 +135,7 @@ def published_row(row: PublishedRow) -> BoardRow:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 10,
+            *("",) * 11,
         )
     )
 
@@ -192,7 +199,7 @@ def csv_text(board: Board) -> str:
     head += ["solved", "faster", "one_size_only", "usd"]
     head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     head += ["voided", *(f"gap_closed{end}" for end in ("", "_low", "_high")), "no_roofline"]
-    head += [f"holds_{held}" for held in HOLDS]
+    head += [*(f"holds_{held}" for held in HOLDS), "improved_on"]
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(head)
     for card in board.scores:
@@ -207,6 +214,7 @@ def csv_text(board: Board) -> str:
                 *(cell for score in scores for cell in _ends(score)),
                 *(card.voided, *_ends(card.gap_closed), card.no_roofline),
                 *(card.holds.get(held, 0) for held in HOLDS),
+                improved_words(board, card),
             ]
         )
     for row in board.published:
@@ -231,7 +239,7 @@ def csv_text(board: Board) -> str:
                     "",
                 ),
                 *(cell for score in scores for cell in _ends(score)),
-                *("",) * 8,
+                *("",) * 9,
             ]
         )
     return buffer.getvalue()
@@ -250,5 +258,6 @@ speedup: geometric mean over the problems that were solved.
 too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
 holds at other sizes: faster kernels that are right and faster in all, some or none of the random settings that tell.
+improved on: problems in which a kernel that started from this one (`generate --from`) is faster than it, in one run with both.
 voided: results that somebody marked as not earned (`pkb-arena void`); they count as failed attempts.
 rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

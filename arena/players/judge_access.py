@@ -1,12 +1,14 @@
 """Kernel access through a judge, for one player at one task. Models' kernels run in a jail, unless the user allows otherwise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from arena.machine.jail_policy import require_jail
-from arena.players.attempts import Attempt
+from arena.players.attempts import Attempt, best_of
 from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
 from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.origin import Origin
 from arena.runs.run_request import RunRequest
 from sandbox.protocol.kernel_files import Files
 
@@ -52,19 +54,44 @@ class JudgeAccess(KernelAccess):
     async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
         return await self._run(source, name, files, 0)
 
+    async def judge_origin(self, origin: Origin) -> Origin:
+        """The origin with its verdict: it is judged first where none is known. Raises as `judge`."""
+        if origin.judgement is not None:
+            return origin
+        request = self._request(origin.kernel.source, origin.name, origin.kernel.files)
+        request = replace(request, player=origin.player, origin="")
+        return replace(origin, judgement=await judge_to_end(self._judge, request))
+
+    async def compare(self) -> Judgement | None:
+        """Times the best kernel against the task's origin, in one run; None where there is no right kernel or no origin.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+        origin, best = self._task.origin, best_of(self.attempts)
+        if origin is None or best is None or not best.passed:
+            return None
+        require_jail(self._judge.jail, self._unsafe)
+        name = best.judgement.header.kernel_name if best.judgement is not None else "kernel.py"
+        request = replace(self._request(best.source, name, best.files), versus=origin.rival)
+        return await judge_to_end(self._judge, request)
+
     async def _run(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
         require_jail(self._judge.jail, self._unsafe)
-        request = RunRequest(
+        return await judge_to_end(self._judge, replace(self._request(source, name, files), rounds=rounds))
+
+    def _request(self, source: str, name: str, files: Files | None) -> RunRequest:
+        return RunRequest(
             problem=self._task.problem,
             setting=self._task.setting,
             kernel_name=name,
             source=source,
             files=files or {},
             player=self._player,
-            rounds=rounds,
+            rounds=self._rounds,
             budget_s=self._budget_s,
+            origin=self._task.origin.sha256 if self._task.origin is not None else "",
         )
-        return await judge_to_end(self._judge, request)
 
     def began(self, header: TraceHeader) -> None:
         self.header = header

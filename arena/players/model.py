@@ -37,11 +37,13 @@ class ModelPlayer(player.Player):
         failed: PlayerFailed | None = None
         try:
             prompt = await asyncio.to_thread(
-                build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots
+                build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots, origin=task.origin
             )
             async with open_model(self.name.name, setup.settings, budget) as client:
                 client.name = str(self.name)
-                header = trace_header(task.problem, task.setting, client, prompt, access.steps, setup.pool.usd)
+                header = trace_header(
+                    task.problem, task.setting, client, prompt, access.steps, setup.pool.usd, task.origin
+                )
                 recorder = access.record(header, setup.paths)
                 agent = Agent(client, access, prompt, recorder, setup.patience, self._feedback)
                 await agent.run()

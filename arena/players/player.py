@@ -18,6 +18,7 @@ from arena.players.attempts import Attempt
 from arena.players.prompts.prompt import SHOTS
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder
 from arena.runs.judge import Judgement
+from arena.runs.origin import Origin
 from arena.settings import ModelSettings, Settings
 from arena.workspace.named_kernels import NAMED
 from problems.catalogue import Catalogue
@@ -93,6 +94,8 @@ class Task:
     setting: Setting
     attempt: int = 1
     """1, 2, 3... A player's attempts at one problem are independent of each other."""
+    origin: Origin | None = None
+    """The kernel to improve; None: the player starts from the baseline."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from arena.models.conversation import (
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.runs.journal import Journal, first_line, later_lines
+from arena.runs.origin import Origin
 from arena.runs.results import RunReport
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -59,6 +60,9 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     setting: Setting
     steps: int
     budget_usd: float | None = None
+    origin: str = ""
+    """SHA-256 of the kernel that it started from; empty for none."""
+    origin_name: str = ""
     version: int = VERSION
 
 
@@ -69,6 +73,7 @@ def trace_header(
     prompt: Prompt,
     steps: int,
     budget_usd: float | None = None,
+    origin: Origin | None = None,
 ) -> TraceHeader:
     """For a trace that begins now, with an id of its own."""
     return TraceHeader(
@@ -86,6 +91,8 @@ def trace_header(
         setting=setting,
         steps=steps,
         budget_usd=budget_usd,
+        origin=origin.sha256 if origin is not None else "",
+        origin_name=origin.name if origin is not None else "",
     )
 
 

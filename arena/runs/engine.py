@@ -13,6 +13,7 @@ from typing import Any
 from arena.errors import ArenaError, RefereeFailed
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
+from arena.runs.comparisons import comparison_of
 from arena.runs.engine_run import EngineRun, Terminal
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.referee_process import COMMAND, RefereeProcess
@@ -318,7 +319,7 @@ class Engine:
             return
         if self._current is run:
             self._current = None
-        if isinstance(event, events.Finished) and not run.header.versus:
+        if isinstance(event, events.Finished) and (run.header.origin or not run.header.versus):
             recording = self._spawn(self._record(run.header, event.result))
             self._recording[run.run_id] = recording
             recording.add_done_callback(lambda _: self._recording.pop(run.run_id, None))
@@ -329,6 +330,9 @@ class Engine:
         def write() -> None:
             if self._store is None:
                 self._store = Store(self._paths.database, self._paths.runs)
+            if header.versus:
+                self._store.record_comparison(comparison_of(header, result))
+                return
             self._store.record(entry_of(header, result))
             if header.player in WORDS and result.speedup and result.contender_us:
                 baseline_variant_times.keep(

@@ -32,6 +32,7 @@ create table if not exists result (
     machine text not null default '',
     gap_closed real
 );
+create table if not exists comparison (run_id text primary key, json text not null);
 create index if not exists result_by_problem on result (problem_id, player, created);
 """
 VERSION = 4

@@ -40,6 +40,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """False when a size of the preset was overridden."""
     versus: str = ""
     """Name of the kernel in the baseline's place; empty: the baseline itself."""
+    origin: str = ""
+    """SHA-256 of the kernel that the player started from; empty: none, or not known."""
     machine: str = ""
     """Fingerprint of the machine that ran it; empty in journals of older versions."""
     version: int = VERSION

@@ -33,6 +33,9 @@ class RunRequest:
     versus: Rival | None = None
     """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
 
+    origin: str = ""
+    """SHA-256 of the kernel that the player started from; with `versus`, of that one."""
+
     @property
     def most_s(self) -> float | None:
         """Seconds that timing may take; None where the number of rounds is given."""
@@ -70,5 +73,6 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
         setting=request.setting,
         preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
         versus=request.versus.kernel_name if request.versus is not None else "",
+        origin=request.origin,
         machine=machine or this_machine(request.setting.device).digest,
     )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from arena.errors import PathRefused, StoreError
 from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, files_in, make_folder
 from arena.runs.bound import gap_closed
+from arena.runs.comparisons import Comparison, comparison_of
 from arena.runs.headline import by_clock
 from arena.runs.index_file import VERSION, connect
 from arena.runs.journal import RunHeader, read_events, read_header
@@ -136,6 +138,7 @@ def _sees(result: Result, clock: str) -> float | None:
 
 _COLUMNS = Entry.__struct_fields__[:-1]  # the last one, `voided`, is no column
 _SELECT = f"select {', '.join(_COLUMNS)} from result"
+_INSERT_COMPARISON = "insert or replace into comparison (run_id, json) values (?, ?)"
 _INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
 
 
@@ -189,9 +192,16 @@ class Store:
         Raises:
             StoreError: it could not be written; the journal still has it.
         """
+        self._write(_INSERT, _row(entry))
+
+    def record_comparison(self, comparison: Comparison) -> None:
+        """Adds a run of a kernel against the one that its player started from. Raises as `record`."""
+        self._write(_INSERT_COMPARISON, _comparison_row(comparison))
+
+    def _write(self, sql: str, values: tuple[object, ...]) -> None:
         try:
             with self._lock, self._connection:
-                self._connection.execute(_INSERT, _row(entry))
+                self._connection.execute(sql, values)
         except sqlite3.Error as error:
             raise StoreError(
                 f"cannot write to {self.path}: {error}", "free some space; the run's journal has it all"
@@ -199,17 +209,18 @@ class Store:
 
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
-        rows = []
+        rows, compared = [], []
         for path in files_in(runs, ".jsonl"):
             with suppress(OSError, ValueError):
                 header = read_header(path)
-                rows += [
-                    _row(entry_of(header, event.result))
-                    for event in read_events(path)
-                    if isinstance(event, Finished) and not header.versus
-                ]
+                results = [event.result for event in read_events(path) if isinstance(event, Finished)]
+                if not header.versus:
+                    rows += [_row(entry_of(header, result)) for result in results]
+                elif header.origin:
+                    compared += [_comparison_row(comparison_of(header, result)) for result in results]
         with self._lock, self._connection:
             self._connection.executemany(_INSERT, rows)
+            self._connection.executemany(_INSERT_COMPARISON, compared)
             self._connection.execute(f"pragma user_version = {VERSION}")
         return len(rows)
 
@@ -276,14 +287,24 @@ class Store:
             (limit,),
         )
 
+    def comparisons(self) -> list[Comparison]:
+        """All runs of kernels against those that their players started from, oldest first; voided ones are left out."""
+        rows = self._rows("select json from comparison order by run_id", ())
+        voids = read_voids(self._voids)
+        found = [msgspec.json.decode(row[0], type=Comparison) for row in rows]
+        return [each for each in found if voids.of(each.run_id, each.code) is None]
+
     def _query(self, sql: str, values: tuple[object, ...]) -> list[Entry]:
-        try:
-            with self._lock:
-                rows = self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
+        rows = self._rows(sql, values)
         voids = read_voids(self._voids)
         return [_marked(_entry(row), voids) for row in rows]
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
 
 
 def fastest(entries: Iterable[Entry]) -> list[Entry]:
@@ -321,6 +342,10 @@ def _standing(problem_id: int, entries: list[Entry]) -> Standing:
 
 def _row(entry: Entry) -> tuple[object, ...]:
     return tuple(msgspec.structs.astuple(entry)[: len(_COLUMNS)])
+
+
+def _comparison_row(comparison: Comparison) -> tuple[object, ...]:
+    return comparison.run_id, msgspec.json.encode(comparison).decode()
 
 
 def _marked(entry: Entry, voids: Voids) -> Entry:

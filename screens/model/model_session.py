@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arena.errors import ArenaError
+from arena.foreign_text import printable
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState
+from arena.runs.origin import Origin, known_origin
+from arena.runs.results import RunReport
 from arena.runs.run_state import RunState
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, Setting
@@ -29,13 +32,16 @@ class ModelPlan:
     answers: int
     limit: str = ""
     """Of what may be spent, in words; empty for none."""
+    origin: Origin | None = None
+    """The kernel to improve."""
 
     @property
     def words(self) -> str:
         """ "improves by verdicts, at most 10 answers, $2"."""
+        start = f"from {printable(self.origin.name)} · " if self.origin is not None else ""
         how = "improves by verdicts" if self.improves else "independent answers"
         count = f"{self.answers} answer{'s' if self.answers != 1 else ''}"
-        return f"{how} · at most {count}{f', {self.limit}' if self.limit else ''}"
+        return f"{start}{how} · at most {count}{f', {self.limit}' if self.limit else ''}"
 
 
 class ModelSession:
@@ -57,6 +63,9 @@ class ModelSession:
         """Nothing more will happen."""
         self.failed = ""
         """Why it could not go on, and what to do; empty unless it failed."""
+        self.compared: RunReport | None = None
+        """The best kernel against the one that it started from."""
+        self.comparing = False
         self.notice = ""
         self._heard_at = time.monotonic()
 
@@ -66,7 +75,8 @@ class ModelSession:
         Raises:
             ArenaError: the provider, the judge or the machine failed.
         """
-        services, task = self.services, Task(self.problem, self.setting)
+        services, origin = self.services, self.plan.origin
+        task = Task(self.problem, self.setting, origin=origin)
         unsubscribe = services.engine.subscribe(self._judged_on)
         access = JudgeAccess(
             services.engine,
@@ -80,16 +90,34 @@ class ModelSession:
         try:
             await access.start()
             await services.engine.warm(self.setting)  # while the model writes
+            if origin is not None:
+                task = replace(task, origin=await self._known(origin, access))
             try:
                 await self.plan.player.play(task, access)
             finally:
                 self.path = await asyncio.to_thread(self._keep, access)
+            await self._compare(access)
         except ArenaError as error:
             self.failed = explain(error)
             raise
         finally:
             self.over = self.changed = True
             unsubscribe()
+
+    async def _known(self, origin: Origin, access: JudgeAccess) -> Origin:
+        """The origin with its verdict and its profile."""
+        known = await asyncio.to_thread(
+            known_origin, origin.name, origin.kernel, self.problem, self.setting, self.services.paths, origin.player
+        )
+        return await access.judge_origin(known)
+
+    async def _compare(self, access: JudgeAccess) -> None:
+        self.comparing = self.changed = True
+        try:
+            judgement = await access.compare()
+        finally:
+            self.comparing = False
+        self.compared = judgement.report if judgement is not None else None
 
     def _keep(self, access: JudgeAccess) -> str:
         best = keep_revisions(self.services.workspace, access.attempts)

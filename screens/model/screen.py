@@ -13,6 +13,8 @@ from textual.widgets.option_list import Option
 
 from arena.foreign_text import printable
 from arena.players.writing_state import KernelState
+from arena.runs.origin import Origin
+from arena.setting_choice import choice_of
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -202,7 +204,7 @@ class ModelScreen(BaseScreen):
     @property
     def idle_actions(self) -> frozenset[str]:
         idle = {"stop_model" if self.session.over else "ask_again"}
-        return frozenset(idle if self.session.state.best is not None else idle | {"take_over"})
+        return frozenset(idle if self.session.state.best is not None else idle | {"take_over", "improve"})
 
     def action_next_text(self) -> None:
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
@@ -239,6 +241,20 @@ class ModelScreen(BaseScreen):
             return
         self.dismiss()
         self.parent_app.ask_model(self.session.problem)
+
+    def action_improve(self) -> None:
+        """Asks a model to improve the chosen kernel."""
+        session, kernel = self.session, self._chosen or self.session.state.best
+        if not session.over:
+            self.say("The model is still writing. Stop it first.")
+        elif kernel is None or not kernel.source:
+            self.say("No kernel yet" if kernel is None else "This answer has no kernel")
+        else:
+            player = str(session.plan.player.name)
+            name = f"kernel-{kernel.number}.py"
+            origin = Origin(name, Kernel(kernel.source, kernel.files), player=player)
+            self.dismiss()
+            self.parent_app.ask_model(session.problem, choice_of(session.setting, session.problem), origin)
 
     def action_leave_model(self) -> None:
         """Leaves; a model at work asks for a second escape. A bar that is open goes first."""

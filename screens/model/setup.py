@@ -11,10 +11,12 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
+from arena.foreign_text import printable
 from arena.models.budget import BudgetPool, has_prices, price_words
 from arena.players.agent import PATIENCE
 from arena.players.model import ModelPlayer
 from arena.players.player import PlayerKind, PlayerName, PlayerSetup
+from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from problems.specification import Problem
 from screens.complaints import explain
@@ -29,6 +31,9 @@ _SENTENCES = (
     "The model gets the problem, its baseline, facts of this machine and the kit's documentation. Kernels run isolated. "
     f"To {IMPROVE} the model gets the verdict on its last kernel; {INDEPENDENT} do not depend on each other."
 )
+_IMPROVES = (
+    "It starts from this kernel, its verdict and its profile. Its best kernel is timed against this one in one run."
+)
 
 NO_MODEL = (
     "No model is set up. The settings file has two examples: remove the # signs of one, save, and close the editor. "
@@ -41,17 +46,19 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
-    def __init__(self, problem: Problem, setup: PlayerSetup) -> None:
-        """The settings of `setup` have a model at least."""
+    def __init__(self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None) -> None:
+        """The settings of `setup` have a model at least. origin: the kernel to improve."""
         super().__init__()
         self.problem = problem
         self.setup = setup
+        self.origin = origin
         self.settings = setup.settings
 
     def compose(self) -> ComposeResult:
         names = list(self.settings.models)
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = f"Ask a model · {self.problem.id} {self.problem.slug}"
+            what = "Ask a model" if self.origin is None else f"Improve {printable(self.origin.name)}"
+            dialog.border_title = f"{what} · {self.problem.id} {self.problem.slug}"
             dialog.border_subtitle = "space opens a list · enter starts · esc back"
             with Horizontal(classes="row"):
                 yield PlainStatic("model", classes="label")
@@ -75,7 +82,8 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
                 yield PlainStatic("", classes="label", id="limit-label")
                 yield Input(DOLLARS, id="limit", placeholder="no limit", compact=True)
             yield PlainStatic("", id="model-trouble")
-            yield PlainStatic(_SENTENCES, classes="note")
+            note = _SENTENCES if self.origin is None else f"{_SENTENCES} {_IMPROVES}"
+            yield PlainStatic(note, classes="note")
             with Horizontal(classes="buttons"):
                 yield Button("start", variant="primary", id="start", compact=True)
 
@@ -129,7 +137,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             self.query_one("#model-trouble", PlainStatic).update(f"✗ {explain(error)}")
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
-        self.dismiss(ModelPlan(player, improves, answers, words))
+        self.dismiss(ModelPlan(player, improves, answers, words, self.origin))
 
 
 def _facts(model: ModelSettings) -> str:

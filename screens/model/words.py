@@ -90,6 +90,8 @@ def phase_line(session: ModelSession) -> Content:
     costs = Content.styled(f"{used}{limit}   ", "$muted")
     if session.over:
         return Content.assemble(costs, _ending(session))
+    if session.comparing:
+        return Content.assemble(costs, (f"▸ {_origin_name(session)}: {_judging(session)}", "$accent bold"))
     seconds = f"{session.now - state.since:.0f} s"
     tokens = f"   ~{figures.amount(state.tokens_written, 'tok')}" if state.tokens_written else ""
     trouble = (f"   ✗ {printable(state.trouble)}", "$warning") if state.trouble else ("", "$muted")
@@ -119,8 +121,26 @@ def _ending(session: ModelSession) -> Content:
     count = len(session.state.kernels)
     answers = f"{count} answer{'s' if count != 1 else ''}"
     return Content.assemble(
-        ("ended  ", "$foreground bold"), (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground")
+        ("ended  ", "$foreground bold"),
+        (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground"),
+        *_against(session),
     )
+
+
+def _against(session: ModelSession) -> list[tuple[str, str]]:
+    """The best kernel against the one that it started from."""
+    if session.plan.origin is None:
+        return []
+    report = session.compared
+    if report is None:
+        return [(f"   {_origin_name(session)}: no correct kernel to compare", "$muted")]
+    told = _speedup(report) or figures.verdict_words(report.verdict)
+    return [(f"   {_origin_name(session)}: ", "$foreground"), (told, f"${figures.outcome_style(report.outcome)} bold")]
+
+
+def _origin_name(session: ModelSession) -> str:
+    assert session.plan.origin is not None
+    return f"against {printable(session.plan.origin.name)}"
 
 
 def verdict_page(kernel: KernelState, over: bool) -> Content:

@@ -18,6 +18,7 @@ from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.paths import make_folder
 from arena.profile.chrome_trace import write_trace
+from arena.profile.kept_profiles import keep_profile
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profile_process import profile
 from arena.profile.rules import first_failure
@@ -107,6 +108,9 @@ class ProfileScreen(BaseScreen):
                 self._end = words.rank_failed(failed)
             else:
                 self._timeline = await asyncio.to_thread(median_call, found.reports)
+                paths = self.parent_app.services.paths
+                if trouble := await asyncio.to_thread(keep_profile, paths, self.request, found):
+                    self.complain(trouble)
                 self.found = found
         self.draw()
 

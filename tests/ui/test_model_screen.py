@@ -255,3 +255,25 @@ async def test_letters_and_zoom_beside_a_model(open_app, until, with_model, colu
         await pilot.pause()
         assert screen.maximized is None
         assert app.screen is screen
+
+
+async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
+    open_app, until, screen_text, with_model, paths
+) -> None:
+    with_model.replies = [provider.streamed(fenced("pass")), provider.streamed(fenced("pass\n# better"))]
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f7")
+        first = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: first.session.over)
+        await until(pilot, lambda: app.screen is first and first.session.state.best is not None)
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+        await until(pilot, lambda: "Improve kernel-1.py" in screen_text(app))
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        await until(pilot, lambda: "against kernel-1.py: ▲ 1.50×" in screen_text(app))
+        assert "from kernel-1.py" in screen_text(app)
+        assert "Start from this kernel, `kernel-1.py`" in with_model.seen[1].prompt
+        assert "Its verdict in this setting is PASS." in with_model.seen[1].prompt
+        (comparison,) = app.services.store.comparisons()
+        assert (comparison.origin_name, comparison.improved) == ("kernel-1.py", True)

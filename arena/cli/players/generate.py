@@ -30,7 +30,10 @@ def command(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, n
     """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     if print_prompt:
         session = plan.session
-        _print(build_prompt(plan.problem, plan.setting, session.catalogue, session.paths, plan.shots), as_json)
+        prompt = build_prompt(
+            plan.problem, plan.setting, session.catalogue, session.paths, plan.shots, origin=plan.origin
+        )
+        _print(prompt, as_json)
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)
     good = report.passed or (no_run and report.kernel is not None)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from arena.players.model import ModelPlayer
 from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup, Task
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.runs.engine import Engine
+from arena.runs.judge import Judgement
+from arena.runs.origin import Origin, find_origin
 from arena.runs.results import RunReport
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.atomic_file import write_named_file
@@ -58,6 +60,8 @@ class Plan:
     patience: int | None = None
     """Answers without a gain after which it ends; None or 0: no such limit."""
     run: bool = True
+    origin: Origin | None = None
+    """The kernel to improve."""
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -88,6 +92,12 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Money limit in dollars. Needs the model's prices.",
     )
     @click.option("--budget-tokens", type=Whole(1), metavar="N", help="Limit of tokens, read and written.")
+    @click.option(
+        "--from",
+        "origin",
+        metavar="KERNEL",
+        help="Improve this kernel: a file, `house`, or the id of a run. The best kernel is timed against it.",
+    )
     @setting_options
     @rounds_option
     @click.option(
@@ -103,6 +113,8 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         session = open_session()
         found = session.problem(problem)
         setting = choose_setting(found, choice, session.settings)
+        if (word := given.pop("origin")) is not None:
+            given["origin"] = find_origin(word, found, setting, session.catalogue, session.paths)
         asked = {field.name: given.pop(field.name) for field in fields(Plan) if field.name in given}
         plan = Plan(session=session, problem=found, setting=setting, **asked)
         return command(*args, plan=plan, **given)
@@ -122,6 +134,15 @@ class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True,
     spent: Spent
     report: RunReport | None
     """As `run --json`; null without a kernel, or when nothing was run."""
+
+
+class OriginReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel to improve, and the best kernel against it."""
+
+    kernel: str
+    sha256: str
+    report: RunReport | None
+    """Of the best kernel with this one in the baseline's place, as `run --against`; null without a right kernel."""
 
 
 class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +168,8 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """k -> chance that one of k independent attempts passes; null for an agent."""
     faster_at: dict[str, float] | None
     """The same for passing and being faster than the baseline."""
+    origin: OriginReport | msgspec.UnsetType = msgspec.UNSET
+    """With --from; else not in the JSON."""
 
 
 def player_of(plan: Plan) -> Player:
@@ -188,7 +211,8 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
         ArenaError: the provider, the judge or the machine failed.
     """
     run_progress, progress = RunProgress(), WritingProgress(str(player.name))
-    task = Task(plan.problem, plan.setting)
+    task = Task(plan.problem, plan.setting, origin=plan.origin)
+    compared: Judgement | None = None
 
     def hear(event: AnyTraceEvent) -> None:
         if access.header is not None and isinstance(event, Asked) and event.step == 1:
@@ -218,13 +242,20 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
                 engine.subscribe_notices(run_progress.notice)
                 await access.start()
                 await engine.warm(plan.setting)  # while the model writes
+                if plan.origin is not None:
+                    task = replace(task, origin=await access.judge_origin(plan.origin))
             try:
                 await player.play(task, access)
             finally:
                 path = _keep(plan, access)
+            if plan.run and plan.origin is not None:
+                progress.clear()
+                say(f"timing the best kernel against {plan.origin.name}")
+                compared = await access.compare()
     finally:
         progress.clear()
-    return _report(plan, access, path)
+        run_progress.clear()
+    return _report(plan, access, path, compared)
 
 
 def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
@@ -253,7 +284,7 @@ def _write_folder(folder: Path, kernel: Kernel) -> Path:
     return folder
 
 
-def _report(plan: Plan, access: JudgeAccess, path: Path | None) -> WritingReport:
+def _report(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judgement | None) -> WritingReport:
     header, ended, attempts = access.header, access.ended, access.attempts
     assert header is not None
     assert ended is not None
@@ -278,7 +309,13 @@ def _report(plan: Plan, access: JudgeAccess, path: Path | None) -> WritingReport
         spent=ended.spent,
         pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled else None,
         faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled else None,
+        origin=_origin(plan.origin, compared) if plan.origin is not None else msgspec.UNSET,
     )
+
+
+def _origin(origin: Origin, compared: Judgement | None) -> OriginReport:
+    report = compared.report if compared is not None else None
+    return OriginReport(kernel=origin.name, sha256=origin.sha256, report=report)
 
 
 def _attempt(attempt: Attempt) -> AttemptReport:
@@ -303,6 +340,9 @@ def print_writing(report: WritingReport) -> None:
     if report.pass_at:
         k = str(len(report.attempts))
         print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
+    if report.origin:
+        told = compact(report.origin.report) if report.origin.report is not None else "no right kernel to compare"
+        print_line(f"against {report.origin.kernel}: {told}")
     print_line(f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}")
     if report.kernel is not None:
         print_line(report.kernel)

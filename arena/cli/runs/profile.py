@@ -14,6 +14,7 @@ from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
+from arena.profile.kept_profiles import keep_profile
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profiling import profile_ranks
 from arena.profile.rules import RankFigures, first_failure, under_profiler
@@ -50,17 +51,17 @@ def command(ctx: click.Context, problem: str, kernel: Path, trace: Path | None, 
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
     setting = request.setting
-    profiled = profile_ranks(
-        ProfileRequest(
-            setting=setting,
-            kernel_name=Path(request.kernel_name).name,
-            source=request.source,
-            files=request.files,
-            readable=[str(folder) for folder in session.settings.problem_folders],
-            peaks=peaks_for(session.paths.calibrations, setting),
-        ),
-        _tell,
+    wanted = ProfileRequest(
+        setting=setting,
+        kernel_name=Path(request.kernel_name).name,
+        source=request.source,
+        files=request.files,
+        readable=[str(folder) for folder in session.settings.problem_folders],
+        peaks=peaks_for(session.paths.calibrations, setting),
     )
+    profiled = profile_ranks(wanted, _tell)
+    if trouble := keep_profile(session.paths, wanted, profiled):
+        say(trouble)
     reports = profiled.reports
     failed = first_failure(reports)
     if trace is not None and failed is None:

@@ -64,7 +64,7 @@ class ProgramPlayer(Player):
         """Starts the program in its jail and waits for its end."""
         setup, program = self._setup, self._program
         prompt = await asyncio.to_thread(
-            build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots
+            build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots, origin=task.origin
         )
         rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
@@ -109,6 +109,8 @@ class ProgramPlayer(Player):
             setting=task.setting,
             steps=access.steps,
             budget_usd=self._setup.pool.usd,
+            origin=task.origin.sha256 if task.origin is not None else "",
+            origin_name=task.origin.name if task.origin is not None else "",
         )
 
 

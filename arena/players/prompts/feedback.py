@@ -108,8 +108,14 @@ def build_words(judgement: Judgement, source: str, version: str) -> str:
 
 def judgement_words(judgement: Judgement, source: str, version: str) -> str:
     """The verdict on a kernel with this text, in words."""
+    told = fill_template(version, "verdict", verdict=judgement.report.verdict, facts="").rstrip()
+    return "\n\n".join(filter(None, [told, judgement_facts(judgement, source, version)]))
+
+
+def judgement_facts(judgement: Judgement, source: str, version: str) -> str:
+    """What is known beside the verdict: errors, times, the failure and what was printed."""
     report = judgement.report
-    parts = [fill_template(version, "verdict", verdict=report.verdict, facts="\n".join(_facts(report)))]
+    parts = ["\n".join(_facts(report))]
     failure = report.failure
     if failure is not None and failure.line is not None:
         parts.append("Around that line:\n\n" + fenced(_around(source, failure.line), "python"))
@@ -117,7 +123,7 @@ def judgement_words(judgement: Judgement, source: str, version: str) -> str:
         parts.append(fill_template(version, "foreign", text=foreign(failure.text)))
     if judgement.printed.strip():
         parts.append(fill_template(version, "printed", text=foreign(judgement.printed)))
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def _facts(report: RunReport) -> list[str]:

@@ -10,6 +10,8 @@ from arena.models.templates import TEMPLATES, fill_template, read_template
 from arena.paths import Paths
 from arena.players.prompts.examples import choose_examples, load_examples
 from arena.players.prompts.machine_card import least_work, machine_card
+from arena.players.prompts.origin_section import origin_section
+from arena.runs.origin import Origin
 from arena.workspace.templates import signature
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -43,9 +45,18 @@ class Prompt:
 
 
 def build_prompt(
-    problem: Problem, setting: Setting, catalogue: Catalogue, paths: Paths, shots: int = SHOTS, version: str = TEMPLATES
+    problem: Problem,
+    setting: Setting,
+    catalogue: Catalogue,
+    paths: Paths,
+    shots: int = SHOTS,
+    version: str = TEMPLATES,
+    origin: Origin | None = None,
 ) -> Prompt:
-    """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked."""
+    """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked.
+
+    origin: the kernel to improve.
+    """
     examples = choose_examples(problem, setting.device, shots, load_examples(version, catalogue))
     mutates = f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
     kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}"]
@@ -67,7 +78,8 @@ def build_prompt(
         dtype=setting.dtype,
         sizes=", ".join(f"{name}={value}" for name, value in setting.sizes.items()),
         kit="\n\n".join(read_template(version, name) for name in kit),
-        examples="".join(f"\n{example.text(version)}\n" for example in examples),
+        examples="".join(f"\n{example.text(version)}\n" for example in examples)
+        + (f"\n{origin_section(origin, version)}\n" if origin is not None else ""),
         judge=fill_template(version, "judge", mutates=mutates),
         output=fill_template(version, "output", signature=signature(problem)),
     )

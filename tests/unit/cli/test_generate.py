@@ -241,3 +241,25 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
     no_key_below(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("walls")
+def test_a_model_starts_from_a_kernel_and_is_timed_against_it(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(RIGHT.split("```python\n")[1].split("```")[0] + "# slow\n")
+    models.replies = [streamed(RIGHT)]
+    done = pkb_arena("generate", "1", *TIMED, "--model", "anthropic", "--from", "slow.py", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["origin"]
+    assert said["kernel"] == "slow.py"
+    assert said["report"]["verdict"] == said["report"]["rival"]["verdict"] == "PASS"
+    assert said["report"]["rival"]["sha256"] == said["sha256"]
+    assert "timing the best kernel against slow.py" in done.stderr
+    prompt = models.seen[0].prompt
+    assert "# slow" in prompt
+    assert "Its verdict in this setting is PASS." in prompt
+    wrong = pkb_arena("generate", "1", *TIMED, "--model", "anthropic", "--from", "nowhere.py")
+    assert wrong.returncode == 2
+    assert "there is no kernel file nowhere.py" in wrong.stderr

@@ -1,0 +1,126 @@
+"""A kernel to improve: what stands for it, what the prompt says of it, and the run with both."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.board.gathering import gather
+from arena.board.tables import improved_words
+from arena.errors import UsageError
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Spent
+from arena.models.conversation import Finish
+from arena.paths import Paths
+from arena.players.attempts import Attempt
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import Task
+from arena.players.prompts.prompt import build_prompt
+from arena.profile.kept_profiles import keep_profile, kept_profile
+from arena.profile.messages import Profiled, ProfileRequest
+from arena.profile.rules import figures
+from arena.runs.engine import Engine
+from arena.runs.journal import read_header
+from arena.runs.origin import Origin, find_origin
+from arena.runs.store import Store
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.profile import RankProfile, Span
+
+CATALOGUE = load_catalogue()
+PROBLEM = CATALOGUE.find("1")
+SETTING = choose_setting(PROBLEM, Choice(device="cpu", preset="tiny"), Settings())
+REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
+
+
+def find(word: str, paths: Paths, problem: str = "1") -> Origin:
+    return find_origin(word, CATALOGUE.find(problem), SETTING, CATALOGUE, paths)
+
+
+async def judged(paths: Paths, origin: Origin) -> str:
+    """Judges a kernel as somebody's own, and returns the run's id."""
+    async with Engine(paths, command=REFEREE) as engine:
+        access = JudgeAccess(engine, Task(PROBLEM, SETTING), "model:m")
+        known = await access.judge_origin(origin)
+        assert known.judgement is not None
+        await engine.recorded(known.judgement.report.run_id)
+        return known.judgement.report.run_id
+
+
+async def test_a_file_house_and_a_run_stand_for_kernels(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("pass")
+    mine = find(str(tmp_path / "mine.py"), paths)
+    assert (mine.name, mine.kernel, mine.player, mine.judgement) == ("mine.py", Kernel("pass"), "you", None)
+    house = find("house", paths)
+    assert (house.name, house.player) == ("house.py", "house")
+    run_id = await judged(paths, mine)
+    again = find(run_id, paths)
+    assert (again.name, again.kernel, again.player) == ("mine.py", Kernel("pass"), "you")
+    assert again.judgement is not None
+    assert again.judgement.report.outcome == "faster"
+    assert find(str(tmp_path / "mine.py"), paths).judgement == again.judgement  # the same kernel in the same setting
+    with pytest.raises(UsageError, match="is of problem 1 allreduce"):
+        find(run_id, paths, "2")
+
+
+@pytest.mark.parametrize(("word", "why"), [("baseline", "starts from the baseline"), ("no.py", "no kernel file no.py")])
+def test_what_cannot_be_improved_is_said(paths: Paths, word: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        find(word, paths)
+
+
+async def test_the_prompt_has_the_kernel_its_verdict_and_its_profile(paths: Paths, tmp_path: Path) -> None:
+    origin = Origin("mine.py", Kernel("pass\n# ``` of mine"))
+    text = str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths, origin=origin))
+    assert "Start from this kernel, `mine.py`" in text
+    assert "````python\npass\n# ``` of mine\n````" in text
+    assert "It was not judged in this setting yet." in text
+    await judged(paths, origin)
+    (tmp_path / "mine.py").write_text(origin.kernel.source)
+    request = ProfileRequest(setting=SETTING, kernel_name="mine.py", source=origin.kernel.source)
+    report = RankProfile(0, [Span("call", "solution", 0.0, 1000.0), Span("wait", "all_reduce", 50.0, 900.0)])
+    assert keep_profile(paths, request, Profiled([report], figures([report]))) == ""
+    text = str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths, origin=find(str(tmp_path / "mine.py"), paths)))
+    assert "Its verdict in this setting is PASS." in text
+    assert "- Speedup by call time 1.500 [1.400, 1.600]" in text
+    assert "rank 0: 1000 µs a call" in text
+    assert kept_profile(paths, "of no kernel") == ""
+    assert "The kernel to improve" not in str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths))
+
+
+async def test_the_best_kernel_runs_against_its_origin_and_the_board_says_improved_on(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PKB_SCRIPTED_JAIL", "made")
+    origin = Origin("mine.py", Kernel("pass\n# slow"))
+    async with Engine(paths, command=REFEREE) as engine:
+        task = Task(PROBLEM, SETTING, origin=origin)
+        access = JudgeAccess(engine, task, "model:m")
+        await access.start()
+        assert await access.compare() is None  # nothing was written yet
+        answer = ModelAnswer("```python\npass\n# fast\n```\n", Finish("stop"), Spent())
+        judgement = await access.judge(answer.source, "m-1.py")
+        assert judgement.header.origin == origin.sha256
+        access.attempted(Attempt(1, answer, judgement))
+        compared = await access.compare()
+        assert compared is not None
+        await engine.recorded(compared.report.run_id)
+    assert compared.report.rival
+    header = read_header(paths.runs / f"{compared.report.run_id}.jsonl")
+    assert (header.versus, header.origin, header.kernel_name) == ("mine.py", origin.sha256, "m-1.py")
+
+    def improved() -> list[str]:
+        board = gather(paths, CATALOGUE)
+        return [improved_words(board, card) for card in board.cards if card.player == "model:m"]
+
+    assert improved() == ["1 mine.py"]
+    paths.database.unlink()  # the index is made again from the journals
+    store = Store(paths.database, paths.runs)
+    (comparison,) = store.comparisons()
+    assert comparison.improved
+    store.record_comparison(msgspec.structs.replace(comparison, outcome="even"))
+    store.close()
+    assert improved() == [""]
