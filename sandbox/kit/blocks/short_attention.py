@@ -51,7 +51,8 @@ def attend_short(
     slots 0 to 127 with numbers of its own (px_turn in px.cuh).
     """
     batch, rows, heads, width = query.shape
-    launch = kernel_for(query.dtype)[min(batch * heads, BLOCKS), THREADS]  # before the ranks meet for their buffers
+    blocks = min(max(batch * heads, 1), BLOCKS)
+    launch = kernel_for(query.dtype)[blocks, THREADS]  # before the ranks meet for their buffers
     result = query.new_empty(query.shape)
     box = team.out((team.world, 2, *query.shape), query.dtype, "keys", ring=2) if team.world > 1 else result
     scale = width**-0.5 if scale is None else scale

@@ -129,6 +129,8 @@ class Team:
     def peers(self, t: torch.Tensor) -> list[torch.Tensor]:
         """The same tensor in every member's memory, indexed by member; entry `rank` is t's own memory. Views
         keep their strides."""
+        if not t.numel():
+            return [t] * self.world  # torch gives it no address
         key = (t.data_ptr(), t.dtype, t.shape, t.stride())
         found = self._peers.get(key)
         if found is None:

@@ -66,6 +66,10 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
         queries = torch.randint(0, 41, (asked[rank],), generator=torch.Generator().manual_seed(rank))
         rows = _real(5, 41, 3)[21 * rank : 21 * (rank + 1)]
         calls.append(("gnn_sparse_feature_fetch_projection", (rows, queries, _real(rank, 3, 5), 41, None)))
+    for batch in (0, 1):  # one batch entry or none
+        video = _real(rank, batch, 4, 3, 5, 6), _real(rank + 3, 7, 4, 2, 3, 3), _real(5, 7)
+        calls.append(("opensora_conv3d_allreduce", (*video, 1, 0, 1, 1, None)))
+        calls.append(("ring_attention", (*(_real(rank + k, batch, 4, 3, 8) for k in range(3)), None, True, None)))
     return calls
 
 
