@@ -31,9 +31,7 @@ _SENTENCES = (
     "The model gets the problem, its baseline, facts of this machine and the kit's documentation. Kernels run isolated. "
     f"To {IMPROVE} the model gets the verdict on its last kernel; {INDEPENDENT} do not depend on each other."
 )
-_IMPROVES = (
-    "It starts from this kernel, its verdict and its profile. Its best kernel is timed against this one in one run."
-)
+_IMPROVES = "The model starts from this kernel and its verdict. Its best kernel is timed against this one in one run."
 
 NO_MODEL = (
     "No model is set up. The settings file has two examples: remove the # signs of one, save, and close the editor. "

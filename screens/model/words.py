@@ -122,8 +122,8 @@ def _ending(session: ModelSession) -> Content:
     answers = f"{count} answer{'s' if count != 1 else ''}"
     return Content.assemble(
         ("ended  ", "$foreground bold"),
+        *_against(session),  # first: a narrow screen cuts the end
         (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground"),
-        *_against(session),
     )
 
 
@@ -133,9 +133,10 @@ def _against(session: ModelSession) -> list[tuple[str, str]]:
         return []
     report = session.compared
     if report is None:
-        return [(f"   {_origin_name(session)}: no correct kernel to compare", "$muted")]
+        return [(f"{_origin_name(session)}: no correct kernel to compare   ", "$muted")]
     told = _speedup(report) or figures.verdict_words(report.verdict)
-    return [(f"   {_origin_name(session)}: ", "$foreground"), (told, f"${figures.outcome_style(report.outcome)} bold")]
+    style = f"${figures.outcome_style(report.outcome)} bold"
+    return [(f"{_origin_name(session)}: ", "$foreground"), (f"{told}   ", style)]
 
 
 def _origin_name(session: ModelSession) -> str:
