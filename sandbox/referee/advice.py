@@ -2,7 +2,7 @@
 
 import re
 
-_ONE_FILE = "A kernel is one file: paste code of your own into it."
+_FOLDER = "A kernel of several files is a folder with kernel.py: put code of your own beside it, and give the folder."
 _ADVICE = (
     (
         r"the file defines .*\bModelNew\b",
@@ -10,13 +10,13 @@ _ADVICE = (
     ),
     (
         r"No module named '([\w.]+)'",
-        rf"\1 is not installed here. {_ONE_FILE} Install a package where pkb-arena is installed.",
+        rf"\1 is not installed here. {_FOLDER} Install a package where pkb-arena is installed.",
     ),
     (r"NameError: name '(symm|cuda|cpp)' is not defined", r"Import it: from sandbox.kit import \1."),
-    (r"attempted relative import", _ONE_FILE),
+    (r"attempted relative import", _FOLDER),
     (
         r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
-        "A kernel is one file: put CUDA or C++ into a string, which sandbox.kit compiles.",
+        "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder.",
     ),
     (
         r"a AsyncCollectiveTensor",
