@@ -83,7 +83,8 @@ def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str
 
 def test_every_triton_text_is_here():
     folders = [ROOT / name for name in ("arena", "problems", "sandbox", "screens", "tests")]
-    files = [path for folder in folders for path in folder.rglob("*.py")]
+    # Kernels of several files import each other: they are whole in their folders only, where their own tests run them.
+    files = [path for folder in folders for path in folder.rglob("*.py") if "folders" not in path.parts]
     found = {str(path.relative_to(ROOT)) for path in files if "\n@triton.jit" in path.read_text()}
     assert found == {path for path, *_ in KERNELS}
 

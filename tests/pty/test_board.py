@@ -47,7 +47,7 @@ def test_the_board_is_opened_filtered_and_closed() -> None:
         assert "Row-parallel GEMM" in picture
         app.process.send("\r" + F3)
         app.shows("▸by category", "ParallelKernelBench")
-        app.process.send(F3 + F3)
+        app.process.send(F3 + F3 + F3)
         app.shows("▸by problem", "▲ 2.25×")
         app.process.send("\x1b")
         app.shows("▸by problem", "▲ 2.50×")

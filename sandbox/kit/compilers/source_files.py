@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -79,6 +79,7 @@ def _headers(text: str, folders: list[Path]) -> dict[Path, str]:
         for name in _INCLUDE.findall(text):
             path = next((place / name for place in places if (place / name).is_file()), None)
             if path is not None and (path := path.resolve()) not in found:
-                found[path] = path.read_text(encoding="utf-8", errors="replace")
-                waiting.append((found[path], [path.parent, *folders]))
+                with suppress(OSError):  # the compiler names what cannot be read
+                    found[path] = path.read_text(encoding="utf-8", errors="replace")
+                    waiting.append((found[path], [path.parent, *folders]))
     return dict(sorted(found.items()))
