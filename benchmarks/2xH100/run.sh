@@ -28,3 +28,12 @@ scalars=file:$attacks/t21_scalars_before_go.py,file:$attacks/honest_scalars.py,b
 $stop 40 $arena sweep 23 --players $scalars --one-size --seconds 0.7 --preset paper --world 2 --name s1 >> "$out/attacks-ahead.txt" 2>&1
 $stop 200 $arena sweep 52 53 44 12 14 16 15 11 43 40 41 42 47 2 8 34 36 --players house --one-size --seconds 0.7 --preset production --world 2 --name house > "$out/house-training.txt" 2>&1
 $stop 150 python3 -m benchmarks aa-gpu 2 3 7 13 17 23 30 33 46 58 73 86 --repetitions 1 --preset paper --world 2 > "$out/aa-again.txt" 2>&1
+# house-all.txt, attacks-three-times.txt, kit-soak-new.txt: the same day, commits in the files. house-all.txt is the table of these and
+# the sweep above, by `python -m benchmarks results`; the first two stopped at their limits.
+for ids in 10,19,20,26,28,29,31,32,48-51,54-56,63,64 28,54,57,61-63,66-68,70,72,74-77,79,80,87 26-28,46,53,54,57,61-64,68,74,75,80,84; do
+    $stop 290 $arena sweep --problems "$ids" --players house --one-size --seconds 0.7 --preset production --world 2 > "$out/house-$ids.txt" 2>&1
+done
+$stop 170 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18 --only T20 --only T21 --only T23 --only T25 --only T27 --only T28 > "$out/attacks-three-times.txt" 2>&1
+$stop 75 python3 -m benchmarks kit-soak summed attended routed cut passed_on recurred --repetitions 5 --world 2 > "$out/kit-soak-new.txt" 2>&1
+beside=benchmarks/kernels/allreduce_one_shot_symm.py,file:benchmarks/kernels/allreduce_two_shot_symm.py
+$stop 60 $arena sweep 1 --players "house,file:$beside" --one-size --seconds 0.7 --preset paper --world 2 >> "$out/house-all.txt" 2>&1
