@@ -56,11 +56,6 @@ class Due:
     """By what is said where they are wrong: slots of this round whose outputs have still to be compared."""
 
     @property
-    def left(self) -> int:
-        """Batches that are still to be tried."""
-        return self.apart + self.replaced
-
-    @property
     def kinds(self) -> list[str]:
         """Of batches that were not tried often enough."""
         return ["apart"] * (self.apart > 0) + ["replaced"] * (self.replaced > 0 and self.tries < MOST_TRIES)
@@ -89,12 +84,11 @@ class Probes:
 
     def open(self, calls: int) -> bool:
         """Whether something is due that batches of so many calls can show."""
-        return any(self._kinds(due, calls) for due in self.due)
+        return self.left(calls) > 0
 
-    @property
-    def left(self) -> int:
-        """Batches that are still to be tried, of all kernels, if none of them fails."""
-        return sum(due.left for due in self.due)
+    def left(self, calls: int) -> int:
+        """Batches of so many calls that are still to be tried, of all kernels, if none of them fails."""
+        return sum(getattr(due, kind) for due in self.due for kind in self._kinds(due, calls))
 
     @property
     def proven(self) -> bool:
@@ -103,7 +97,7 @@ class Probes:
 
     def draw(self, calls: int) -> Drawn | None:
         """A kernel and a test, if this batch of so many calls is not timed."""
-        if not any(self._kinds(due, calls) for due in self.due):
+        if not self.open(calls):
             return None
         if not self.hurry and self.chance.random() >= SHARE:
             return None

@@ -214,7 +214,7 @@ class Rounds:
         self.turns.check_memory()
         places = pairs_for(self.pace, self.calls, self.stage.layout.slots)
         if not counts:
-            places = max(1, min(places, self.probes.left))
+            places = max(1, min(places, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards

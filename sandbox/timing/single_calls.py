@@ -50,7 +50,7 @@ class SingleCalls:
         most = min(DRAWN_AT_ONCE, self.turns.exchange.stage.layout.slots)
         while self._wants_more(self.turns.timer.monotonic() - started):
             self.probes.hurry = len(self.pairs) >= PAIRS
-            at_once = max(1, min(most, PAIRS - len(self.pairs) + self.probes.left))
+            at_once = max(1, min(most, PAIRS - len(self.pairs) + self.probes.left(1)))
             self.turns.draw(at_once)
             timed: list[int] = []
             for place in range(at_once):
