@@ -17,6 +17,7 @@ from arena.settings import load_settings
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.machine import thunderkittens
 from sandbox.protocol.events import AnyEvent
 
 
@@ -56,6 +57,7 @@ class Arena:
         """
         paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
         self._settings = load_settings(paths)
+        thunderkittens.name(self._settings.thunderkittens)
         self._catalogue = load_catalogue(self._settings.problem_folders)
         self._engine = Engine(paths)
         self._judge: Judge = judge if judge is not None else self._engine

@@ -1,6 +1,7 @@
 """Text that others made (kernels, files' names, journals, bundles), made safe to show: nothing in it draws but characters."""
 
 import re
+from collections.abc import Callable
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
@@ -15,6 +16,7 @@ _UNSHOWN = (
     "\U000e0000-\U000e007f"  # tags, which repeat ASCII unseen
 )
 _CONTROLS = re.compile(f"[{_UNSHOWN}]")
+MASK = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str, tab: int = 4) -> str:
@@ -25,6 +27,14 @@ def printable(text: str, tab: int = 4) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROLS.sub("", _ESCAPES.sub("", text))
     return text.expandtabs(tab) if tab else text
+
+
+def masked(text: str, mask: Callable[[str], str] = lambda character: MASK) -> str:
+    """`text` with a sign in place of each character that `printable` takes out. Columns stay, tabs and line feeds too.
+
+    mask: the sign for a character.
+    """
+    return _CONTROLS.sub(lambda found: mask(found[0]), text)
 
 
 def escaped_json(text: str) -> str:

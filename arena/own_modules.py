@@ -21,6 +21,7 @@ KEPT = frozenset(  # what a shell and the standard library go by
     (  # noqa: SIM905
         "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM COLORTERM NO_COLOR COLUMNS LINES HOSTNAME "
         "VIRTUAL_ENV CONDA_PREFIX CC CXX CFLAGS CXXFLAGS LDFLAGS MAX_JOBS "
+        "THUNDERKITTENS_ROOT "
         "DBUS_SESSION_BUS_ADDRESS NVCC"  # systemd makes control groups through the first
     ).split()
 )

@@ -71,6 +71,11 @@ class Paths:
     def kernel_cache(self) -> Path:
         return self.state / "kernel-cache"
 
+    @property
+    def traceback(self) -> Path:
+        """Of the last error that no command expected."""
+        return self.state / "traceback.txt"
+
     def all(self) -> dict[str, Path]:
         """Every path by its name."""
         return {
@@ -86,6 +91,7 @@ class Paths:
             "voids": self.voids,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,
+            "traceback": self.traceback,
         }
 
 

@@ -14,7 +14,6 @@ from msgspec import Meta
 from arena.errors import SettingsError, SettingsUnreadable, why
 from arena.paths import Paths, make_folder, unwritable
 
-_TABLES = ("models", "agents")
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
 
 
@@ -118,6 +117,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = 1.0
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
+    thunderkittens: Annotated[
+        str,
+        Meta(
+            description="Checkout of ThunderKittens for the backend kittens; THUNDERKITTENS_ROOT overrides it. Read at the start."
+        ),
+    ] = ""
     problem_dirs: Annotated[
         list[str], Meta(description="Folders with problems of your own, beside the built-in ones.")
     ] = []
@@ -137,6 +142,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         return [Path(folder).expanduser() for folder in self.problem_dirs]
 
 
+TABLES: dict[str, type[msgspec.Struct]] = {"models": ModelSettings, "agents": AgentSettings}
+"""The settings that are tables of their own, each entry with this schema."""
+
+
 class SettingField(msgspec.Struct, frozen=True):
     """One field of the schema, for a screen that lets people change it."""
 
@@ -144,16 +153,17 @@ class SettingField(msgspec.Struct, frozen=True):
     kind: type
     """str, int, float, bool, list or dict."""
     default: Any
+    """`msgspec.NODEFAULT` where a value must be given."""
     description: str
     choices: tuple[str, ...] = ()
 
 
-def setting_fields() -> list[SettingField]:
-    """The schema in the order of the file, without models and agents: they are tables of their own."""
-    hints = get_type_hints(Settings, include_extras=True)
+def setting_fields(schema: type[msgspec.Struct] = Settings) -> list[SettingField]:
+    """The schema in the order of the file, without `TABLES`. schema: that of an entry of one of these."""
+    hints = get_type_hints(schema, include_extras=True)
     fields = []
-    for field in msgspec.structs.fields(Settings):
-        if field.name in _TABLES:
+    for field in msgspec.structs.fields(schema):
+        if field.name in TABLES:
             continue
         annotation = hints[field.name]
         kind = annotation.__origin__

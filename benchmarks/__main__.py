@@ -16,6 +16,7 @@ from arena.cli.session import open_session
 from arena.paths import find_paths
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
+from benchmarks.kittens_checkout import command as kittens_checkout
 from benchmarks.sweep_table import command as sweep_table
 from benchmarks.tables.scope import Scope
 from problems.specification import PRESETS
@@ -125,6 +126,7 @@ for _name in TABLES:
     main.add_command(_table_command(_name))
 main.add_command(attacks, "attacks")
 main.add_command(sweep_table, "results")
+main.add_command(kittens_checkout, "kittens")
 
 
 if __name__ == "__main__":

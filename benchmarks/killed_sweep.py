@@ -35,22 +35,21 @@ def catalogue() -> Catalogue:
     return load_catalogue()
 
 
-def answer(prompt: str, able: float) -> str:
+def answer(prompt: str, able: float, drawn: float) -> str:
     """A stand-in's answer: sometimes right (the baseline, or the house kernel), else wrong in one of the usual ways.
 
-    able: probability of a right answer.
+    able: probability of a right answer. drawn: the number between 0 and 1 that decides.
     """
     asked = ASKED.search(prompt)
     if asked is None:
         return "I cannot find the problem."
     # By its number: the worked examples in the prompt have baselines, too.
     problem = catalogue().find(asked[1])
-    chance = random.random()
-    if chance < able:
+    if drawn < able:
         source = problem.house_source or problem.baseline_source
-    elif chance < able + 0.1:
+    elif drawn < able + 0.1:
         return "First I would look at how the ranks communicate."
-    elif chance < able + 0.25:
+    elif drawn < able + 0.25:
         source = problem.baseline_source.replace("def solution(", "def solution((", 1)
     else:
         source = (
@@ -67,7 +66,7 @@ def serve(able: float) -> int:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = "\n".join(message["content"] or "" for message in body["messages"])
-            text = answer(prompt, able)
+            text = answer(prompt, able, random.random())
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()

@@ -1,11 +1,13 @@
 """`python -m benchmarks results`: the newest result of each problem and player in journals of sweeps, as one table."""
 
 import math
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
 import click
+import msgspec
 
 from arena.board.results import results
 from arena.cli.options import json_option
@@ -14,9 +16,23 @@ from arena.errors import UsageError, why
 from arena.runs.table import Column, TextTable
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
-from arena.workspace.baseline_variants import GRAPH, WINDOWS
+from arena.workspace.baseline_variants import GRAPH, WINDOWS, WORDS
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.timing.interval import outcome
+
+Place = tuple[int, str, int, str]
+"""Problem, preset, world and dtype."""
+EXPECTED = Path(__file__).with_name("expected_speedups.toml")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A result beside other things that are known of its problem."""
+
+    result: CellResult
+    variants: dict[str, float]
+    """Microseconds of a call of the baseline's variants in the same setting, end-to-end."""
+    expected: float | None
+    """End-to-end speedup that was expected of a house kernel."""
 
 
 @click.command()
@@ -25,13 +41,14 @@ from sandbox.timing.interval import outcome
 def command(journals: tuple[Path, ...], as_json: bool) -> None:
     """The newest result of each problem and player in these JOURNALS of sweeps, with times, intervals and bounds.
 
-    Sweeps of several sessions on the same machine become one table.
+    Sweeps of several sessions on the same machine become one table. Results of the players baseline-graph and baseline-windows
+    become columns beside those of other players.
     """
     found = newest(journals)
     if as_json:
         print_json(found)
         return
-    for line in (*TABLE.lines(found), "", summary(found)):
+    for line in (*TABLE.lines(rows(found)), "", *summary(found)):
         print_line(line)
 
 
@@ -52,61 +69,94 @@ def newest(journals: Sequence[Path]) -> list[CellResult]:
     return [found[key] for key in sorted(found)]
 
 
-def summary(found: Sequence[CellResult]) -> str:
-    """Counts, and the geometric mean of the end-to-end speedups."""
-    passed = [result for result in found if result.passed]
-    speedups = [speed.median for result in passed if (speed := _speed(result, "call")) is not None]
-    faster = sum(result.report is not None and result.report.outcome == "faster" for result in passed)
-    parts = [f"{len(found)} results", f"{len(passed)} PASS", f"{faster} faster"]
-    if speedups:
-        parts.append(f"geometric mean {geometric_mean(speedups):.2f}")
-    return ", ".join(parts)
+def rows(found: Sequence[CellResult]) -> list[Row]:
+    """A row for each result, but for those of a baseline variant beside another player's in the same setting."""
+    measured: dict[Place, dict[str, float]] = {}
+    for result in found:
+        times = result.report.contender_us if result.report is not None and result.passed else None
+        if result.cell.player in WORDS and times is not None and times.call:
+            measured.setdefault(_place(result), {})[result.cell.player] = times.call
+    others = {_place(result) for result in found if result.cell.player not in WORDS}
+    expected = tomllib.loads(EXPECTED.read_text())
+    made = []
+    for result in found:
+        if result.cell.player in WORDS and _place(result) in others:
+            continue
+        beside = result.report.beside if result.report is not None else {}
+        known = {word: times.call for word, times in beside.items() if times.call}
+        presets = dict(zip(("paper", "production"), expected.get(result.cell.slug, ()), strict=False))
+        made.append(Row(result, known | measured.get(_place(result), {}), presets.get(result.cell.setting.preset)))
+    return made
+
+
+def _place(result: CellResult) -> Place:
+    setting = result.cell.setting
+    return result.problem_id, setting.preset, setting.world, setting.dtype
+
+
+def summary(found: Sequence[CellResult]) -> list[str]:
+    """For each player: counts, and the geometric mean of the end-to-end speedups."""
+    lines = []
+    for player in dict.fromkeys(result.cell.player for result in found):
+        mine = [result for result in found if result.cell.player == player]
+        passed = [result for result in mine if result.passed]
+        speedups = [speed.median for result in passed if (speed := _speed(result, "call")) is not None]
+        faster = sum(result.report is not None and result.report.outcome == "faster" for result in passed)
+        parts = [f"{player}: {len(mine)} results", f"{len(passed)} PASS", f"{faster} faster"]
+        if speedups:
+            parts.append(f"geometric mean {geometric_mean(speedups):.2f}")
+        lines.append(", ".join(parts))
+    return lines
 
 
 def _speed(result: CellResult, clock: str) -> Interval | None:
     return getattr(result.report.speedup, clock) if result.report is not None and result.report.speedup else None
 
 
-def _speed_words(result: CellResult, clock: str) -> str:
-    speed = _speed(result, clock)
+def _speed_words(row: Row, clock: str) -> str:
+    speed = _speed(row.result, clock)
     return "–" if speed is None else f"{speed.median:.2f} [{speed.low:.2f}, {speed.high:.2f}] {outcome(speed)}"
 
 
-def _call_us(times: Microseconds | None) -> str:
-    return "–" if times is None or times.call is None else f"{times.call:.1f}"
+def _us(row: Row, side: str, clock: str) -> str:
+    times: Microseconds | None = getattr(row.result.report, side) if row.result.report is not None else None
+    value = getattr(times, clock) if times is not None else None
+    return "–" if value is None else f"{value:.1f}"
 
 
-def _over(result: CellResult, name: str) -> str:
-    """A form of the baseline's time over the kernel's."""
-    report = result.report
-    other = report.beside.get(name) if report is not None else None
+def _over(row: Row, name: str) -> str:
+    """A variant of the baseline's time over the kernel's."""
+    report = row.result.report
     mine = report.contender_us if report is not None else None
-    if other is None or mine is None or not other.call or not mine.call:
+    if name not in row.variants or mine is None or not mine.call:
         return "–"
-    return f"{other.call / mine.call:.2f}"
+    return f"{row.variants[name] / mine.call:.2f}"
 
 
-def _bound(result: CellResult) -> str:
-    roofline = result.report.roofline if result.report is not None else None
+def _bound(row: Row) -> str:
+    roofline = row.result.report.roofline if row.result.report is not None else None
     return "–" if roofline is None or not math.isfinite(roofline.percent) else f"{roofline.percent:.0f} %"
 
 
-TABLE = TextTable[CellResult](
+TABLE = TextTable[Row](
     (
-        Column("problem", lambda result: f"{result.problem_id:02d} {result.cell.slug}"[:38]),
-        Column("player", lambda result: result.cell.player),
-        Column("size", lambda result: result.cell.setting.preset),
-        Column("W", lambda result: str(result.cell.setting.world), right=True),
-        Column("dtype", lambda result: result.cell.setting.dtype),
-        Column("verdict", lambda result: result.verdict),
-        Column("A µs", lambda result: _call_us(result.report.baseline_us if result.report else None), right=True),
-        Column("µs", lambda result: _call_us(result.report.contender_us if result.report else None), right=True),
-        Column("speedup end-to-end", lambda result: _speed_words(result, "call")),
-        Column("device time", lambda result: _speed_words(result, "device")),
-        Column("over graph", lambda result: _over(result, GRAPH), right=True),
-        Column("over windows", lambda result: _over(result, WINDOWS), right=True),
+        Column("problem", lambda row: f"{row.result.problem_id:02d} {row.result.cell.slug}"[:38]),
+        Column("player", lambda row: row.result.cell.player),
+        Column("size", lambda row: row.result.cell.setting.preset),
+        Column("W", lambda row: str(row.result.cell.setting.world), right=True),
+        Column("dtype", lambda row: row.result.cell.setting.dtype),
+        Column("verdict", lambda row: row.result.verdict),
+        Column("A µs", lambda row: _us(row, "baseline_us", "call"), right=True),
+        Column("µs", lambda row: _us(row, "contender_us", "call"), right=True),
+        Column("speedup end-to-end", lambda row: _speed_words(row, "call")),
+        Column("A device", lambda row: _us(row, "baseline_us", "device"), right=True),
+        Column("device", lambda row: _us(row, "contender_us", "device"), right=True),
+        Column("device time", lambda row: _speed_words(row, "device")),
+        Column("over graph", lambda row: _over(row, GRAPH), right=True),
+        Column("over windows", lambda row: _over(row, WINDOWS), right=True),
         Column("of bound", _bound, right=True),
-        Column("s", lambda result: f"{result.seconds:.1f}", right=True),
+        Column("expected", lambda row: "–" if row.expected is None else f"{row.expected:.2f}", right=True),
+        Column("s", lambda row: f"{row.result.seconds:.1f}", right=True),
     )
 )
-"""A is the baseline as called. Intervals: 99 %."""
+"""A is the baseline as called. Times: microseconds. Intervals: 99 %. Expected: see expected_speedups.toml."""

@@ -35,7 +35,7 @@ PRESETS = ("tiny", "paper", "production")
 CLASSES = {
     "A": "the baseline loops in Python or waits for the host",
     "B": "a chain of small collectives: launches take the time",
-    "C": "a few megabytes between the ranks: bandwidth takes the time",
+    "C": "large messages between the ranks: bandwidth takes the time",
     "D": "the time goes into compute that libraries do well",
 }
 """What there is to gain in a problem, by its class."""

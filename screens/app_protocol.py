@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -25,6 +26,8 @@ class DuelPlan:
     """None: no clock."""
     budget_usd: float | None = None
     """Dollars that each side may spend; None: no limit."""
+    choice: Choice | None = None
+    """What was chosen of its setting; None: the settings decide."""
 
 
 @runtime_checkable
@@ -42,6 +45,9 @@ class AppProtocol(Protocol):
     def record_fault(self, error: Exception) -> None:
         """Keeps the traceback of a mistake in pkb-arena itself; the app stays up."""
 
+    def keys_wait(self) -> AbstractContextManager[None]:
+        """Keys wait until a screen is prepared, which the caller opens at once: they are meant for it."""
+
     def open_problem(
         self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
     ) -> None:
@@ -56,8 +62,8 @@ class AppProtocol(Protocol):
     def take_over(self, problem: Problem, kernel: Kernel) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved, or beside the user's own if it is a folder."""
 
-    def plan_duel(self, problem: Problem) -> None:
-        """Asks for the players, and starts the duel."""
+    def plan_duel(self, problem: Problem, choice: Choice | None = None) -> None:
+        """Asks for the players, and starts the duel in the setting of the choice."""
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel screen."""

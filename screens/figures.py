@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.content import Content
+
 from arena.foreign_text import printable
-from arena.runs.headline import SIGNS, TOO_NOISY, WHERE
+from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
+from arena.runs.other_sizes import setting_words
+from arena.runs.results import OtherSize
 from sandbox.protocol.events import Failure, Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -21,6 +25,8 @@ _ONE_WORD = {
     Verdict.IMPOSSIBLE_SPEED: "too fast",
     Verdict.BASELINE_DISTURBED: "disturbed",
 }
+_LEAST, _MOST = 0.01, 1000.0
+"""What an interval that is too wide for an answer is written with at most: the first rounds can span ten decades."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = "·░▒▓█"
 
@@ -62,7 +68,8 @@ def factor(value: float) -> str:
 def speedup_words(interval: Interval, said: str = "") -> str:
     """ "▲ 1.42×" with the sign of the outcome (that of the interval where none is given); "~ 0.49–2.10×" if too noisy."""
     said = said or outcome(interval)
-    range_ = f"{factor(interval.low)}–{factor(interval.high)}"
+    low, high = max(interval.low, _LEAST), min(interval.high, _MOST)
+    range_ = f"{'<' * (low > interval.low)}{factor(low)}–{'>' * (high < interval.high)}{factor(high)}"
     return f"{outcome_sign(said)} {range_ if said == TOO_NOISY else factor(interval.median)}×"
 
 
@@ -93,6 +100,32 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
     verdict = standing.last.verdict
     word = _ONE_WORD.get(verdict, verdict.value.lower().split("_")[0])
     return f"{'!' if verdict is Verdict.HARNESS_ERROR else '✗'} {word}", verdict_style(verdict)
+
+
+HELD = {"all": "success", "some": "warning", "none": "error"}
+"""Theme colours of where a faster kernel holds."""
+
+
+def holds_words(standing: Standing | None) -> tuple[str, str]:
+    """(words, theme colour): at other sizes a faster kernel is faster in "all", "some" or "none"; empty where not known."""
+    held = standing.holds if standing is not None else ""
+    return held, HELD.get(held, "muted")
+
+
+RESULT_COLUMNS = 20
+"""Of a result at other sizes, so that the settings begin below each other."""
+
+
+def other_size_row(other: OtherSize) -> Content:
+    """ "▲ 1.31× faster  M=512 N=96 float32 world 2"."""
+    if other.verdict is not Verdict.PASS:
+        words, colour = verdict_words(other.verdict), verdict_style(other.verdict)
+    elif (speedup := by_clock(other.speedup, other.clock)) is None:
+        words, colour = "✓ correct", "success"
+    else:
+        words = f"{outcome_sign(other.outcome)} {brief_words(speedup.median, other.outcome)}"
+        colour = outcome_style(other.outcome)
+    return Content.assemble((f"{words:<{RESULT_COLUMNS}}", f"${colour}"), setting_words(other))
 
 
 def best_words(best: Entry | None) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from arena.cli.display import ServePlan
@@ -24,19 +25,16 @@ def _open_app(problem: str = "") -> int:
 
 def _open_alone() -> int:
     """The app without the command line around it, which would take a tenth of the time to the first paint."""
-    from arena.errors import ArenaError
-
     try:
         return _open_app()
-    except ArenaError as error:
-        from arena.cli.diagnostics import complain
+    except (Exception, KeyboardInterrupt) as error:
+        from arena.cli import exit_code_of
 
-        complain(error.message, error.advice)
-        return error.exit_code
-    except KeyboardInterrupt:
-        from sandbox.protocol.verdict import ExitCode
+        return exit_code_of(partial(_raise, error))
 
-        return ExitCode.INTERRUPTED
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _play_demo(script: DemoScript, loop: bool) -> int:
@@ -68,7 +66,8 @@ def _serve(plan: ServePlan) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command, or the app when there is none; exits with the documented code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if not given and sys.stdin.isatty() and sys.stdout.isatty():
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on stderr
+    if not given and all(stream is not None and stream.isatty() for stream in streams):
         sys.exit(_open_alone())
     from arena.cli import main as run_command_line
     from arena.cli.display import Display

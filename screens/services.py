@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from arena.paths import Paths, make_folder
 from arena.settings import Settings, load_settings
 from arena.workspace.workspace_lock import KernelLocks
+from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
     from arena.runs.engine import Engine
@@ -35,6 +36,7 @@ class Services:
         self._referee = referee
         self.first_start = not paths.settings_file.exists()
         self.settings: Settings = load_settings(paths)
+        thunderkittens.name(self.settings.thunderkittens)
         make_folder(paths.workspace)
         self.locks = KernelLocks(paths.workspace)
         self.catalogue: Catalogue | None = None

@@ -1,28 +1,80 @@
-"""The app and its terminal: quits on a signal or a lost terminal, and pauses while another program uses it."""
+"""The app and its terminal: keys in turn; quits on a signal or a lost terminal; pauses while another program uses it."""
 
 import asyncio
+import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
 from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.color import Color
+from textual.dom import DOMNode
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from arena.foreign_text import MASK, masked
+from sandbox.protocol.verdict import ExitCode
 
 LEAVE_S = 10.0
 """From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
 TERMINAL_CHECK_S = 5.0
+PATIENCE_S = 0.3
+"""Of a key with one that takes longer, or whose widget has gone meanwhile."""
+REPAINT_S = 0.3
+"""Within which a dialog that closed is gone from the display, at the latest."""
+HELD_S = 0.15
+"""Between two characters of a key that is held, at most."""
+_CRASHED = 1
+"""Textual's exit code after an error, which it has printed; as one of a command it would mean that a kernel failed."""
+PREPARING_S = 3.0
+"""For which keys wait for a screen that is being prepared, at most."""
+
+
+class CharactersOnly(LineFilter):
+    """Takes out of every line what would steer the terminal: foreign texts are on all screens."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments in as many cells: a control character has none."""
+        line = "".join(segment.text for segment in segments)
+        if masked(line) == line:
+            return segments
+        return [segment if segment.control else _masked_in_its_cells(segment) for segment in segments]
+
+
+def _masked_in_its_cells(segment: Segment) -> Segment:
+    return Segment(masked(segment.text, lambda character: MASK * cell_len(character)), segment.style)
 
 
 class TerminalApp(App[None]):
     """The base of the app."""
 
+    _characters_only = CharactersOnly()
+
     def __init__(self) -> None:
         super().__init__()
         self._away = False
         """Another program has the terminal."""
+        self._keys: list[events.Key] = []
+        """Those that wait."""
+        self._in_turn: events.Key | None = None
+        """The key that widgets have."""
+        self._in_preparation: set[object] = set()
+        """Screens that keys wait for, each as a mark of its own."""
+        self._vanished_at = 0.0
+        """When the last dialog that closed had gone from the display; infinite where it is still there."""
+        self._last_key, self._last_at = "", 0.0
+        """The last key, and when it came."""
+        self._held = ""
+        """The key that closed a dialog, as long as it is held."""
 
     def run_to_end(self) -> int:
         """Runs until the app is left, and ends what is beside its screens. Returns the exit code."""
@@ -34,7 +86,8 @@ class TerminalApp(App[None]):
                 await self.end()  # after the terminal is back: nobody waits in front of a dead screen
 
         asyncio.run(live())
-        return self.return_code or 0
+        code = self.return_code or 0
+        return ExitCode.ENVIRONMENT if code == _CRASHED else code
 
     async def end(self) -> None:
         """Ends what runs beside the screens."""
@@ -74,6 +127,88 @@ class TerminalApp(App[None]):
                 yield
         finally:
             self._away = False
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._characters_only]
+
+    # --- keys in turn --------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """A key waits until the one before it was handled, because that may move the focus, or open or close a dialog."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._keys.append(event)
+        if self._in_turn is None:
+            await self._handle_keys()
+        elif len(self._keys) == 1:
+            self.set_timer(PATIENCE_S, partial(self._end_turn, self._in_turn))
+
+    @contextmanager
+    def keys_wait(self) -> Iterator[None]:
+        """Keys wait until a screen is prepared, which the caller opens at once: they are meant for it."""
+        mark = object()
+        self._in_preparation.add(mark)
+        self.set_timer(PREPARING_S, partial(self._prepared, mark))
+        try:
+            yield
+        finally:  # its widgets are mounted when it is drawn
+            self.call_later(lambda: self.screen.call_after_refresh(self._prepared, mark))
+
+    def _prepared(self, mark: object) -> None:
+        self._in_preparation.discard(mark)
+        self.call_later(self._handle_keys)
+
+    async def _handle_keys(self) -> None:
+        """Sends the first key to what has the keyboard; its turn ends when all widgets on its way up here had it."""
+        while self._keys and self._in_turn is None and not self._in_preparation:
+            key = self._keys.pop(0)
+            late = self._is_late(key)
+            self._last_key, self._last_at = key.key, key.time
+            screen, target = self.screen, self.focused or self.screen
+            if not late:
+                self._in_turn = key
+                if self._keys:
+                    self.set_timer(PATIENCE_S, partial(self._end_turn, key))
+                await super().on_event(key)
+                if not target.check_consume_key(key.key, key.character):
+                    self._pass_up(key, screen, [*target.ancestors_with_self])
+                    return
+            self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
+
+    def _pass_up(self, key: events.Key, screen: Screen[object], way: list[DOMNode]) -> None:
+        """A callback in a widget's queue comes behind the key, which the widget before it has passed on."""
+        while way:
+            if way.pop(0).call_later(self._pass_up, key, screen, way):
+                return
+        if self.screen is screen:
+            self._end_turn(key)
+        else:  # another one was opened: its widgets are mounted when it is drawn
+            self.screen.call_after_refresh(self._end_turn, key)
+
+    def _end_turn(self, key: events.Key) -> None:
+        if self._in_turn is key:
+            self._in_turn = None
+            self.call_later(self._handle_keys)
+
+    def _is_late(self, event: events.Key) -> bool:
+        """Whether the dialog that it was pressed at has closed, or its key closed the dialog and is held since."""
+        if event.key != self._held or event.time - self._last_at > HELD_S:
+            self._held = ""
+        return event.time < self._vanished_at or bool(self._held)
+
+    def pop_screen(self) -> AwaitComplete:
+        """Until a closed dialog has gone from the display, keys are meant for it: they are dropped."""
+        was_modal = self.screen.is_modal
+        popped = super().pop_screen()
+        if was_modal and not self.screen.is_modal:
+            self._vanished_at, self._held = math.inf, self._last_key
+            self.screen.call_after_refresh(self._vanished)
+            self.set_timer(REPAINT_S, self._vanished)
+        return popped
+
+    def _vanished(self) -> None:
+        self._vanished_at = min(self._vanished_at, time.monotonic())
 
     def bell(self) -> None:
         if not self._away:

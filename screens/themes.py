@@ -24,6 +24,15 @@ VARIABLE_DEFAULTS = {
 }
 """What our stylesheets use beyond Textual's own variables, for themes that do not set them."""
 
+SIXTEEN_COLOURS = {
+    "block-cursor-background": "#0000aa",
+    "block-cursor-foreground": "#ffffff",
+    "block-cursor-blurred-background": "#555555",
+    "block-cursor-blurred-foreground": "#ffffff",
+    "input-selection-background": "#00aaaa",
+}
+"""In place of a theme's own where the terminal has 16 colours: the nearest of them to a pale shade is the background."""
+
 _COLOURS = (
     "primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",
     "surface", "panel", "boost",

@@ -127,9 +127,10 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
             found.extend(theirs)
             machines.update({digest: str(machine) for digest, machine in known.items()})
 
-    chosen = [sweep_path(paths.sweeps, name) for name in sweeps] or journals(paths.sweeps)
+    chosen = [sweep_path(paths.sweeps, name) for name in sweeps]
     for path in chosen:
         require_sweep(path)
+    for path in chosen or journals(paths.sweeps):
         take(path, "")
     if not sweeps:
         for path in journals(paths.imports):
@@ -169,7 +170,8 @@ def _single_runs(
 ) -> tuple[list[Outcome], list[Comparison]]:
     """A player's runs outside of sweeps, of one problem in one place, as one attempt: the best of them; and comparisons.
 
-    What a sweep has is not counted again; of a model's attempts in one place a sweep's alone are independent of each other.
+    Harness errors are no attempts. What a sweep has is not counted again; of a model's attempts in one place a sweep's
+    alone are independent of each other.
     """
     if not paths.database.exists():
         return [], []
@@ -182,8 +184,10 @@ def _single_runs(
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
     groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
     for entry in entries:
+        if not entry.is_ranked or entry.verdict is Verdict.HARNESS_ERROR:
+            continue
         place = ResultPlace(entry.preset, entry.device, entry.world, entry.machine)
-        if entry.preset_sizes and _group(entry.player, place, entry.problem_id) not in covered:
+        if _group(entry.player, place, entry.problem_id) not in covered:
             groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
     known = {problem.id: problem for problem in catalogue.problems}
     return [
@@ -223,6 +227,7 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         one_size_only=None,
         usd=0.0,
         seconds=0.0,
+        backend=(best or right[0]).backend if right else "",
         voided=not right and any(entry.voided for entry in runs),
     )
 

@@ -10,6 +10,7 @@ from arena.sweep.records import CellResult
 from arena.workspace.baseline_variants import GRAPH
 from arena.workspace.house import HOUSE
 from arena.workspace.named_kernels import NAMED
+from sandbox.machine.backends import label_in
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
 NOISY = "too noisy"
@@ -60,6 +61,8 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     voided: bool = False
     """An attempt that earned nothing: it counts as one that failed."""
+    backend: str = ""
+    """Of a right kernel, the label of the backend that it uses; empty: none."""
     holds: str = ""
     """Of a faster kernel, at other sizes: "all", "some" or "none"; empty where that is not known."""
 
@@ -102,6 +105,7 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         usd=result.spent.usd,
         seconds=result.seconds,
         voided=voided,
+        backend=label_in(report.labels) if passed and report is not None else "",
         holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
     )
 

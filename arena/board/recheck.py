@@ -192,7 +192,7 @@ class Rechecker:
 
 
 def _counts(entry: Entry) -> bool:
-    return entry.verdict is Verdict.PASS and entry.preset_sizes and entry.voided is None
+    return entry.verdict is Verdict.PASS and entry.is_ranked and entry.voided is None
 
 
 def _setting(entry: Entry) -> tuple[object, ...]:

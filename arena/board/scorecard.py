@@ -1,5 +1,6 @@
 """The scores of one player in one place, over all its problems or over those of a category or a class."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -56,6 +57,8 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     usd: float
     voided: int = 0
     """Attempts that are voided: they count as failed."""
+    backends: dict[str, int] = {}
+    """Right kernels over a backend, by its label."""
     holds: dict[str, int] = {}
     """Faster kernels that were timed at other sizes, by where they are faster, too: "all", "some", "none"."""
 
@@ -107,6 +110,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
         voided=sum(outcome.voided for outcome in outcomes),
+        backends=dict(sorted(Counter(outcome.backend for outcome in outcomes if outcome.backend).items())),
         holds={held: count for held in HOLDS if (count := sum(outcome.holds == held for outcome in outcomes))},
     )
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from arena.board.definitions import BOUND_WORDS, Score
@@ -35,6 +35,7 @@ HEADINGS = (
         "no roofline",
         "too noisy",
         "one size",
+        "backends",
         "holds at other sizes",
         "improved on",
         "voided",
@@ -72,9 +73,9 @@ def place_words(board: Board, place: ResultPlace) -> str:
     return f"{where}{place.preset} · {ranks} · {place.device} · {machine}"
 
 
-def holds_words(card: Scorecard) -> str:
-    """ "2 all, 1 none": faster kernels by where they hold."""
-    return ", ".join(f"{count} {held}" for held, count in card.holds.items())
+def counts_words(counts: Mapping[str, int]) -> str:
+    """ "2 all, 1 none"."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def improved_words(board: Board, card: Scorecard) -> str:
@@ -111,7 +112,8 @@ def card_row(board: Board, card: Scorecard) -> BoardRow:
             str(card.no_roofline or ""),
             str(card.noisy or ""),
             str(card.one_size_only or ""),
-            holds_words(card),
+            counts_words(card.backends),
+            counts_words(card.holds),
             improved_words(board, card),
             str(card.voided or ""),
             f"{card.usd:.2f}" if card.usd else "",
@@ -135,7 +137,7 @@ def published_row(row: PublishedRow) -> BoardRow:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 11,
+            *("",) * 12,
         )
     )
 

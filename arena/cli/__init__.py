@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from arena.cli.diagnostics import complain
-from arena.cli.display import Display, display_of
+from arena.cli.display import Display, display_of, on_a_terminal
 from arena.cli.output import OutputLost, flush, print_line
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
+from arena.paths import find_paths, make_folder
 from sandbox.protocol.verdict import ExitCode
 
 PROGRAM = "pkb-arena"
@@ -37,6 +38,7 @@ COMMANDS = {
     "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),
     "import": ("arena.cli.board.import_bundle", "Add another arena's results to the board."),
     "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
+    "transfers": ("arena.cli.machine.transfers", "Measure each way to move data between this machine's ranks."),
     "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
     "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),
     "demo": ("arena.cli.stage.demo", "Show live and recorded duels in big type, without anybody at the keys."),
@@ -132,7 +134,7 @@ def _app_at(word: str) -> click.Command:
 
 
 def _open_app(display: Display, problem: str = "") -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not on_a_terminal():
         complain("the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help")
         return ExitCode.USAGE
     if display.open_app is None:
@@ -146,11 +148,20 @@ def main(arguments: list[str] | None = None, display: Display | None = None) -> 
     if sys.__stdout__ is None:  # its number would go to the next file that is opened
         complain("stdout is closed", "leave it open, or send it to a file or to /dev/null")
         sys.exit(ExitCode.ENVIRONMENT)
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stderr = sys.stderr or _nothing("w")
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., Any] | None = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot show × gets ?, not a traceback
     sys.exit(_run(arguments, display or Display()))
+
+
+def _nothing(mode: str) -> Any:
+    """The null device, in the place of a stream that is closed: the next file that is opened would get its number."""
+    number = os.open(os.devnull, os.O_RDWR)
+    os.set_inheritable(number, True)
+    return os.fdopen(number, mode)
 
 
 def _run(arguments: list[str] | None, display: Display) -> int:
@@ -168,10 +179,8 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         flush()
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help by itself
-        if refused := refusal(error):
-            return _refuse(refused)
         if error.errno != errno.ENOSPC or error.filename is not None:
-            raise
+            return _fail(error)
         _drop_output()
         complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
@@ -191,15 +200,31 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         return _refuse(error)
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
-    except BaseExceptionGroup as error:  # of tasks that ran at the same time
-        if (refused := refusal(error)) is None:
-            raise
-        return _refuse(refused)
+    except (Exception, BaseExceptionGroup) as error:  # a group is of tasks that ran at the same time
+        return _fail(error)
 
 
 def _refuse(error: ArenaError) -> int:
     complain(error.message, error.advice)
     return error.exit_code
+
+
+def _fail(error: BaseException) -> int:
+    """For an error that no command expects: a path that the system refuses, or a bug, whose traceback is kept."""
+    if refused := refusal(error):
+        return _refuse(refused)
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    try:
+        path = find_paths().traceback
+        make_folder(path.parent)
+        path.write_text(trace, encoding="utf-8", errors="replace")
+        where = f"the traceback is in {path}: if this machine is not the cause, report a bug with that file"
+    except (OSError, RuntimeError, ArenaError):
+        where = f"if this machine is not the cause, report a bug with this traceback:\n{trace}"
+    complain(f"unexpected error: {type(error).__name__}: {error}".removesuffix(": "), where)
+    return ExitCode.ENVIRONMENT
 
 
 def _drop_output() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -62,3 +63,8 @@ def drawn_by(action: T | None, words: str) -> T:
     if action is None:
         raise UsageError("this is the command line without the app", words)
     return action
+
+
+def on_a_terminal() -> bool:
+    """Whether a person sees what is drawn and can answer. Textual draws on stderr."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -11,6 +11,7 @@ from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import escaped_json
+from arena.profile.gpu_words import joules_words
 from arena.runs.headline import (
     SIGNS,
     TOO_NOISY,
@@ -168,6 +169,22 @@ def _other_size_text(other: OtherSize) -> str:
     return f"✓ {setting_words(other)}  {told}".rstrip()
 
 
+def energy_text(report: RunReport) -> str:
+    """Power and energy a call of both sides, or why they are not known; empty where they were not asked for."""
+    energy = report.energy
+    if isinstance(energy, msgspec.UnsetType):
+        return ""
+    if energy.baseline is None or energy.contender is None:
+        return energy.missing
+    other = "other kernel" if report.rival else "baseline"
+    base, mine = energy.baseline, energy.contender
+    off = 100 * max(base.error, mine.error)
+    return (
+        f"energy a call, all GPUs: {other} {joules_words(base.joules)}, kernel {joules_words(mine.joules)}; "
+        f"power of a GPU {base.watts:.0f} W and {mine.watts:.0f} W (±{off:.0f} %)"
+    )
+
+
 def print_report(report: RunReport) -> None:
     """A run's result for a person."""
     single = single_calls_words(report.told)
@@ -185,6 +202,8 @@ def print_report(report: RunReport) -> None:
             print_line(line)
         if report.advice:
             print_line(f"would help: {advice_text(report)}")
+        if energy := energy_text(report):
+            print_line(energy)
         for name, times in report.beside.items():
             on_device = f", {times.device:.1f} µs device time" if times.device else ""
             print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")

@@ -55,6 +55,8 @@ def command(
     With --json its events are printed, one a line. With --record it is written as a file that others can play; --speed
     makes that faster, too.
     """
+    if source and as_json:
+        raise UsageError("--source prints a kernel's text", "without it, --json has the text in its fields `source`")
     duel = find_duel(run, open_session().paths) if run != "last" else None
     if record is not None:
         journal, header = duel or _run_of(_journal(run))

@@ -9,6 +9,7 @@ from arena.setting_choice import find_problem
 from arena.settings import Settings, load_settings
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import Problem
+from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
     from arena.runs.store import Standing
@@ -51,6 +52,7 @@ def open_session(warn: bool = False) -> CliSession:
     """
     paths = find_paths()
     settings = load_settings(paths)
+    thunderkittens.name(settings.thunderkittens)
     catalogue = load_catalogue(settings.problem_folders)
     if warn:
         for broken in catalogue.broken:

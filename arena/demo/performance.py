@@ -103,7 +103,8 @@ class Performance:
         if scene.board:
             voids = await asyncio.to_thread(read_voids, self._paths.voids)
             own = await asyncio.to_thread(duel_records, self._paths.duels, voids)
-            found = [each for each in ratings([*own, *self._records]) if each.category == ALL]
+            once = {each.header.duel_id: each for each in [*self._records, *own]}  # a recorded duel may be in both
+            found = [each for each in ratings(once.values()) if each.category == ALL]
             self.stage = DemoStage("board", number, ratings=found)
             await asyncio.sleep(self._pause(scene))
         elif scene.recorded:

@@ -11,6 +11,7 @@ from problems.toml_fields import misfit
 DEFAULT = Path(__file__).with_name("default.toml")
 PACES = (1.0, 20.0)
 LONGEST_S = 3600.0
+_ADVICE = "`pkb-arena demo --print-script` shows what a script says"
 
 
 class Scene(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -40,27 +41,36 @@ class DemoScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pause: float = 8.0
 
 
+def script_text(path: Path = DEFAULT) -> str:
+    """The text of a script.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: {why(error)}", _ADVICE) from None
+
+
 def load_script(path: Path = DEFAULT) -> DemoScript:
     """Reads a script; paths of recorded duels become absolute.
 
     Raises:
         UsageError: it cannot be read, or says something that it may not; names the scene.
     """
-    advice = "`pkb-arena demo --print-script` shows what a script says"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: {why(error)}", advice) from None
+        values = tomllib.loads(script_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}", "correct that line") from None
     try:
         script = msgspec.convert(values, DemoScript)
     except msgspec.ValidationError:
-        raise UsageError(f"{path}: {misfit(values, DemoScript)}", advice) from None
+        raise UsageError(f"{path}: {misfit(values, DemoScript)}", _ADVICE) from None
     if not script.scene:
         raise UsageError(f"{path} has no scene", "add a [[scene]]")
     scenes = [_checked(scene, number, path) for number, scene in enumerate(script.scene, 1)]

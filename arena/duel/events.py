@@ -118,12 +118,17 @@ class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
     """The other files of a kernel of several files."""
 
 
+WAITING = "waiting"
+"""In place of a phase: another run on this machine is timing."""
+
+
 class KernelJudging(DuelEvent, tag="judging", frozen=True, kw_only=True):
     """The kernel's run reached a phase."""
 
     side: SideName
     attempt: int
     phase: str
+    """One of the protocol's PHASES, or WAITING."""
 
 
 class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):

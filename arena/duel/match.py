@@ -22,7 +22,7 @@ from arena.runs.run_request import RunRequest
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed
+from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -101,7 +101,6 @@ class Match:
             if owner == side:
                 task.cancel()
         if self.state.side(side).left:
-            self.state.side(side).left = ""  # it had left with its kernels, and now takes them back
             self.tell(events.Left(at=self.now, side=side, reason="gave up"))
         self._leave(side, "gave up")
 
@@ -177,7 +176,8 @@ class Match:
         try:
             task = Task(self.problem, self.state.header.setting)
             submission = await self.players[name].play(task, MatchAccess(self, name))
-            await self._submit_last(name, submission)
+            if (last := self.submit_last(name, submission)) is not None:
+                await asyncio.shield(last)
             reason = self._words_of(submission.ended)
         except asyncio.CancelledError:
             if name not in self._why:
@@ -195,28 +195,29 @@ class Match:
 
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def _submit_last(self, name: events.SideName, submission: Submission) -> None:
-        """Judges the kernel that a player leaves behind, unless it was judged while it played."""
-        source, files = submission.source, submission.files
-        judged = [(attempt.source, attempt.files) for attempt in self.state.side(name).attempts]
-        if source is not None and (source, files) not in judged:
-            await self.submit(name, source, submission.file_name, files)
+    def submit_last(self, name: events.SideName, last: Submission) -> asyncio.Task[Judgement] | None:
+        """Submits the kernel that a player leaves behind, unless it was submitted before or the player gave up."""
+        known = [(attempt.source, attempt.files) for attempt in self.state.side(name).attempts]
+        out = self.state.over or self._why.get(name) == "gave up"
+        if out or last.source is None or (last.source, last.files) in known:
+            return None
+        return self._hand_in(name, last.source, last.file_name, last.files)
 
     async def submit(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
         """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
+        return await asyncio.shield(self._hand_in(name, source, kernel_name, files or {}))
+
+    def _hand_in(self, name: events.SideName, source: str, kernel_name: str, files: Files) -> asyncio.Task[Judgement]:
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         sha256 = Workspace(self.paths.workspace).keep_revision(text, files)
-        submitted = events.Submitted(
-            at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files or {}
-        )
-        self.tell(submitted)
-        task = asyncio.create_task(self._judge_kernel(name, number, Kernel(source, files or {}), kernel_name))
+        self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files))
+        task = asyncio.create_task(self._judge_kernel(name, number, Kernel(source, files), kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
-        return await asyncio.shield(task)
+        return task
 
     async def _judge_kernel(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
         def measured(event: Timed) -> None:
@@ -236,8 +237,9 @@ class Match:
         rounds = _now_and_then(measured)
 
         def listen(event: AnyEvent) -> None:
-            if isinstance(event, PhaseStarted):
-                self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
+            if isinstance(event, PhaseStarted | Waiting):
+                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
+                self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=phase))
             rounds(event)
 
         player = self.state.header.player(name)
@@ -301,6 +303,7 @@ class Match:
             judged = last.judged if last is not None else None
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
                 raise MachineError(judged.detail, "play the duel again")
+        await self._going.wait()  # paused during the last run; a side may still give up
         if self.state.left.best is None or self.state.right.best is None:
             return without_final(self.state, self.now)
         return after_final(self.state, await self._final(), self.now)
@@ -350,6 +353,9 @@ class MatchAccess(KernelAccess):
 
     async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
         return await self._match.build(self._name, source, name, files)
+
+    def interrupted(self, newest: Submission) -> None:
+        self._match.submit_last(self._name, newest)
 
     def hear(self, event: AnyTraceEvent) -> None:
         duel, side, now = self._match, self._name, self._match.now

@@ -131,11 +131,6 @@ class DuelState:
         minutes = self.header.minutes
         return None if minutes is None else max(0.0, minutes * 60 - self.clock(at))
 
-    @property
-    def playing_over(self) -> bool:
-        """Both sides have stopped: the final is next."""
-        return all(self.side(name).left for name in events.SIDES)
-
     def apply(self, event: events.AnyDuelEvent) -> None:
         """Applies one event."""
         self.at = max(self.at, event.at)
@@ -209,7 +204,8 @@ def _apply_to_side(side: SideState, event: SideEvent) -> None:
             side.attempts.append(AttemptState(event.attempt, event.sha256, event.source, event.files))
             side.writing = 0
         case events.Left():
-            side.left = side.left or event.reason
+            if not side.left or event.reason == "gave up":  # also later: it takes its kernels back
+                side.left = event.reason
         case events.KernelJudging() | events.Measured() | events.KernelJudged():
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
             if attempt is not None:

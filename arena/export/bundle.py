@@ -13,8 +13,10 @@ import importlib
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -87,6 +89,22 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why the result is in no score; empty: it counts."""
 
 
+class ShownPlayers:
+    """Names of players without the folders of this machine. Folders of the same name are told apart by a number."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, str] = {}
+
+    def of(self, player: str) -> str:
+        """ "file:mine" of "file:/home/me/mine"; "file:mine-2" where that is another folder's name."""
+        if player not in self._shown:
+            kind, colon, name = player.partition(":")
+            short = f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
+            names = chain([short], (f"{short}-{number}" for number in count(2)))
+            self._shown[player] = next(name for name in names if name not in self._shown.values())
+        return self._shown[player]
+
+
 def export_bundle(
     paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
 ) -> Manifest:
@@ -98,9 +116,10 @@ def export_bundle(
     """
     if form == "parquet":
         _pyarrow()  # before anything is written
-    chosen = [sweep_path(paths.sweeps, name) for name in names] or journals(paths.sweeps)
+    chosen = [sweep_path(paths.sweeps, name) for name in names]
     for path in chosen:
         require_sweep(path)
+    chosen = chosen or journals(paths.sweeps)
     if not chosen:
         raise UsageError("there is no sweep to export", "`pkb-arena sweep --players ...` makes one")
     newest = {path: _newest(path) for path in chosen}  # damage is found before anything is written
@@ -111,17 +130,17 @@ def export_bundle(
         (folder / SWEEPS).mkdir()
         (folder / KERNELS).mkdir()
         (folder / TRACES).mkdir()
-        count = 0
+        rows, players = 0, ShownPlayers()
         with (folder / "results.jsonl").open("wb") as out:
             for path in chosen:
-                for row in _copy(paths, catalogue, path, folder, newest[path]):
+                for row in _copy(paths, catalogue, path, folder, newest[path], players):
                     out.write(msgspec.json.encode(row) + b"\n")
-                    count += 1
+                    rows += 1
         if form == "parquet":
             _to_parquet(folder / "results.jsonl", folder / "results.parquet")
         version = installed_version("pkb-arena") or ""
-        (folder / "README.md").write_text(_card(chosen, count, form, version), encoding="utf-8")
-        return write_manifest(folder, time.time(), version, count)
+        (folder / "README.md").write_text(_card(chosen, rows, form, version), encoding="utf-8")
+        return write_manifest(folder, time.time(), version, rows)
     except OSError as error:
         raise unwritable(folder, error, NAMED) from None
 
@@ -135,14 +154,14 @@ def _newest(path: Path) -> dict[str, float]:
 
 
 def _copy(
-    paths: Paths, catalogue: Catalogue, path: Path, folder: Path, newest: Mapping[str, float]
+    paths: Paths, catalogue: Catalogue, path: Path, folder: Path, newest: Mapping[str, float], players: ShownPlayers
 ) -> Iterator[ResultRow]:
     """Copies a journal with its kernels and traces; yields the newest result of every key, as `newest` has them."""
     machines: dict[str, str] = {}
     voids, marks = read_voids(paths.voids), b""
     with (folder / SWEEPS / path.name).open("wb") as out:
         for line in read_lines(path):
-            out.write(msgspec.json.encode(_without_paths(line)) + b"\n")
+            out.write(msgspec.json.encode(_without_paths(line, players)) + b"\n")
             match line:
                 case SweepSession():
                     machines |= {machine.digest: str(machine) for machine in line.machines}
@@ -154,29 +173,22 @@ def _copy(
                     void = voids.of(line.run_id, line.names_code)
                     if void is not None:
                         marks += msgspec.json.encode(msgspec.structs.replace(void, run=line.run_id, code="")) + b"\n"
-                    yield row_of(path.stem, line, machines.get(line.machine, ""), void)
+                    yield row_of(path.stem, line, machines.get(line.machine, ""), players.of(line.cell.player), void)
     if marks:
         (folder / SWEEPS / path.name).with_suffix(VOIDS_SUFFIX).write_bytes(marks)
 
 
-def _without_paths(line: AnyLine) -> msgspec.Struct:
+def _without_paths(line: AnyLine, players: ShownPlayers) -> msgspec.Struct:
     """A line that names no folder of this machine."""
     if isinstance(line, SweepSession):
-        players = [shown_player(player) for player in line.plan.players]
-        plan: SweepPlan = msgspec.structs.replace(line.plan, players=players)
+        plan: SweepPlan = msgspec.structs.replace(line.plan, players=list(map(players.of, line.plan.players)))
         return msgspec.structs.replace(line, plan=plan)
     if isinstance(line, Written | Unanswered | CellResult):
-        cell = msgspec.structs.replace(line.cell, player=shown_player(line.cell.player))
+        cell = msgspec.structs.replace(line.cell, player=players.of(line.cell.player))
         line = msgspec.structs.replace(line, cell=cell)
     if isinstance(line, CellResult) and line.report is not None:
         return msgspec.structs.replace(line, report=msgspec.structs.replace(line.report, kernel="kernel.py"))
     return line
-
-
-def shown_player(player: str) -> str:
-    """A player's name without the folders of this machine."""
-    kind, colon, name = player.partition(":")
-    return f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
 
 
 def _keep_kernel(folder: Path, kernel: Kernel) -> None:
@@ -200,12 +212,20 @@ def _keep_kernel_of(paths: Paths, catalogue: Catalogue, folder: Path, line: Cell
 
 
 def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
+    """Copies a trace without the problem's folder on this machine; one without a readable header is left out."""
     trace = paths.traces / f"{trace_id}.jsonl"
-    if trace_id and trace.is_file():
-        shutil.copyfile(trace, folder / TRACES / trace.name)
+    if not trace_id or not trace.is_file():
+        return
+    with trace.open("rb") as lines, suppress(msgspec.ValidationError, msgspec.DecodeError):
+        header = msgspec.json.decode(lines.readline(), type=dict[str, Any])
+        if isinstance(setting := header.get("setting"), dict):
+            setting["problem_dir"] = ""
+        with (folder / TRACES / trace.name).open("wb") as out:
+            out.write(msgspec.json.encode(header) + b"\n")
+            shutil.copyfileobj(lines, out)
 
 
-def row_of(sweep: str, line: CellResult, machine: str, void: Void | None) -> ResultRow:
+def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void | None) -> ResultRow:
     """A result as a flat row."""
     report, setting = line.report, line.cell.setting
     speed = by_clock(report.speedup, report.clock) if report is not None else None
@@ -219,7 +239,7 @@ def row_of(sweep: str, line: CellResult, machine: str, void: Void | None) -> Res
         problem=line.cell.slug,
         category=line.category,
         problem_class=line.class_,
-        player=shown_player(line.cell.player),
+        player=player,
         attempt=line.cell.attempt,
         preset=setting.preset,
         device=setting.device,

@@ -5,6 +5,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from arena.errors import ArenaError
@@ -18,6 +19,7 @@ from arena.settings import load_settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
 from sandbox.jail.memory import described
+from sandbox.machine import thunderkittens
 
 SHARED_MEMORY_MIB = 512
 """Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
@@ -27,6 +29,8 @@ FREE_DISK_MIB = 200
 
 def examine() -> list[MachineFinding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
+    with suppress(ArenaError):  # `_files` reports it
+        thunderkittens.name(load_settings(find_paths()).thunderkittens)
     return [*_software(), _jail(), *_world_memory(), *gpu_findings(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 

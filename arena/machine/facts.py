@@ -4,7 +4,8 @@ import functools
 import os
 from pathlib import Path
 
-from arena.errors import MachineError
+from arena.errors import ArenaError, MachineError
+from arena.settings import Settings
 from sandbox.machine import nvml
 from sandbox.machine.devices import kind_of
 
@@ -81,3 +82,15 @@ def choose_device(asked: str) -> str:
             "install torch with CUDA, or use --device cpu",
         )
     return asked
+
+
+def machine_words(settings: Settings) -> str:
+    """Where kernels will run, in a few words."""
+    try:
+        device = choose_device(settings.device)
+    except ArenaError as error:
+        return f"! {error}"
+    kind = kind_of(device)
+    if kind.on_gpus:
+        return f"{visible_gpus()} {kind.ranks_name} · {kind.backend}"
+    return f"{kind.ranks_name} over {kind.backend} · {os.cpu_count()} cores"

@@ -10,6 +10,7 @@ from arena.machine.gpu_software import CUPY, NCCL, cuda_major, dotted, nvcc, tor
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from arena.machine.install_commands import extra_requirements, python_install
 from sandbox.machine import nvml
+from sandbox.machine.backends import BACKENDS, Backend
 from sandbox.machine.nvml import Gpu, NvmlMissing
 from sandbox.machine.processes import tree
 
@@ -199,6 +200,7 @@ def _software() -> Iterator[MachineFinding]:
     yield _nccl(major)
     yield _cupy(major)
     yield _nvcc(major)
+    yield from map(_backend, BACKENDS)
     triton = installed_version("triton")
     if triton:
         yield ok("Triton", triton)
@@ -225,6 +227,15 @@ def _cupy(major: int | None) -> MachineFinding:
         fix = (python_install(*wanted),) if wanted else ()
         return limited("CuPy", "not installed", f"{extra} to write CUDA C++ kernels", *fix)
     return _fitting("CuPy", found, major, f"pip uninstall {found[0][0]}, then {extra}")
+
+
+def _backend(backend: Backend) -> MachineFinding:
+    probe = backend.probe()
+    if not probe.advice:
+        return ok(backend.label, probe.found)
+    return limited(
+        backend.label, probe.found, probe.advice, *([python_install(probe.package)] if probe.package else [])
+    )
 
 
 def _installed(packages: Sequence[str]) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from arena.errors import UsageError
-from arena.models.conversation import AnyPiece, CallPart, Text, Thought, Usage
+from arena.models.conversation import AnyPiece, CallPart, Retry, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 CHARACTERS_PER_TOKEN = 3.0
@@ -56,12 +56,13 @@ class Budget:
         self._pool = pool
         self._done = Spent()
         self._request: Spent | None = None
+        self._prompt = 0
         self._characters = 0.0
 
     def begin(self, characters: int) -> None:
         """A request with a prompt of this length starts."""
         self.end()
-        self._characters = 0.0
+        self._prompt, self._characters = characters, 0.0
         self._request = self._cost(round(characters / CHARACTERS_PER_TOKEN), 0, estimated=True)
 
     def count(self, piece: AnyPiece) -> None:
@@ -78,6 +79,15 @@ class Budget:
             # A count in the middle of an answer may be behind what was estimated since.
             self._request = self._cost(piece.read or self._request.read, piece.written, estimated=False)
             self._characters = piece.written * CHARACTERS_PER_TOKEN
+        elif isinstance(piece, Retry):
+            if piece.refused:
+                self.refused()
+            self.begin(self._prompt)  # what the failed request has used stays counted
+
+    def refused(self) -> None:
+        """The provider refused the request: it costs nothing, unless a part of the answer came before."""
+        if self._request is not None and self._request.estimated and not self._request.written:
+            self._request = None
 
     def end(self) -> Spent:
         """The request is over. Returns what it used."""

@@ -136,6 +136,8 @@ class Retry(Piece, tag="retry", frozen=True):
     """The one that failed, from 1."""
     wait_s: float
     reason: str
+    refused: bool = False
+    """The provider answered with an error, or was not reached."""
 
 
 class Finish(Piece, tag="finish", frozen=True):

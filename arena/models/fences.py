@@ -2,12 +2,12 @@
 
 import ast
 import re
+from collections import deque
 from dataclasses import dataclass, field
 
-_OPENING = re.compile(r"^(?P<before>[^`]*?)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
 """In front of a fence: an indentation, a list's marker or a quotation's."""
-_INFO = re.compile(r"^\S*$|^\S+[ \t]+.*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
+_INFO = re.compile(r"^\S*$|^\S+[ \t].*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
 """Of an opening fence behind another block's text: a language, alone or with attributes."""
 _PYTHON = re.compile(r"^(py|python|ipython)?\d*(\.\d+)?$|.*\.py$")
 _FILE = re.compile(
@@ -73,16 +73,16 @@ def read_answer(text: str) -> Answer:
     """The blocks, the text beside them and an open thought."""
     found = Answer()
     opened: _Open | None = None
-    lines = text.splitlines(keepends=True)
+    lines = deque(text.splitlines(keepends=True))
     while lines:
-        line = lines.pop(0)
+        line = lines.popleft()
         if found.thinking:
             end = _THOUGHT.search(line)
             if end is None or not end[1]:
                 found.thought += line
                 continue
             found.thinking, found.thought = False, ""
-            lines.insert(0, line[end.end() :])
+            lines.appendleft(line[end.end() :])
         elif opened is not None:
             if line.strip() == "</think>":  # the thought's begin is not in the text
                 found, opened = Answer(), None
@@ -90,7 +90,7 @@ def read_answer(text: str) -> Answer:
                 found.blocks.append(opened.block(True))
                 opened = None
                 if after:
-                    lines.insert(0, after)
+                    lines.appendleft(after)
             else:
                 opened.lines.append(re.sub(r"^[ \t]*> ?", "", line) if opened.quoted else line)
         elif thought := _THOUGHT.search(line):
@@ -99,7 +99,7 @@ def read_answer(text: str) -> Answer:
             else:
                 found.plain += line[: thought.start()]
                 found.thinking = True
-            lines.insert(0, line[thought.end() :])
+            lines.appendleft(line[thought.end() :])
         elif (opened := _opening(line)) is None:
             found.plain += line
     if opened is not None:
@@ -113,16 +113,21 @@ def opens_block(line: str) -> bool:
 
 
 def _opening(line: str) -> _Open | None:
-    match = _OPENING.match(line.rstrip("\r\n"))
-    if match is None:
+    line = line.rstrip("\r\n")
+    mark = "`" if "`" in line else "~"  # with a backtick in its line, no fence of tildes opens a block
+    before, fence, rest = line.partition(3 * mark)
+    info = rest.lstrip(mark)
+    if not fence or "`" in before or "`" in info:
         return None
-    before, language = match["before"], _language(match["info"])
-    named = _FILE.search(match["info"])
+    fence += mark * (len(rest) - len(info))
+    info = info.lstrip(" \t")
+    language = _language(info)
+    named = _FILE.search(info)
     name = named[1] if named else ""
     if _MARKER.match(before):
-        return _Open(match["fence"], language, len(before), ">" in before, name)
-    if language == "python" or (not match["info"] and before.rstrip().endswith((":", ">"))):
-        return _Open(match["fence"], language, 0, False, name)  # glued to the text before it
+        return _Open(fence, language, len(before), ">" in before, name)
+    if language == "python" or (not info and before.rstrip().endswith((":", ">"))):
+        return _Open(fence, language, 0, False, name)  # glued to the text before it
     return None
 
 

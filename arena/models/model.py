@@ -9,7 +9,7 @@ from arena.models.budget import Budget
 from arena.models.connection.address import base_url, is_local
 from arena.models.connection.calls import Calls
 from arena.models.connection.keys import Key, find_key
-from arena.models.connection.stream import Stream, ToolsRefused
+from arena.models.connection.stream import Refused, Stream, ToolsRefused
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
 from arena.models.fences import read_answer
 from arena.models.providers import find_provider, provider_names
@@ -106,7 +106,7 @@ class ModelClient:
             if any(message.calls for message in conversation.messages):
                 raise
             self.takes_tools = False
-            yield Retry(1, 0.0, f"asked again without tools: {error.message}")
+            yield Retry(1, 0.0, f"asked again without tools: {error.message}", refused=True)
         pieces = self._request(conversation.offering())
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -124,6 +124,9 @@ class ModelClient:
                     if not isinstance(piece, Finish) and (reached := self.budget.reached):
                         yield Finish("budget", reached)
                         return
+        except Refused:
+            self.budget.refused()
+            raise
         finally:
             self.budget.end()
 

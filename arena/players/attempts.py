@@ -68,6 +68,11 @@ class Attempt:
         return self.answer.files
 
 
+def counts(outcome: str, report: RunReport | None) -> bool:
+    """Whether an attempt tells anything about its model. A failed harness does not, nor does a budget that ended the answer."""
+    return outcome != "budget" and (report is None or report.verdict is not Verdict.HARNESS_ERROR)
+
+
 class Judged(Protocol):
     """A kernel with its report, if it has one yet."""
 

@@ -18,6 +18,8 @@ ABSENT = "is not there"
 class FilePlayer(Player):
     """Submits a kernel from a file or a folder. Where a clock runs, every save is submitted.
 
+    Saves during a judgement are submitted after it, the newest alone; also where the play is cancelled before.
+
     A folder of kernels has STEM.py, SLUG.py or ID.py, or a folder of that name with kernel.py. A folder with a kernel.py of its
     own is one kernel.
     """
@@ -65,6 +67,9 @@ class FilePlayer(Player):
                     else:
                         kernel = save
                         await access.judge(kernel.text, kernel.name, kernel.files)
+            except asyncio.CancelledError:
+                _leave_newest(path, kernel, access)
+                raise
             finally:
                 watcher.stop()
         return Submission(kernel.text, kernel.name, files=kernel.files)
@@ -81,6 +86,17 @@ class FilePlayer(Player):
         for place, why in wrong.items():
             raise KernelUnreadable(f"{place} {why}", "replace it by the kernel's Python file")
         raise UsageError(f"{folder} has no kernel for {problem.stem}", f"it would be {problem.stem}.py")
+
+
+def _leave_newest(path: Path, known: KernelFile, access: KernelAccess) -> None:
+    """Passes on a save that was not submitted yet. An empty file is the start of a save, and no kernel."""
+    try:
+        newest = read_kernel(path)
+    except UsageError as error:
+        access.warn(f"not submitted: {error.message}")
+        return
+    if newest.text and newest.sha256 != known.sha256:
+        access.interrupted(Submission(newest.text, newest.name, files=newest.files))
 
 
 def _unreadable(path: Path) -> str:

@@ -9,8 +9,10 @@ from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.origin import Origin
+from arena.runs.other_sizes import OtherSizesProgress, ignore, with_other_sizes
 from arena.runs.run_request import RunRequest
 from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.verdict import Verdict
 
 
 class JudgeAccess(KernelAccess):
@@ -26,10 +28,15 @@ class JudgeAccess(KernelAccess):
         rounds: int | None = None,
         budget_s: float = 1.0,
         unsafe: bool = False,
+        other_sizes: bool = False,
         hear: Callable[[AnyTraceEvent], None] = lambda event: None,
         warn: Callable[[str], None] = lambda text: None,
+        hear_other_size: Callable[[OtherSizesProgress], None] = ignore,
     ) -> None:
-        """rounds, budget_s: as in a `RunRequest`; unsafe: run without a jail where there is none."""
+        """rounds, budget_s: as in a `RunRequest`; unsafe: run without a jail where there is none.
+
+        other_sizes: judge right kernels at other sizes, too. hear_other_size: told before each run there.
+        """
         self.steps = steps
         self.attempts: list[Attempt] = []
         self.header: TraceHeader | None = None
@@ -38,6 +45,7 @@ class JudgeAccess(KernelAccess):
         self._judge, self._task, self._player = judge, task, player
         self._rounds, self._budget_s, self._unsafe = rounds, budget_s, unsafe
         self._hear, self._warn = hear, warn
+        self._other_sizes, self._hear_other_size = other_sizes, hear_other_size
 
     async def start(self) -> None:
         """Starts the judge.
@@ -49,7 +57,13 @@ class JudgeAccess(KernelAccess):
         require_jail(self._judge.jail, self._unsafe)
 
     async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._run(source, name, files, self._rounds)
+        judgement = await self._run(source, name, files, self._rounds)
+        report = judgement.report
+        if not self._other_sizes or report.verdict is not Verdict.PASS:
+            return judgement
+        request = self._request(source, name, files)
+        found = await with_other_sizes(self._judge, request, report, self._hear_other_size)
+        return replace(judgement, others=tuple(found.other_sizes or ()))
 
     async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
         return await self._run(source, name, files, 0)

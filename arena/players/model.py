@@ -35,9 +35,17 @@ class ModelPlayer(player.Player):
         assert self.model is not None
         budget = setup.pool.open(self.model)
         failed: PlayerFailed | None = None
+        agent: Agent | None = None
         try:
             prompt = await asyncio.to_thread(
-                build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots, origin=task.origin
+                build_prompt,
+                task.problem,
+                task.setting,
+                setup.catalogue,
+                setup.paths,
+                setup.shots,
+                origin=task.origin,
+                backend=setup.backend,
             )
             async with open_model(self.name.name, setup.settings, budget) as client:
                 client.name = str(self.name)
@@ -51,8 +59,9 @@ class ModelPlayer(player.Player):
             failed = error
         finally:
             spent = setup.pool.close(budget)
-        if failed is not None:
+        if failed is not None and (agent is None or agent.best is None):
             raise player.NoAnswer(failed, spent)
+        assert agent is not None
         best = agent.best or (agent.attempts[-1] if agent.attempts else None)
         if best is None or best.answer.outcome != "kernel":
             reason = best.answer.outcome if best is not None else agent.reason

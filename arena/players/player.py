@@ -165,6 +165,9 @@ class KernelAccess:
     def attempted(self, attempt: Attempt) -> None:
         """Takes an answer of a model, with its verdict if its kernel was judged."""
 
+    def interrupted(self, newest: Submission) -> None:
+        """Takes the player's newest kernel, which was not judged before the play was cancelled. Does not block."""
+
     def warn(self, text: str) -> None:
         """Takes what went wrong and stops nothing, such as a trace that cannot be written."""
 
@@ -218,3 +221,5 @@ class PlayerSetup:
     """Answers without a gain after which an agent stops; None: it never stops for that."""
     improves: bool = False
     """`model:NAME` reads its verdicts and writes again, as `agent:NAME` always does."""
+    backend: str | None = None
+    """A name of `sandbox.machine.backends` that models are told to write for."""

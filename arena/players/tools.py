@@ -16,6 +16,7 @@ from arena.models.connection.calls import ARGUMENT_CHARACTERS
 from arena.models.conversation import Tool, ToolCall, ToolResult
 from arena.models.templates import read_template
 from arena.runs.results import one_line
+from sandbox.machine.backends import backend_names
 from sandbox.protocol.kernel_files import Kernel
 
 CALLS = 8
@@ -29,7 +30,7 @@ Work = Callable[[Kernel], Awaitable[str]]
 
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
-PAGES = ("symm", "cpp", "cuda", *_HEADERS)
+PAGES = ("symm", "cpp", "cuda", *backend_names(), *_HEADERS)
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}

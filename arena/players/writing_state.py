@@ -95,7 +95,7 @@ class WritingState:
             case trace.Counted():
                 self.spent = event.spent
             case trace.Retried():
-                self.trouble = f"{event.reason}; again in {event.wait_s:.0f} s"
+                self.trouble = f"{event.reason.rstrip('.')}; again in {event.wait_s:.0f} s"
             case trace.Called():
                 self._do(JUDGING if event.tool == RUN else f"calls {event.tool}")
             case trace.Returned():

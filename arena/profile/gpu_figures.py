@@ -77,6 +77,12 @@ class GpuFigures(msgspec.Struct, frozen=True):
         return amount / self.row_us * 1e6 if amount is not None and self.row_us else None
 
     @property
+    def joules(self) -> float | None:
+        """Energy of its GPU for a call of the row."""
+        watts = self.counted.watts
+        return watts * self.row_us / 1e6 if watts is not None and self.row_us is not None else None
+
+    @property
     def dram_bytes(self) -> float | None:
         """Through the GPU's memory in a call: the share of its bandwidth, over the time."""
         counted = self.counted
@@ -195,5 +201,11 @@ def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
 
 def short_name(kernel: str) -> str:
     """A kernel's own name, without its type, namespaces, template arguments and parameters."""
-    bare = kernel.replace("(anonymous namespace)::", "").removeprefix("void ").partition("(")[0].partition("<")[0]
+    bare = (
+        kernel.replace("(anonymous namespace)::", "")
+        .replace("<unnamed>::", "")
+        .removeprefix("void ")
+        .partition("(")[0]
+        .partition("<")[0]
+    )
     return bare.rpartition("::")[2] or kernel

@@ -49,6 +49,25 @@ def trusted_row(found: GpuFigures) -> str:
     )
 
 
+def power_line(found: Sequence[GpuFigures]) -> str:
+    """Power and energy of all GPUs over the row; empty where the driver does not say."""
+    told = [
+        f"rank {each.rank} {each.counted.watts:,.0f} W, {joules_words(each.joules)}"
+        for each in found
+        if each.counted.watts is not None and each.joules is not None
+    ]
+    off = 100 * max((each.counted.watts_error for each in found), default=0.0)
+    return f"power, and energy a call: {'; '.join(told)} (±{off:.0f} %)" if told else ""
+
+
+def joules_words(value: float) -> str:
+    """ "35.2 mJ"."""
+    for unit, size in (("J", 1.0), ("mJ", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.3g} µJ"
+
+
 def seen_row(found: GpuFigures) -> str:
     """One rank, below SEEN_HEAD."""
     if found.unseen:

@@ -1,5 +1,6 @@
 """The newest profile of every kernel as a short text, for models that improve it."""
 
+import time
 from pathlib import Path
 
 from arena.errors import why
@@ -19,6 +20,7 @@ def profile_text(found: Profiled) -> str:
     ranks = found.gpu_figures
     lines = [f"the driver's counters: {gpu_words.row_words(found.outside)}", gpu_words.TRUSTED_HEAD]
     lines += [gpu_words.trusted_row(rank) for rank in ranks]
+    lines += [line for line in [gpu_words.power_line(ranks)] if line]
     lines += [gpu_words.under_profiler(ranks), gpu_words.SEEN_HEAD, *map(gpu_words.seen_row, ranks)]
     lines += [f"rank {rank.rank}: {rank.diagnosis}" for rank in ranks]
     return "\n".join([*lines, *gpu_words.advice_lines(ranks)])
@@ -37,6 +39,16 @@ def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
     except OSError as error:
         return f"the profile was not kept: {path}: {why(error)}"
     return ""
+
+
+def ncu_file(paths: Paths, problem: str, request: ProfileRequest) -> Path:
+    """The path of a new report of Nsight Compute. Makes its folder.
+
+    Raises:
+        FolderUnwritable: the folder cannot be made or written.
+    """
+    revision = kernel_hash(request.source, request.files)[:8]
+    return make_folder(paths.profiles) / f"{problem}-{revision}-{time.strftime('%Y%m%d-%H%M%S')}.ncu-rep"
 
 
 def kept_profile(paths: Paths, sha256: str) -> str:

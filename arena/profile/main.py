@@ -13,7 +13,7 @@ import msgspec
 
 from arena.errors import ArenaError
 from arena.profile.messages import Message, NotProfiled, ProfileRequest, encode
-from arena.profile.profiling import profile_ranks
+from arena.profile.profiling import profile_ranks, profile_with_ncu
 from sandbox.machine.processes import adopt_orphans, die_with_parent
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=ProfileRequest)
     try:
-        _say(profile_ranks(request, _say))
+        _say(profile_with_ncu(request, _say) if request.ncu_file else profile_ranks(request, _say))
     except ArenaError as error:
         _say(NotProfiled(error.message, error.advice))
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from arena.profile.gpu_figures import GpuFigures
+from arena.profile.ncu_report import NcuKernel
 from arena.profile.rules import RankFigures
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files
@@ -23,6 +24,8 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Problem folders of the user's own."""
     peaks: dict[str, float] = {}
     """Of this machine's calibration; empty where there is none."""
+    ncu_file: str = ""
+    """Nsight Compute profiles rank 0 and its report goes here; empty: torch's profiler and the driver's counters instead."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag="waits"):
@@ -45,6 +48,18 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """Of GPUs, where it was counted."""
 
 
+class NcuProfiled(msgspec.Struct, frozen=True, tag="ncu_profiled"):
+    """The end: Nsight Compute has profiled rank 0."""
+
+    kernels: list[NcuKernel]
+    mode: str
+    """How passes were repeated: "kernel" or "application"."""
+    seconds: float
+    refused: dict[str, str]
+    """Why the ways before it gave no report, by mode."""
+    file: str
+
+
 class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
     """The end: there is no report."""
 
@@ -52,7 +67,7 @@ class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
     advice: str
 
 
-Message = Waits | Begins | Profiled | NotProfiled
+Message = Waits | Begins | Profiled | NcuProfiled | NotProfiled
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Message).decode

@@ -10,7 +10,7 @@ import msgspec
 
 from arena.errors import MachineError
 from arena.own_modules import ROOT, module_command, module_environment
-from arena.profile.messages import Begins, NotProfiled, Profiled, ProfileRequest, Waits, decode
+from arena.profile.messages import Begins, NcuProfiled, NotProfiled, Profiled, ProfileRequest, Waits, decode
 
 COMMAND = module_command("arena.profile.main")
 END_S = 5.0
@@ -26,6 +26,19 @@ async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     Raises:
         MachineError: there is no report; the message says why.
     """
+    found = await _made(request, tell)
+    assert isinstance(found, Profiled), "the request names no file for ncu"
+    return found
+
+
+async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
+    """The same with Nsight Compute, which takes minutes. `request` names the file of its report."""
+    found = await _made(request, tell)
+    assert isinstance(found, NcuProfiled), "the request names a file for ncu"
+    return found
+
+
+async def _made(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled | NcuProfiled:
     try:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -53,7 +66,7 @@ async def _answer(
     request: ProfileRequest,
     tell: Callable[[Waits | Begins], None],
     said: "asyncio.Task[bytes]",
-) -> Profiled:
+) -> Profiled | NcuProfiled:
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(ConnectionError):  # a process that ended at once is told by its words
@@ -65,7 +78,7 @@ async def _answer(
         match message:
             case Waits() | Begins():
                 tell(message)
-            case Profiled():
+            case Profiled() | NcuProfiled():
                 return message
             case NotProfiled():
                 raise MachineError(message.message, message.advice)

@@ -1,26 +1,35 @@
 """A kernel is profiled in a world of its own, when nothing is being timed on the same devices."""
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from arena.errors import MachineError
+from arena.errors import MachineError, UsageError
 from arena.foreign_text import printable
 from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
+from arena.profile.ncu_report import ncu_kernels
 from arena.profile.rules import figures
+from arena.workspace.atomic_file import write_named_file
 from problems.specification import load_problem
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
+from sandbox.machine.devices.kind import DeviceKind
+from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
-from sandbox.worlds.profiling.world import ProfileFailed, profile_world
+from sandbox.worlds.profiling.ncu import find_ncu, ncu_world
+from sandbox.worlds.profiling.place import ProfileFailed
+from sandbox.worlds.profiling.world import profile_world
 
 LOOK_S = 0.05
 """Between two looks whether the devices are free."""
+COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia"
+Found = TypeVar("Found")
 
 
 def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
@@ -36,10 +45,47 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
         MachineError: the devices did not get free, or a rank sent no report.
     """
     setting = request.setting
-    kind = kind_of(setting.device)
-    own = tuple(Path(folder).resolve() for folder in request.readable)
-    name = request.kernel_name if request.source else "baseline.py"
-    jail = choose()
+    with _turn(setting, tell) as kind:
+        found = _asked(lambda: profile_world(setting, *_kernel(request), kind, choose(), _own(request)))
+    if not kind.on_gpus:
+        return Profiled(found.reports, figures(found.reports))
+    cost = load_problem(Path(setting.problem_dir)).cost(setting.sizes, setting.world, setting.dtype)
+    ranks = gpu_ranks(found, Least.of(cost, request.peaks))
+    return Profiled(found.reports, [], ranks, found.outside)
+
+
+def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
+    """Profiles the launches of one call on rank 0 with Nsight Compute, in a jail. Blocks for minutes; the devices are leased.
+
+    The report goes to `request.ncu_file`, whose folder is there.
+
+    Raises:
+        UsageError: the ranks are not on GPUs.
+        MachineError: ncu is not installed, or there is no report; the message says why for each way that was tried.
+    """
+    setting = request.setting
+    if not kind_of(setting.device).on_gpus:
+        raise UsageError("Nsight Compute profiles kernels of GPUs", "choose --device cuda, or leave out --ncu")
+    ncu = find_ncu()
+    if not ncu:
+        raise MachineError(
+            "Nsight Compute (ncu) is not installed", "install it with the CUDA toolkit, and put ncu on PATH"
+        )
+    with _turn(setting, tell) as kind:
+        answer, data = _asked(lambda: ncu_world(setting, *_kernel(request), kind, choose(), ncu, _own(request)))
+    refused = {mode: printable(why) for mode, why in answer.refused.items()}
+    kernels = ncu_kernels(answer.csv)
+    if not kernels:
+        words = "; ".join(f"{mode} replay: {why}" for mode, why in refused.items()) or "its report names no kernel"
+        advice = COUNTERS if "NVGPUCTRPERM" in words else "`pkb-arena profile` without --ncu needs no hardware counters"
+        raise MachineError(f"ncu gave no report. {words}", advice)
+    write_named_file(Path(request.ncu_file), data)
+    return NcuProfiled(kernels, answer.mode, answer.seconds, refused, request.ncu_file)
+
+
+@contextmanager
+def _turn(setting: Setting, tell: Callable[[Waits | Begins], None]) -> Iterator[DeviceKind]:
+    """The devices of a setting, leased."""
     try:
         lease = Lease(devices_of(setting))
     except OSError as error:
@@ -47,16 +93,22 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     with closing(lease):
         _take(lease, tell, Path(setting.problem_dir).name)
         tell(Begins())
-        try:
-            found = profile_world(setting, name, Kernel(request.source, request.files), kind, jail, own)
-        except ProfileFailed as error:
-            advice = "`pkb-arena run` says whether the kernel is right and ends"
-            raise MachineError(printable(str(error)), advice) from None
-    if not kind.on_gpus:
-        return Profiled(found.reports, figures(found.reports))
-    cost = load_problem(Path(setting.problem_dir)).cost(setting.sizes, setting.world, setting.dtype)
-    ranks = gpu_ranks(found, Least.of(cost, request.peaks))
-    return Profiled(found.reports, [], ranks, found.outside)
+        yield kind_of(setting.device)
+
+
+def _kernel(request: ProfileRequest) -> tuple[str, Kernel]:
+    return request.kernel_name if request.source else "baseline.py", Kernel(request.source, request.files)
+
+
+def _own(request: ProfileRequest) -> tuple[Path, ...]:
+    return tuple(Path(folder).resolve() for folder in request.readable)
+
+
+def _asked(world: Callable[[], Found]) -> Found:
+    try:
+        return world()
+    except ProfileFailed as error:
+        raise MachineError(printable(str(error)), "`pkb-arena run` says whether the kernel is right and ends") from None
 
 
 def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from arena.errors import ArenaError, RefereeFailed
 from arena.machine.calibration import peaks_for
@@ -35,8 +35,9 @@ BETWEEN_PHASES_S = 300.0
 FATAL_S = 2.0
 """After a Fatal, the run's own end should follow at once."""
 
-CALIBRATION_S = 180.0
-"""Starting the ranks included."""
+MEASURING_S = 360.0
+"""Starting the ranks included, and the wait for another arena that is timing."""
+M = TypeVar("M", events.Calibrated, events.TransfersTimed)
 
 
 class Engine:
@@ -78,6 +79,8 @@ class Engine:
         self._closing = False
         self.worlds: dict[str, events.WorldChanged] = {}
         """What was said last of every world, for a listener that comes later."""
+        self.unended: set[str] = set()
+        """Ids of the runs that were asked for and have not ended, also of those that have not begun."""
         self.jail = ""
         """Name of the jail that kernels run in; empty before `start`."""
 
@@ -142,19 +145,26 @@ class Engine:
         Raises:
             RefereeFailed: it could not be measured.
         """
-        ended: asyncio.Future[events.Calibrated | events.Fatal] = asyncio.get_running_loop().create_future()
+        return await self._measured(events.Calibrate(setting=setting), events.Calibrated)
+
+    async def time_transfers(self, setting: events.Setting) -> events.TransfersTimed:
+        """The same for what transfers between the ranks take."""
+        return await self._measured(events.TimeTransfers(setting=setting), events.TransfersTimed)
+
+    async def _measured(self, command: events.Calibrate | events.TimeTransfers, kind: type[M]) -> M:
+        ended: asyncio.Future[M | events.Fatal] = asyncio.get_running_loop().create_future()
 
         def listen(event: events.AnyEvent) -> None:
-            if isinstance(event, events.Calibrated | events.Fatal) and not ended.done():
+            if isinstance(event, (kind, events.Fatal)) and not ended.done():
                 ended.set_result(event)
 
         unsubscribe = self.subscribe(listen)
         try:
             referee = await self._living_referee()
-            await referee.send(events.Calibrate(setting=setting))
-            event = await asyncio.wait_for(ended, CALIBRATION_S)
+            await referee.send(command)
+            event = await asyncio.wait_for(ended, MEASURING_S)
         except TimeoutError:
-            raise RefereeFailed(f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`") from None
+            raise RefereeFailed(f"nothing was measured within {MEASURING_S:.0f} s", "run `pkb-arena doctor`") from None
         finally:
             unsubscribe()
         if isinstance(event, events.Fatal):
@@ -175,6 +185,7 @@ class Engine:
         header = header_of(request)
         journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, self._journal_trouble)
         run = EngineRun(header, journal, self._cancel)
+        self.unended.add(run.run_id)
         if asked == self._asked:
             self._newest = run
         try:
@@ -230,6 +241,7 @@ class Engine:
                 peaks=peaks_for(self._paths.calibrations, request.setting),
                 beside=baseline_variant_times.times_for(self._paths.calibrations, request.setting),
                 versus=request.versus,
+                energy=request.energy,
             )
         )
 
@@ -324,6 +336,7 @@ class Engine:
             self._recording[run.run_id] = recording
             recording.add_done_callback(lambda _: self._recording.pop(run.run_id, None))
         run.finish(event)
+        self.unended.discard(run.run_id)
         self._tell(event)
 
     async def _record(self, header: RunHeader, result: events.Result) -> None:

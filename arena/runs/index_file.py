@@ -30,12 +30,14 @@ create table if not exists result (
     code text not null default '',
     rounds integer not null default 0,
     machine text not null default '',
-    gap_closed real
+    gap_closed real,
+    other_than text not null default '',
+    backend text not null default ''
 );
 create table if not exists comparison (run_id text primary key, json text not null);
 create index if not exists result_by_problem on result (problem_id, player, created);
 """
-VERSION = 4
+VERSION = 6
 _ADDED = {
     "clock": "text not null default ''",
     "call_sees": "real",
@@ -44,6 +46,8 @@ _ADDED = {
     "rounds": "integer not null default 0",
     "machine": "text not null default ''",
     "gap_closed": "real",
+    "other_than": "text not null default ''",
+    "backend": "text not null default ''",
 }
 """Columns that indices of older versions lack."""
 _BUSY_S = 5.0

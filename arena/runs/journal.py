@@ -42,6 +42,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """Name of the kernel in the baseline's place; empty: the baseline itself."""
     origin: str = ""
     """SHA-256 of the kernel that the player started from; empty: none, or not known."""
+    other_than: str = ""
+    """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
     machine: str = ""
     """Fingerprint of the machine that ran it; empty in journals of older versions."""
     version: int = VERSION

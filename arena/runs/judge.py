@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from arena.runs.journal import RunHeader
-from arena.runs.results import RunReport, report
+from arena.runs.results import OtherSize, RunReport, at_other_sizes, report
 from arena.runs.run_request import RunRequest
 from sandbox.protocol.events import AnyEvent, Result
 
@@ -22,11 +22,14 @@ class Judgement:
     result: Result
     printed: str = ""
     """The beginning of what the ranks printed, with the rank in front of each piece."""
+    others: tuple[OtherSize, ...] | None = None
+    """The kernel at other sizes; None where it was not judged there."""
 
     @cached_property
     def report(self) -> RunReport:
         """The result as `run --json` prints it."""
-        return report(self.header, self.result)
+        found = report(self.header, self.result)
+        return found if self.others is None else at_other_sizes(found, self.others)
 
 
 class RunInProgress(Protocol):

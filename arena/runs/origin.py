@@ -94,7 +94,7 @@ def _newest(sha256: str, problem: Problem, setting: Setting, paths: Paths) -> Ju
         with suppress(OSError, ValueError):
             path = paths.runs / f"{entry.run_id}.jsonl"
             header = read_header(path)
-            if header.setting == setting:
-                results = [event.result for event in read_events(path) if isinstance(event, Finished)]
+            results = [event.result for event in read_events(path) if isinstance(event, Finished)]
+            if header.setting == setting and results:
                 return Judgement(header, results[-1])
     return None

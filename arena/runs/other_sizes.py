@@ -12,7 +12,7 @@ import msgspec
 
 from arena.errors import RunRefused
 from arena.runs.judge import Judge, judge_to_end
-from arena.runs.results import OtherSize, RunReport, holds
+from arena.runs.results import OtherSize, RunReport, at_other_sizes
 from arena.runs.run_request import RunRequest
 from problems.formula import FormulaError
 from problems.specification import Cost, Problem
@@ -108,11 +108,12 @@ def setting_words(setting: Setting | OtherSize) -> str:
     return f"{sizes} {setting.dtype} world {setting.world}"
 
 
-def _ignore(_: OtherSizesProgress) -> None: ...
+def ignore(_: OtherSizesProgress) -> None:
+    """Tells nobody."""
 
 
 async def with_other_sizes(
-    judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = _ignore
+    judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = ignore
 ) -> RunReport:
     """The report of a kernel that passed, with its results in other settings.
 
@@ -122,8 +123,9 @@ async def with_other_sizes(
         MachineError: the runs could not be made, or were cancelled.
     """
     timed = report.outcome == "faster" and request.versus is None
-    found = await judge_other_sizes(judge, replace(request, versus=None), timed=timed, listener=listener)
-    return msgspec.structs.replace(report, other_sizes=found, holds_at_other_sizes=holds(found))
+    request = replace(request, versus=None, other_than=report.run_id)
+    found = await judge_other_sizes(judge, request, timed=timed, listener=listener)
+    return at_other_sizes(report, found)
 
 
 async def judge_other_sizes(
@@ -132,7 +134,7 @@ async def judge_other_sizes(
     chance: random.Random | None = None,
     *,
     timed: bool = False,
-    listener: Callable[[OtherSizesProgress], None] = _ignore,
+    listener: Callable[[OtherSizesProgress], None] = ignore,
 ) -> list[OtherSize]:
     """Judges the kernel of `request` in `SETTINGS` other settings, fewer where not so many are found to be legal.
 
@@ -148,7 +150,7 @@ async def judge_other_sizes(
     for _, setting in zip(range(DRAWS), settings, strict=False):
         if time.monotonic() > ends:
             break
-        other = replace(request, setting=setting, rounds=0)
+        other = replace(request, setting=setting, rounds=0, energy=False)
         if timed and sum(bool(each.outcome) for each in found) < TIMED:
             other = replace(other, rounds=None, budget_s=min(request.budget_s, SHORT_S))
         listener(OtherSizesProgress(setting, other.most_s, tuple(found)))

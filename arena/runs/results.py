@@ -1,14 +1,16 @@
 """The report of a run, the JSON object of `run --json`. Fields are added, never renamed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from arena.foreign_text import printable
 from arena.runs.journal import RunHeader
 from sandbox.protocol import events
-from sandbox.protocol.harness_error import harness_error_result
+from sandbox.protocol.energy import Energy
+from sandbox.protocol.unjudged import harness_error_result
 from sandbox.protocol.verdict import Verdict
 
 
@@ -29,12 +31,22 @@ class OtherSize(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool | None:
         """It is right and faster here, too; None where it is right and its speed is not known."""
-        if self.verdict is not Verdict.PASS:
-            return False
-        return None if self.outcome in ("", "too noisy") else self.outcome == "faster"
+        return holds_here(self.verdict, self.outcome)
 
 
-def holds(others: Sequence[OtherSize]) -> str:
+def holds_here(verdict: Verdict, outcome: str) -> bool | None:
+    """As `OtherSize.holds`, by the verdict and the outcome in one setting."""
+    if verdict is not Verdict.PASS:
+        return False
+    return None if outcome in ("", "too noisy") else outcome == "faster"
+
+
+class _Held(Protocol):
+    @property
+    def holds(self) -> bool | None: ...
+
+
+def holds(others: Iterable[_Held]) -> str:
     """In which other settings a faster kernel is faster, too: "all", "some" or "none"; empty where no speed is known."""
     told = [other.holds for other in others if other.holds is not None]
     if not told:
@@ -84,6 +96,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     holds_at_other_sizes: str | msgspec.UnsetType = msgspec.UNSET
     """As `holds` says of them; else not in the JSON."""
 
+    energy: Energy | msgspec.UnsetType = msgspec.UNSET
+    """Where it was asked for (`run --energy`) and the kernel passed; else not in the JSON."""
     rival: events.RivalResult | msgspec.UnsetType = msgspec.UNSET
     """Of the kernel that took the baseline's place, where there was one; else not in the JSON. `baseline_us` is its time."""
 
@@ -133,8 +147,14 @@ def report(header: RunHeader, result: events.Result) -> RunReport:
         clock=result.clock,
         told=result.told,
         advice=result.advice,
+        energy=result.energy or msgspec.UNSET,
         rival=result.rival or msgspec.UNSET,
     )
+
+
+def at_other_sizes(report: RunReport, others: Sequence[OtherSize]) -> RunReport:
+    """The report of a kernel that passed, with its results in other settings."""
+    return msgspec.structs.replace(report, other_sizes=list(others), holds_at_other_sizes=holds(others))
 
 
 def names_line(text: str, line: int) -> bool:

@@ -35,6 +35,10 @@ class RunRequest:
 
     origin: str = ""
     """SHA-256 of the kernel that the player started from; with `versus`, of that one."""
+    energy: bool = False
+    """Measure energy a call, too."""
+    other_than: str = ""
+    """The run of the same kernel that this one, at other sizes, belongs to."""
 
     @property
     def most_s(self) -> float | None:
@@ -74,5 +78,6 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
         preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
         versus=request.versus.kernel_name if request.versus is not None else "",
         origin=request.origin,
+        other_than=request.other_than,
         machine=machine or this_machine(request.setting.device).digest,
     )

@@ -44,8 +44,6 @@ class RunState:
     samples: list[events.Timed] = field(default_factory=list)
     result: events.Result | None = None
     log: deque[events.Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
-    log_total: int = 0
-    """Log events of this run, kept or not."""
     waiting: events.Waiting | None = None
     """The run waits for its devices, since the event's `at`."""
     cancelled_in: str | None = None
@@ -63,7 +61,7 @@ class RunState:
                 self.jail = event.jail
             case events.WorldChanged():
                 self.worlds[event.role] = event
-            case events.Calibrated():
+            case events.Calibrated() | events.TransfersTimed():
                 return
             case events.Fatal():
                 self.fatal = event
@@ -92,7 +90,6 @@ class RunState:
                 self.samples.append(event)
             case events.Log():
                 self.log.append(event)
-                self.log_total += 1
             case events.Finished():
                 self.result = event.result
                 self.sha256 = event.sha256
@@ -125,8 +122,8 @@ class RunState:
         if phase is None:
             phase = self.phases[event.phase] = PhaseState(started_at=event.at - event.seconds, limit_s=0.0)
         phase.seconds = event.seconds
-        if self.phase == event.phase:
-            self.phase = ""
+        if self.phase == event.phase:  # compiling is a part of loading, or of the check
+            self.phase = next((name for name, each in reversed(self.phases.items()) if each.seconds is None), "")
 
     @property
     def running(self) -> bool:

@@ -20,8 +20,10 @@ from arena.runs.headline import by_clock
 from arena.runs.index_file import VERSION, connect
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
+from arena.runs.results import holds, holds_here
 from arena.runs.voids import Void, Voids, read_voids
 from arena.workspace.named_kernels import BASELINE
+from sandbox.machine.backends import label_in
 from sandbox.protocol.events import Finished, Interval, Result
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
@@ -69,6 +71,10 @@ class Entry(msgspec.Struct, frozen=True):
     """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
     gap_closed: float | None = None
     """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
+    backend: str = ""
+    """The label of the backend that it uses (`sandbox.machine.backends`); empty: none, or it did not pass."""
+    other_than: str = ""
+    """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
     voided: Void | None = None
     """Why it is in no rank; None: it counts. From the journal of voids, not a column of the index."""
 
@@ -76,6 +82,16 @@ class Entry(msgspec.Struct, frozen=True):
     def names_code(self) -> str:
         """Names the kernel: its code, or its file where that is not known."""
         return self.code or self.sha256
+
+    @property
+    def is_ranked(self) -> bool:
+        """At its preset's own sizes. A run at other sizes belongs to another run, also where only its dtype differs."""
+        return self.preset_sizes and not self.other_than
+
+    @property
+    def holds(self) -> bool | None:
+        """As `OtherSize.holds`."""
+        return holds_here(self.verdict, self.outcome)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -89,6 +105,8 @@ class Standing(msgspec.Struct, frozen=True):
     """The right kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
     last: Entry
     """That counts; where all are voided, the last of these."""
+    holds: str = ""
+    """Where the best is faster, by its code: at other sizes it is faster in "all", "some" or "none"; empty: not known."""
 
     @property
     def faster(self) -> bool:
@@ -127,6 +145,8 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
         rounds=result.rounds,
         machine=header.machine,
         gap_closed=gap_closed(result),
+        backend=label_in(result.labels),
+        other_than=header.other_than,
     )
 
 
@@ -317,7 +337,7 @@ def fastest(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _measurement(entry: Entry) -> Measurement | None:
-    if entry.verdict is not Verdict.PASS or not entry.preset_sizes or entry.voided is not None:
+    if entry.verdict is not Verdict.PASS or not entry.is_ranked or entry.voided is not None:
         return None
     if entry.speedup is None or entry.low is None or entry.high is None:
         return None
@@ -336,8 +356,23 @@ def _with_pooled(kernel: Ranked[Entry]) -> Entry:
 
 def _standing(problem_id: int, entries: list[Entry]) -> Standing:
     counted = [entry for entry in entries if entry.voided is None]
-    solved = any(entry.verdict is Verdict.PASS for entry in counted)
-    return Standing(problem_id, len(entries), solved, next(iter(fastest(counted)), None), (counted or entries)[-1])
+    solved = any(entry.verdict is Verdict.PASS and not entry.other_than for entry in counted)
+    best = next(iter(fastest(counted)), None)
+    held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
+    return Standing(problem_id, len(entries), solved, best, (counted or entries)[-1], held)
+
+
+def _holds(best: Entry, entries: list[Entry]) -> str:
+    """Where a kernel holds, from the runs at other sizes that belong to its own runs in the same setting."""
+    own = {each.run_id for each in entries if _same(each, best)}
+    return holds([each for each in entries if each.other_than in own])
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("names_code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than")
+    )
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

@@ -8,12 +8,12 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
 
-from arena.errors import MachineError, PathRefused, UsageError
+from arena.errors import MachineError, PathRefused, UsageError, why
 from arena.machine.facts import installed_version
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in, make_folder, unwritable
@@ -24,6 +24,10 @@ from arena.sweep.workers import Worker
 
 class JournalDamaged(MachineError):
     """A file in the folder of sweeps is no journal, or has an unreadable line."""
+
+
+class NoJournal(JournalDamaged):
+    """The first line of a file in the folder of sweeps names no sweep."""
 
 
 class SweepJournal:
@@ -127,7 +131,12 @@ class SweepJournal:
     def leave(self) -> None:
         """Closes the journal, and removes it if no session began."""
         if self._file >= 0 and not self.sessions:
-            self.path.unlink(missing_ok=True)
+            self.discard()
+        self.close()
+
+    def discard(self) -> None:
+        """Removes the journal, and closes it."""
+        self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
@@ -159,10 +168,10 @@ def _decoded(path: Path, number: int, data: bytes) -> records.AnyLine:
         if number == 1 and not isinstance(line, records.SweepOpened):
             raise msgspec.ValidationError("the first line names no sweep")
     except ValueError:
-        raise JournalDamaged(
-            f"{path}: line {number} is no line of a sweep's journal",
-            "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
-        ) from None
+        what = f"{path}: line {number} is no line of a sweep's journal"
+        if number == 1:
+            raise NoJournal(what, "move the file elsewhere") from None
+        raise JournalDamaged(what, "remove that line, or move the file elsewhere") from None
     return line
 
 
@@ -231,19 +240,33 @@ def require_sweep(path: Path) -> None:
 
 def journals(folder: Path) -> list[Path]:
     """All sweeps' journals, the one that was written last at the end."""
-    found = [(path.stat().st_mtime, path) for path in files_in(folder, ".jsonl")]
+    found = [(_written_at(path), path) for path in files_in(folder, ".jsonl")]
     return [path for _, path in sorted(found)]
 
 
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return path.lstat().st_mtime  # of a link to nothing; whoever opens it says so
+
+
 def last_plan(path: Path) -> records.SweepSession | None:
-    """The last session of a journal; None where there is none, or the file is no journal."""
+    """The last session of a journal; None where there is none, or the file is gone.
+
+    Raises:
+        PathRefused: the file cannot be read.
+        JournalDamaged: it is no journal, or has an unreadable line.
+    """
     last = None
     try:
         for line in read_lines(path):
             if isinstance(line, records.SweepSession):
                 last = line
-    except (OSError, JournalDamaged):
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise PathRefused(f"cannot read {path}: {why(error)}", "make it readable, or move it elsewhere") from None
     return last
 
 
@@ -257,15 +280,14 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
 
     Raises:
         UsageError: there is none.
-        PathRefused: the one of this name cannot be read.
+        PathRefused, JournalDamaged: the one of this name, or the newest one, cannot be read.
     """
     path = sweep_path(paths.sweeps, name) if name else None
     found = [path] if path is not None and path.exists() else journals(paths.sweeps) if path is None else []
-    if found and name and not os.access(found[0], os.R_OK):
-        raise PathRefused(f"cannot read {found[0]}: Permission denied", "make it readable")
     for candidate in reversed(found):
-        if (session := last_plan(candidate)) is not None:
-            return candidate.stem, session.plan
+        with suppress(NoJournal) if name else nullcontext():
+            if (session := last_plan(candidate)) is not None:
+                return candidate.stem, session.plan
     if found and name:
         raise UsageError(f"{found[0]} is no sweep's journal, or no session of it began", "choose another --name")
     raise UsageError(
@@ -275,7 +297,11 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
 
 
 def same_plan(paths: Paths, plan: SweepPlan) -> str:
-    """The newest sweep with this very plan; empty where there is none."""
+    """The newest sweep with this very plan; empty where there is none.
+
+    Raises:
+        PathRefused, JournalDamaged: one that may be it cannot be read.
+    """
     for path in reversed(journals(paths.sweeps)):
         session = last_plan(path)
         if session is not None and session.plan == plan:

@@ -36,6 +36,8 @@ class SweepProgress:
     """Of this session."""
     unanswered: int = 0
     """Cells whose player gave no answer."""
+    left_out: str = ""
+    """Why the last of those that were left out cannot be played."""
     stopped: str = ""
     """Why the sweep ended early; empty while it did not."""
 

@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from arena.models.budget import Spent
 from arena.players.player import KernelAccess, Player, PlayerKind, Submission, Task
+from arena.players.trace import AnyTraceEvent, Ended
 from arena.runs.judge import Judgement
 from arena.sweep.records import Cell
 from sandbox.protocol.kernel_files import Files
@@ -107,6 +109,8 @@ class WorkerAccess(KernelAccess):
         """steps: kernels that an agent may have judged."""
         self.judges = player.name.kind is not PlayerKind.MODEL
         self.steps = steps if self.judges else 1
+        self.spent = Spent()
+        """What a player with a trace used, known once it has ended."""
         self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
     async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
@@ -118,6 +122,10 @@ class WorkerAccess(KernelAccess):
     async def _try(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
         verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
         return await self._jobs.try_out(Try(self._task, self._player, source, files or {}, name, rounds, verdict))
+
+    def hear(self, event: AnyTraceEvent) -> None:
+        if isinstance(event, Ended):
+            self.spent = event.spent
 
     def warn(self, text: str) -> None:
         self._warn(f"{self._player} at {self._task.problem.stem}, attempt {self._task.attempt}: {text}")

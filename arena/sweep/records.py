@@ -89,7 +89,10 @@ class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=T
 
 
 class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
-    """A player was asked and gave no answer: the provider failed, or the budget was spent. The cost counts."""
+    """A player was asked and gave no answer. The provider failed, the budget was spent, or the sweep was interrupted.
+
+    The cost counts.
+    """
 
     cell: Cell
     why: str

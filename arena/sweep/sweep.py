@@ -6,7 +6,7 @@ Workers are local or on other machines. The journal has all results at any time.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -137,6 +137,7 @@ class Sweep:
         if (problem.slug, name) not in self._left_out:
             self._left_out.add((problem.slug, name))
             self.progress.total -= 1 if player.fixed else self.plan.attempts
+            self.progress.left_out = why
             self._listener.left_out(problem, name, why)
 
     def _is_done(self, cell: records.Cell, sha256: str) -> bool:
@@ -187,8 +188,9 @@ class Sweep:
             self.progress.unanswered += 1
             return None
         self.progress.writing += 1
+        access = self._access(entry)
         try:
-            submission = await entry.player.play(entry.task, self._access(entry))
+            submission = await entry.player.play(entry.task, access)
         except PlayerFailed as error:
             self._failures[player] += 1
             await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
@@ -201,10 +203,13 @@ class Sweep:
         except UsageError as error:
             self._leave_out(entry.task.problem, entry.player, error.message)
             return None
+        except (asyncio.CancelledError, ArenaError) as error:
+            await self._unanswered(entry.cell, str(error) or "cancelled", access.spent)
+            raise
         finally:
             self.progress.writing -= 1
         self._failures[player] = 0
-        if submission.ended.startswith(LIMIT):
+        if submission.ended.startswith((LIMIT, "failed")):
             self._listener.said(f"{player} was ended: {submission.ended}")
         if submission.reason == "budget":
             await self._unanswered(entry.cell, submission.reason, submission.spent)
@@ -320,11 +325,7 @@ class Sweep:
             seconds=round(time.monotonic() - started, 3),
             tries=tries,
         )
-        recording = asyncio.ensure_future(self._record(result))
-        try:
-            await asyncio.shield(recording)
-        finally:
-            await recording  # also when this is cancelled: what the journal has is counted, too
+        await _finish(self._record(result))
 
     async def _record(self, result: records.CellResult) -> None:
         await self._append(result)
@@ -353,8 +354,20 @@ class Sweep:
         )
 
     async def _append(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
+        await _finish(self._append_in_turn(line))
+
+    async def _append_in_turn(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
         async with self._journal_turn:
             await asyncio.to_thread(self.journal.append, line)
+
+
+async def _finish(recording: Coroutine[None, None, None]) -> None:
+    """Awaits to the end, also when this task is cancelled: what was paid for is journalled and counted."""
+    task = asyncio.ensure_future(recording)
+    try:
+        await asyncio.shield(task)
+    finally:
+        await task
 
 
 class _Stop(Exception):

@@ -44,13 +44,13 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def write_named_file(path: Path, text: str) -> None:
+def write_named_file(path: Path, content: str | bytes) -> None:
     """Writes a file that the user has named, for everybody to read, as `write_atomically`.
 
     Raises:
         FolderUnwritable: nothing was changed.
     """
     try:
-        write_atomically(path, text.encode(), mode=0o644)
+        write_atomically(path, content.encode() if isinstance(content, str) else content, mode=0o644)
     except OSError as error:
         raise unwritable(path.absolute().parent, error, NAMED) from None

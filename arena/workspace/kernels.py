@@ -173,7 +173,7 @@ class Workspace:
         return path
 
     def save(self, path: Path, text: str) -> str:
-        """Writes a kernel file atomically and keeps both it and what it replaces as revisions.
+        """Writes a kernel file atomically; keeps it, what it replaces and the draft as revisions, and discards the draft.
 
         path: a file, or a folder whose kernel.py is written.
 
@@ -186,7 +186,10 @@ class Workspace:
         make_folder(path.parent)
         try:
             self.keep_file(path)  # someone else may have written it meanwhile
-            sha256 = self.keep_revision(text, other_files(path) if path.is_dir() else {})
+            files = other_files(path) if path.is_dir() else {}
+            if (draft := self.draft(path)) is not None:
+                self.keep_revision(draft, files)  # whoever saves may not have seen it
+            sha256 = self.keep_revision(text, files)
             write_atomically(main_file(path), text.encode())
         except OSError as error:
             raise unwritable(path.parent, error) from None

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import sandbox
+from sandbox.machine.backends import BACKENDS
 
-MODULES = ("symm", "cuda", "cpp")
+_KIT = "sandbox.kit."
+MODULES = ("symm", "cuda", "cpp", *(m.removeprefix(_KIT) for b in BACKENDS for m in b.modules if m.startswith(_KIT)))
 """Modules of `sandbox.kit` that kernels call by name."""
 
 

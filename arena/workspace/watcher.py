@@ -52,13 +52,11 @@ class KernelWatcher:
                 yield save
 
     def _is_news(self, sha256: str) -> bool:
-        if sha256 == self._known:
-            return False
-        self._known = sha256
-        if sha256 in self._own:
+        own, known = sha256 in self._own, sha256 == self._known
+        if own:  # also where it was known: a later save of the same content may be another program's
             del self._own[: self._own.index(sha256) + 1]  # and those before it, which were overwritten unseen
-            return False
-        return True
+        self._known = sha256
+        return not own and not known
 
     async def _hints(self) -> AsyncIterator[None]:
         """Something may have changed: an event in the folder, or a second went by."""

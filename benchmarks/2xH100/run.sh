@@ -37,3 +37,12 @@ $stop 170 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18
 $stop 75 python3 -m benchmarks kit-soak summed attended routed cut passed_on recurred --repetitions 5 --world 2 > "$out/kit-soak-new.txt" 2>&1
 beside=benchmarks/kernels/allreduce_one_shot_symm.py,file:benchmarks/kernels/allreduce_two_shot_symm.py
 $stop 60 $arena sweep 1 --players "house,file:$beside" --one-size --seconds 0.7 --preset paper --world 2 >> "$out/house-all.txt" 2>&1
+# host-time.txt, house-paper.txt: a first form of this, and sweeps of two commits in one lease (named in the files).
+$stop 60 python3 -m torch.distributed.run --nproc-per-node 2 benchmarks/2xH100/host_time.py 1 2 4 7 13 16 25 1:benchmarks/kernels/allreduce_one_shot_symm.py > "$out/host-time.txt" 2>&1
+# aa-paper.txt, house-again.txt: the same day, later; commits in the files.
+$stop 570 $arena sweep --preset paper --world 2 --seconds 0.7 --name aa > "$out/aa-paper.txt" 2>&1
+for ids in 80,22,76,1,44,31,66 80,83,1; do
+    $stop 150 $arena sweep --problems "$ids" --players house --one-size --seconds 0.7 --preset production --world 2 > "$out/house-again-$ids.txt" 2>&1
+done
+# transfers.json: commit ce6e6088; transfers-60.txt, -100 and -160 are the table and the plot of it at these widths.
+$stop 70 $arena transfers --world 2 --json > "$out/transfers.json"

@@ -8,6 +8,7 @@ A kernel file says in comments at its top:
     # twin: honest                the honest kernel that does the same thing rightly; it must pass
     # device: cuda                only where it needs a GPU
     # runs: 2                     judged this often in a row, each with this verdict [1]
+    # calls: 2                    fewest calls of a batch in which it can cheat; on a busy machine batches are shorter [1]
     # at_least_us: 3000           its time per call, as the referee must see it
     # not_faster: yes            whatever its verdict, it must not be called faster than the baseline
     # label: calls the baseline   what stands beside its verdict
@@ -29,8 +30,22 @@ from sandbox.protocol.verdict import Verdict
 
 TWIN = "twin"
 WALLS = "walls"
+MOST_TRIES = 10
+"""Runs of a kernel until one has batches in which it can cheat."""
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
-_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "not_faster", "label", "open"}
+_FIELDS = {
+    "attack",
+    "expect",
+    "problem",
+    "twin",
+    "device",
+    "runs",
+    "calls",
+    "at_least_us",
+    "not_faster",
+    "label",
+    "open",
+}
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -55,17 +70,23 @@ class AttackKernel(msgspec.Struct, frozen=True):
     device: str = ""
     """Where it must run; empty: anywhere."""
     runs: int = 1
+    calls: int = 1
+    """Fewest calls of a batch in which it can cheat."""
     at_least_us: float = 0.0
     not_faster: bool = False
     label: str = ""
     open: str = ""
+
+    def had_no_chance(self, result: Result) -> bool:
+        """Whether it passed in a run whose batches were too short for it to cheat."""
+        return result.verdict is Verdict.PASS and any(batches.calls < self.calls for batches in result.samples.call)
 
     def surprise(self, result: Result) -> str:
         """The difference between a result and what is expected, in a line; empty when there is none."""
         if result.verdict not in self.expect:
             if self.open:
                 return f"not caught: {self.open}"
-            return f"{result.verdict.value}: {result.detail}" if result.detail else result.verdict.value
+            return f"{result.verdict.value}: {result.detail or result.told}"
         if self.at_least_us and result.verdict is Verdict.PASS:
             seen = result.contender_us.call if result.contender_us else None
             if seen is None or seen < self.at_least_us:
@@ -124,6 +145,7 @@ def read_kernel(path: Path) -> AttackKernel:
             twin=fields.get("twin", ""),
             device=fields.get("device", ""),
             runs=int(fields.get("runs", "1")),
+            calls=int(fields.get("calls", "1")),
             at_least_us=float(fields.get("at_least_us", "0")),
             not_faster="not_faster" in fields,
             label=fields.get("label", ""),

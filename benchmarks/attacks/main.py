@@ -24,6 +24,7 @@ from arena.settings import Settings
 from arena.workspace.atomic_file import write_atomically
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.attack_suite import (
+    MOST_TRIES,
     TWIN,
     AttackKernel,
     AttackOutcome,
@@ -210,18 +211,21 @@ async def _judge(
     surprise, walled = "", False
     verdicts: Counter[str] = Counter()
     for _ in range(kernel.runs):
-        source = bait.fill(kernel.source, ready[-1].pid if ready else os.getpid())
-        request = RunRequest(
-            problem=problem,
-            setting=choose_setting(problem, choice, Settings()),
-            kernel_name=f"{kernel.name}.py",
-            source=source,
-            rounds=ROUNDS,
-        )
-        try:
-            result = (await judge_to_end(judge, request)).result
-        except (RunRefused, RunCancelled) as error:
-            return msgspec.structs.replace(outcome, verdict=type(error).__name__, surprise=error.message)
+        for _ in range(MOST_TRIES):
+            source = bait.fill(kernel.source, ready[-1].pid if ready else os.getpid())
+            request = RunRequest(
+                problem=problem,
+                setting=choose_setting(problem, choice, Settings()),
+                kernel_name=f"{kernel.name}.py",
+                source=source,
+                rounds=ROUNDS,
+            )
+            try:
+                result = (await judge_to_end(judge, request)).result
+            except (RunRefused, RunCancelled) as error:
+                return msgspec.structs.replace(outcome, verdict=type(error).__name__, surprise=error.message)
+            if not kernel.had_no_chance(result):
+                break
         verdicts[result.verdict.value] += 1
         surprise = surprise or kernel.surprise(result)
         walled = is_jail(result.jail)

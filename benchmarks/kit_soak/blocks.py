@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.kit_soak.layers import LAYERS
-from benchmarks.kit_soak.soak import Block, here, pattern, unequal
+from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
 from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
 from sandbox.kit.blocks.fan_out import fan_out
@@ -29,38 +29,47 @@ CLOSE = 2.0**-7
 """Relative: gradients are rounded to their dtype after scaling."""
 
 
-def staged_sum(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def staged_sum(team: Team, number: int, chance: random.Random) -> Call:
     """Everybody reads everybody's staged tensor after one barrier; two buffers take turns."""
     shape, dtype, at = chance.choice(SHAPES), chance.choice(DTYPES), here()
-    mine = team.stage(pattern(team.rank, number, shape, dtype, at))
-    team.barrier()
-    total = torch.zeros(shape, device=at)
-    for peer in team.peers(mine):
-        total += peer
+    given = pattern(team.rank, number, shape, dtype, at)
     expected = torch.zeros(shape, device=at)
     for rank in range(team.world):
         expected += pattern(rank, number, shape, dtype, at)
-    return unequal(total, expected)
+
+    def call() -> torch.Tensor:
+        mine = team.stage(given)
+        team.barrier()
+        total = torch.zeros(shape, device=at)
+        for peer in team.peers(mine):
+            total += peer
+        return unequal(total, expected)
+
+    return call
 
 
-def pushed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def pushed(team: Team, number: int, chance: random.Random) -> Call:
     """A root, which changes, writes into everybody's result; a ring of results, one barrier a call."""
     shape, dtype, at = chance.choice(SHAPES), chance.choice(DTYPES), here()
     root = chance.randrange(team.world)
-    result = team.out(shape, dtype, "soak: pushed")
-    if team.rank == root:
-        source = pattern(root, number, shape, dtype, at)
-        for peer in team.peers(result):
-            peer.copy_(source)
-    team.barrier()
-    return unequal(result, pattern(root, number, shape, dtype, at))
+    source = pattern(root, number, shape, dtype, at)
+
+    def call() -> torch.Tensor:
+        result = team.out(shape, dtype, "soak: pushed", ring=4)
+        if team.rank == root:
+            for peer in team.peers(result):
+                peer.copy_(source)
+        team.barrier()
+        return unequal(result, source)
+
+    return call
 
 
-def resharded(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def resharded(team: Team, number: int, chance: random.Random) -> Call:
     """Ulysses' exchanges: split along one dimension becomes split along another."""
     shape, dtype, at = chance.choice(RESHAPED), chance.choice(DTYPES), here()
     scatter_dim, gather_dim = chance.choice(((2, 1), (1, 2), (1, 1), (2, 2)))
-    found = reshard(pattern(team.rank, number, shape, dtype, at), scatter_dim, gather_dim, team)
+    mine = pattern(team.rank, number, shape, dtype, at)
     part = -(-shape[scatter_dim] // team.world)
     parts = []
     for rank in range(team.world):
@@ -69,10 +78,11 @@ def resharded(team: Team, number: int, chance: random.Random) -> torch.Tensor:
         padding[scatter_dim] = part * team.world - shape[scatter_dim]
         padded = torch.cat([whole, whole.new_zeros(padding)], scatter_dim)
         parts.append(padded.narrow(scatter_dim, team.rank * part, part))
-    return unequal(found, torch.cat(parts, gather_dim))
+    expected = torch.cat(parts, gather_dim)
+    return lambda: unequal(reshard(mine, scatter_dim, gather_dim, team), expected)
 
 
-def exchanged_rows(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def exchanged_rows(team: Team, number: int, chance: random.Random) -> Call:
     """Rows to the ranks that want them, none at all now and then, as they lie or by number; lists in both orders."""
     width, dtype, at = chance.choice(WIDTHS), chance.choice((*DTYPES, torch.int64)), here()
     listed, rotated, world = chance.random() < 0.5, chance.random() < 0.5, team.world
@@ -83,106 +93,127 @@ def exchanged_rows(team: Team, number: int, chance: random.Random) -> torch.Tens
     whole = [pattern(rank, number, (sum(row) + 3 * listed, width), dtype, at) for rank, row in enumerate(counts)]
     ids = [(torch.arange(sum(row), device=at) * 5 + number) % (sum(row) + 3) for row in counts] if listed else None
     own_ids = ids[team.rank] if ids else None
-    found = all_to_all_rows(whole[team.rank], sent[team.rank], received, team, own_ids, rotated)
     parts = []
     for rank in order[team.rank]:
         place = order[rank].index(team.rank)
         chosen = whole[rank][ids[rank]] if ids else whole[rank]
         parts.append(chosen[sum(sent[rank][:place]) : sum(sent[rank][: place + 1])])
-    return unequal(found, torch.cat(parts))
+    mine, to_send, expected = whole[team.rank], sent[team.rank], torch.cat(parts)
+    return lambda: unequal(all_to_all_rows(mine, to_send, received, team, own_ids, rotated), expected)
 
 
-def summed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def summed(team: Team, number: int, chance: random.Random) -> Call:
     """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact."""
     length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
     first, factor = chance.choice((0, 1, 8)), chance.choice((1.0, 0.5))
     x = pattern(team.rank, number, (length,), dtype, at)
-    box = boxes(first + length, dtype, team, on_gpu=x.is_cuda)[:, first:]
-    out = x if chance.random() < 0.5 else torch.empty_like(x)
-    add_up(x, box, team, factor, out=out)
+    in_place = chance.random() < 0.5
     total = torch.zeros(length, device=at)
     for rank in range(team.world):
         total += pattern(rank, number, (length,), dtype, at)
-    return unequal(out, (total * factor).to(dtype))
+    expected = (total * factor).to(dtype)
+
+    def call() -> torch.Tensor:
+        box = boxes(first + length, dtype, team, on_gpu=x.is_cuda)[:, first:]
+        mine = x.clone() if in_place else x
+        out = mine if in_place else torch.empty_like(x)
+        add_up(mine, box, team, factor, out=out)
+        return unequal(out, expected)
+
+    return call
 
 
-def clipped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def clipped(team: Team, number: int, chance: random.Random) -> Call:
     """The norm over all ranks' gradients, which is exact in whole numbers, and the scaled gradients."""
     lengths = [chance.choice(LENGTHS) for _ in range(chance.randrange(1, 6))]
     dtype, most, at = chance.choice(DTYPES), chance.choice((1.0, 1e9)), here()
-    mine = [pattern(team.rank + i, number, (length,), dtype, at) for i, length in enumerate(lengths)]
-    before = [gradient.clone() for gradient in mine]
-    norm = clip(mine, most, 1.0, [dist.group.WORLD])
+    before = [pattern(team.rank + i, number, (length,), dtype, at) for i, length in enumerate(lengths)]
     total = torch.zeros((), dtype=torch.float64, device=at)
     for rank in range(team.world):
         for i, length in enumerate(lengths):
             total += pattern(rank + i, number, (length,), torch.float64, at).sum()
     factor = torch.clamp(most / total, max=1.0)
-    wrong = (norm.double() - total).abs() > total * 2.0**-20
-    count = wrong.sum()
-    for gradient, drawn in zip(mine, before, strict=True):
-        expected = drawn.double() * factor
-        count = count + (~torch.isclose(gradient.double(), expected, rtol=CLOSE, atol=1e-6)).sum()
-    return count
+    scaled_down = torch.cat(before).double() * factor
+    room = 1e-6 + CLOSE * scaled_down.abs()
+    norm_room = total * 2.0**-20
+
+    def call() -> torch.Tensor:
+        mine = [gradient.clone() for gradient in before]
+        norm = clip(mine, most, 1.0, [dist.group.WORLD])
+        return apart(norm, total, norm_room) + apart(torch.cat(mine), scaled_down, room)
+
+    return call
 
 
-def scaled(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def scaled(team: Team, number: int, chance: random.Random) -> Call:
     """History and scale of FP8 delayed scaling, against the same bits computed by torch."""
     length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
     values = pattern(team.rank, number, (length,), dtype, at) - 100
     history = pattern(team.rank, number + 1, (16,), torch.bfloat16, at) * chance.choice((0, 1))
-    rolled, scale = next_scale(values, history)
     expected = torch.cat((history[1:], values.abs().amax().to(torch.bfloat16)[None]))
     top = expected.amax().clamp(min=1e-12).float().reshape(1) / 448.0
-    return unequal(rolled, expected) + unequal(scale, top)
+
+    def call() -> torch.Tensor:
+        rolled, scale = next_scale(values, history)
+        return unequal(rolled, expected) + unequal(scale, top)
+
+    return call
 
 
-def joined(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def joined(team: Team, number: int, chance: random.Random) -> Call:
     """Columns of all ranks side by side, by one launch or by copy engines in two parts."""
     rows, width, dtype, at = chance.choice((1, 7, 300)), chance.choice(WIDTHS), chance.choice(DTYPES), here()
-    result = team.out((rows, team.world * width), dtype, "soak: joined", ring=2)
     mine = pattern(team.rank, number, (rows, width), dtype, at)
-    if chance.random() < 0.5:
-        push_columns(mine, result, team)
-    else:
-        copy_columns(mine[: rows // 2], result[: rows // 2], team)
-        copy_columns(mine[rows // 2 :], result[rows // 2 :], team)
-        meet(result, team, SLOT)
-    return unequal(
-        result, torch.cat([pattern(rank, number, (rows, width), dtype, at) for rank in range(team.world)], 1)
-    )
+    at_once = chance.random() < 0.5
+    expected = torch.cat([pattern(rank, number, (rows, width), dtype, at) for rank in range(team.world)], 1)
+
+    def call() -> torch.Tensor:
+        result = team.out((rows, team.world * width), dtype, "soak: joined", ring=2)
+        if at_once:
+            push_columns(mine, result, team)
+        else:
+            copy_columns(mine[: rows // 2], result[: rows // 2], team)
+            copy_columns(mine[rows // 2 :], result[rows // 2 :], team)
+            meet(result, team, SLOT)
+        return unequal(result, expected)
+
+    return call
 
 
-def multiplied(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def multiplied(team: Team, number: int, chance: random.Random) -> Call:
     """A product whose left factor is gathered. Sums of small whole numbers are exact in float32."""
     rows, width, at = chance.choice((1, 7, 300)), chance.choice((1, 8, 33)), here()
     right = pattern(team.rank + 1, number, (team.world * width, 5), torch.float32, at) % 16
     whole = torch.cat([pattern(rank, number, (rows, width), torch.float32, at) for rank in range(team.world)], 1)
     mine = whole[:, team.rank * width : (team.rank + 1) * width]
-    return unequal(gathered_product(mine, right, team, chance.choice((0, 1 << 30))), whole @ right)
+    large, expected = chance.choice((0, 1 << 30)), whole @ right
+    return lambda: unequal(gathered_product(mine, right, team, large), expected)
 
 
-def fanned_out(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def fanned_out(team: Team, number: int, chance: random.Random) -> Call:
     """Rank 0's tensors in the flat buffers of all ranks."""
     lengths = [chance.choice(LENGTHS) for _ in range(chance.randrange(1, 4))]
     dtype, at = chance.choice(DTYPES), here()
-    flat = team.out(sum(lengths), dtype, "soak: fanned out", ring=2)
-    fan_out([pattern(team.rank + i, number, (n,), dtype, at) for i, n in enumerate(lengths)], flat, team)
-    return unequal(flat, torch.cat([pattern(i, number, (n,), dtype, at) for i, n in enumerate(lengths)]))
+    given = [pattern(team.rank + i, number, (n,), dtype, at) for i, n in enumerate(lengths)]
+    expected = torch.cat([pattern(i, number, (n,), dtype, at) for i, n in enumerate(lengths)])
+
+    def call() -> torch.Tensor:
+        flat = team.out(sum(lengths), dtype, "soak: fanned out", ring=2)
+        fan_out(given, flat, team)
+        return unequal(flat, expected)
+
+    return call
 
 
-def stepped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def stepped(team: Team, number: int, chance: random.Random) -> Call:
     """Adam on slices of unequal length with the mean of all gradients; weights go to all ranks, moments stay."""
     count, at = chance.choice(LENGTHS), here()
     share = -(-count // team.world)
-    gradient = team.empty(count, torch.float32, "soak: gradient")
-    gradient.copy_(pattern(team.rank, number, (count,), torch.float32, at))
-    result = team.out(count, torch.float32, "soak: stepped", ring=2)
+    own_gradient = pattern(team.rank, number, (count,), torch.float32, at)
     mine = slice(min(team.rank * share, count), min((team.rank + 1) * share, count))
     old = [pattern(place, number, (count,), torch.float32, at) for place in (11, 12, 13)]
-    moments = torch.empty_like(old[1][mine]), torch.empty_like(old[2][mine])
     adam = Adam(0.5, 0.9, 0.99, 1e-8, 1 + number % 5, chance.choice((0.0, 0.1)))
-    step_slice(team, adam, gradient[mine], [o[mine] for o in old], (result[mine], *moments), (0,), 0, -(-share // 4))
+    old_of_slice = [tensor[mine] for tensor in old]
     total = torch.zeros(count, dtype=torch.float64, device=at)
     for rank in range(team.world):
         total += pattern(rank, number, (count,), torch.float64, at)
@@ -190,12 +221,21 @@ def stepped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     mean = 0.9 * mean + 0.1 * total / team.world
     square = 0.99 * square + 0.01 * (total / team.world).square()
     step = 0.5 * mean / (1 - 0.9**adam.step) / ((square / (1 - 0.99**adam.step)).sqrt() + 1e-8)
-    expected = weight - step - 0.5 * adam.weight_decay * weight
-    found = torch.cat((result, *moments)).double()
-    return (~torch.isclose(found, torch.cat((expected, mean[mine], square[mine])), rtol=1e-4, atol=1e-4)).sum()
+    expected = torch.cat((weight - step - 0.5 * adam.weight_decay * weight, mean[mine], square[mine]))
+    room = 1e-4 + 1e-4 * expected.abs()
+
+    def call() -> torch.Tensor:
+        gradient = team.empty(count, torch.float32, "soak: gradient")
+        gradient.copy_(own_gradient)
+        result = team.out(count, torch.float32, "soak: stepped", ring=2)
+        moments = torch.empty_like(old_of_slice[1]), torch.empty_like(old_of_slice[2])
+        step_slice(team, adam, gradient[mine], old_of_slice, (result[mine], *moments), (0,), 0, -(-share // 4))
+        return apart(torch.cat((result, *moments)), expected, room)
+
+    return call
 
 
-def differentiated(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def differentiated(team: Team, number: int, chance: random.Random) -> Call:
     """The gradient of a small perceptron, in pieces, against autograd. Hidden values are exact, so that no sign differs."""
     n, d_in, h, d_out = (chance.choice((1, 3, 8, 40)) for _ in range(4))
     shapes, at = [(h, d_in), (h,), (d_out, h), (d_out,)], here()
@@ -203,15 +243,21 @@ def differentiated(team: Team, number: int, chance: random.Random) -> torch.Tens
     flat = pattern(team.rank, number, (count,), torch.float32, at) / 128 - 1
     x = pattern(team.rank + 1, number, (n, d_in), torch.float32, at) / 128 - 1
     y = pattern(team.rank + 2, number, (n, d_out), torch.float32, at) / 128 - 1
-    found = torch.empty_like(flat)
-    with torch.no_grad():
-        write_gradient(x, y, parameters_in(flat, shapes), parameters_in(found, shapes), pieces=3)
+    parameters = flat.clone()
     flat.requires_grad_()
     w1, b1, w2, b2 = parameters_in(flat, shapes)
     hidden = torch.nn.functional.linear(x, w1, b1).relu()
     loss = torch.nn.functional.mse_loss(torch.nn.functional.linear(hidden, w2, b2), y)
     (expected,) = torch.autograd.grad(loss, flat)
-    return (~torch.isclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().amax()))).sum()
+    room = 1e-5 * expected.abs().amax() + 1e-4 * expected.abs()
+
+    def call() -> torch.Tensor:
+        found = torch.empty_like(parameters)
+        with torch.no_grad():
+            write_gradient(x, y, parameters_in(parameters, shapes), parameters_in(found, shapes), pieces=3)
+            return apart(found, expected, room)
+
+    return call
 
 
 BLOCKS: dict[str, Block] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.kit_soak.soak import Block, here, pattern, unequal
+from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
 from sandbox.kit import cuda
 from sandbox.kit.blocks import delta_rule
 from sandbox.kit.symmetric_memory.team import Team
@@ -105,30 +105,46 @@ def _numbers(rank: int, number: int, count: int) -> torch.Tensor:
     return pattern(rank, number, (count,), torch.int32, here())
 
 
-def swapped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def swapped(team: Team, number: int, chance: random.Random) -> Call:
     """px_swap: 8 bytes from every member by a warp. Slot 600."""
-    boxes = team.empty((2, team.world, 4), torch.int32, "soak: boxes")
-    got = torch.empty(team.world, dtype=torch.int64, device=here())
-    base = chance.getrandbits(61)
-    kernels().swap[1, 32](team.px, boxes, got, base + team.rank, 600)
-    return unequal(got, base + torch.arange(team.world, device=here()))
+    base = chance.getrandbits(61) + 8 * number
+    expected = base + torch.arange(team.world, device=here())
+
+    def call() -> torch.Tensor:
+        boxes = team.empty((2, team.world, 4), torch.int32, "soak: boxes")
+        got = torch.empty(team.world, dtype=torch.int64, device=here())
+        kernels().swap[1, 32](team.px, boxes, got, base + team.rank, 600)
+        return unequal(got, expected)
+
+    return call
 
 
-def gathered(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def gathered(team: Team, number: int, chance: random.Random) -> Call:
     """px_st_ll and px_ld_ll: data and flag in one store, nobody waits for anything else. Slot 601."""
     n, room = chance.choice(WORDS), max(WORDS)
-    boxes = team.empty((2, team.world, room, 2), torch.int32, "soak: words")
-    got = torch.empty(team.world * n, dtype=torch.int32, device=here())
-    kernels().gather_words[1, 512](team.px, boxes, _numbers(team.rank, number, n), got, n, room, 601)
-    return unequal(got, torch.cat([_numbers(rank, number, n) for rank in range(team.world)]))
+    mine = _numbers(team.rank, number, n)
+    expected = torch.cat([_numbers(rank, number, n) for rank in range(team.world)])
+
+    def call() -> torch.Tensor:
+        boxes = team.empty((2, team.world, room, 2), torch.int32, "soak: words")
+        got = torch.empty(team.world * n, dtype=torch.int32, device=here())
+        kernels().gather_words[1, 512](team.px, boxes, mine, got, n, room, 601)
+        return unequal(got, expected)
+
+    return call
 
 
-def met(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def met(team: Team, number: int, chance: random.Random) -> Call:
     """px_turn and px_meet, block by block; a root that changes, and results in a ring of two."""
     n, root = chance.choice(LENGTHS), chance.randrange(team.world)
-    room = team.room(n, torch.int32, "soak: met")
-    kernels().push[BLOCKS_AT_ONCE, 128](team.px, _numbers(team.rank, number, n), room, n, root)
-    return unequal(room[:n], _numbers(root, number, n))
+    mine, expected = _numbers(team.rank, number, n), _numbers(root, number, n)
+
+    def call() -> torch.Tensor:
+        room = team.room(n, torch.int32, "soak: met")
+        kernels().push[BLOCKS_AT_ONCE, 128](team.px, mine, room, n, root)
+        return unequal(room[:n], expected)
+
+    return call
 
 
 class _Recorded:
@@ -150,12 +166,17 @@ def _recorded(team: Team) -> _Recorded:
     return _Recorded(team)
 
 
-def replayed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def replayed(team: Team, number: int, chance: random.Random) -> Call:
     """Meetings in a recorded graph: their numbers lie in device memory, so a replay takes new ones."""
-    recorded = _recorded(team)
-    recorded.x.copy_(_numbers(team.rank, number, RECORDED))
-    recorded.graph.replay()
-    return unequal(recorded.y, torch.cat([_numbers(rank, number, RECORDED) for rank in range(team.world)]))
+    recorded, mine = _recorded(team), _numbers(team.rank, number, RECORDED)
+    expected = torch.cat([_numbers(rank, number, RECORDED) for rank in range(team.world)])
+
+    def call() -> torch.Tensor:
+        recorded.x.copy_(mine)
+        recorded.graph.replay()
+        return unequal(recorded.y, expected)
+
+    return call
 
 
 @functools.cache
@@ -164,19 +185,24 @@ def _grid(blocks: int) -> tuple[torch.Tensor, list[int]]:
     return torch.zeros(1, dtype=torch.int32, device=here()), [1]
 
 
-def passed_on(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def passed_on(team: Team, number: int, chance: random.Random) -> Call:
     """px_grid_barrier: all blocks of one GPU meet. A counter for each size of the grid."""
     blocks = chance.choice((1, 2, 33, 132))
     counter, turn = _grid(blocks)
-    board = torch.empty(blocks, dtype=torch.int32, device=here())
-    got = torch.empty_like(board)
-    kernels().pass_on.cooperative[blocks, 64](board, got, counter, turn[0], number % 1_000_000)
-    turn[0] += 2
-    expected = number % 1_000_000 + (torch.arange(blocks, dtype=torch.int32, device=here()) + 1) % blocks
-    return unequal(got, expected)
+    base = number % 1_000_000
+    expected = base + (torch.arange(blocks, dtype=torch.int32, device=here()) + 1) % blocks
+
+    def call() -> torch.Tensor:
+        board = torch.empty(blocks, dtype=torch.int32, device=here())
+        got = torch.empty_like(board)
+        kernels().pass_on.cooperative[blocks, 64](board, got, counter, turn[0], base)
+        turn[0] += 2
+        return unequal(got, expected)
+
+    return call
 
 
-def recurred(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def recurred(team: Team, number: int, chance: random.Random) -> Call:
     """The delta rule: a state goes from rank to rank, or results go to the ranks of their tokens."""
     (batch, share, heads, channels, columns), rank, world = chance.choice(RECURRED), team.rank, team.world
     passes_on = chance.random() < 0.5
@@ -189,12 +215,9 @@ def recurred(team: Team, number: int, chance: random.Random) -> torch.Tensor:
         ]
         for r in range(world)
     ]
-    found = team.out((batch, share, all_heads, columns), torch.float32, "soak: recurred", ring=2)
-    launch = recurrence()[min(delta_rule.items_of(drawn[rank][2], THREADS), BLOCKS_AT_ONCE), THREADS]
-    boxes = team.empty(delta_rule.boxes_for(drawn[rank][2], channels, THREADS), torch.int32, "soak: states").data_ptr()
-    zeros = torch.zeros(heads, dtype=torch.bfloat16, device=here())
+    mine, zeros = drawn[rank], torch.zeros(heads, dtype=torch.bfloat16, device=here())
+    blocks = min(delta_rule.items_of(mine[2], THREADS), BLOCKS_AT_ONCE)
     sizes = [batch, tokens, share, heads, channels, columns, all_heads, 0 if passes_on else rank * heads]
-    launch(team.px, *drawn[rank], zeros, found, boxes if passes_on else 0, sizes)
 
     def stepped(parts: list[list[torch.Tensor]]) -> torch.Tensor:
         q, k, v, gate, strength = (torch.cat(tensors, dim=1).double() for tensors in zip(*parts, strict=True))
@@ -206,7 +229,15 @@ def recurred(team: Team, number: int, chance: random.Random) -> torch.Tensor:
         expected = stepped(drawn[: rank + 1])[:, -share:]
     else:
         expected = torch.cat([stepped([part])[:, rank * share : (rank + 1) * share] for part in drawn], dim=2)
-    return (~torch.isclose(found.double(), expected, rtol=1e-4, atol=1e-5)).sum()
+    room = 1e-5 + 1e-4 * expected.abs()
+
+    def call() -> torch.Tensor:
+        found = team.out((batch, share, all_heads, columns), torch.float32, "soak: recurred", ring=2)
+        boxes = team.empty(delta_rule.boxes_for(mine[2], channels, THREADS), torch.int32, "soak: states").data_ptr()
+        recurrence()[blocks, THREADS](team.px, *mine, zeros, found, boxes if passes_on else 0, sizes)
+        return apart(found, expected, room)
+
+    return call
 
 
 DEVICE_BLOCKS: dict[str, Block] = {

@@ -5,7 +5,7 @@ import random
 import torch
 import torch.distributed as dist
 
-from benchmarks.kit_soak.soak import Block, here, pattern, unequal
+from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
 from sandbox.kit.blocks.attention import attend_together
 from sandbox.kit.blocks.experts import Mlp, moe_layer
 from sandbox.kit.blocks.truncation import find_cut
@@ -17,6 +17,8 @@ ATTENDED = ((1, 1, 1, 1), (2, 9, 3, 7), (2, 24, 2, 64), (1, 150, 3, 40))
 TOKENS, EXPERTS_OF_A_RANK, HIDDEN = (1, 9, 70), (1, 2, 5), 24
 ROWS, COLUMNS, FILTERS = (1, 5, 300), (1, 33, 500), ((0, 1.0), (0, 0.9), (0, 0.3), (1, 1.0), (7, 0.9), (100, 0.5))
 """Rows and a rank's columns of logits, and (top_k, top_p)."""
+NO_CHANCE = -1e30
+"""In place of minus infinity, which has no difference from itself."""
 SURE = 1e-5
 """Of a row's probability: a cut so close to an entry depends on rounding and is not compared."""
 
@@ -26,26 +28,25 @@ def _real(rank: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) ->
     return (pattern(rank, number, shape, torch.float32, here()) / 128 - 1 + number % 3).to(dtype)
 
 
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """How many elements differ by more than products and results of the dtype are rounded."""
-    assert found.shape == expected.shape, (found.shape, expected.shape)
-    room = 1e-4 if found.dtype == torch.float32 else 2.0**-5
-    return (~((found.double() - expected).abs() <= room * expected.abs().amax())).sum()
+def _room(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """By how much products and results of a dtype are rounded."""
+    return (1e-4 if dtype == torch.float32 else 2.0**-5) * expected.abs().amax()
 
 
-def attended(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def attended(team: Team, number: int, chance: random.Random) -> Call:
     """Attention over the rows of all ranks, causal or not, against a softmax of all scores in float64."""
     (batch, rows, heads, width), dtype = chance.choice(ATTENDED), chance.choice(DTYPES)
     causal, scale = chance.random() < 0.5, chance.choice((None, 0.5))
     parts = [_real(rank, number, (batch, rows, 3, heads, width), dtype) for rank in range(team.world)]
-    found = attend_together(parts[team.rank], scale, causal, dist.group.WORLD)
     query = parts[team.rank][:, :, 0].double()
     key, value = torch.cat(parts, dim=1)[:, :, 1:].double().unbind(2)
     scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * (width**-0.5 if scale is None else scale)
     places = torch.arange(team.world * rows, device=here())
     if causal:
         scores = scores.masked_fill(places > places[team.rank * rows :][:rows, None], -torch.inf)
-    return _apart(found, torch.einsum("bhqk,bkhd->bqhd", scores.softmax(dim=-1), value))
+    expected = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(dim=-1), value)
+    mine, room = parts[team.rank], _room(expected, dtype)
+    return lambda: apart(attend_together(mine, scale, causal, dist.group.WORLD), expected, room)
 
 
 def _mlp(owner: int, number: int, width: int, dtype: torch.dtype, biased: bool) -> Mlp:
@@ -61,7 +62,7 @@ def _through(rows: torch.Tensor, mlp: Mlp) -> torch.Tensor:
     return linear(torch.nn.functional.silu(linear(rows, *gate)) * linear(rows, *up), *down)
 
 
-def routed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def routed(team: Team, number: int, chance: random.Random) -> Call:
     """A layer of experts in each of its ways. Logits are exact and all different, so that rounding chooses no expert."""
     tokens, dtype, at = chance.choice(TOKENS), chance.choice(DTYPES), here()
     experts = team.world * chance.choice(EXPERTS_OF_A_RANK)
@@ -73,21 +74,23 @@ def routed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     router = torch.eye(experts, width, dtype=dtype, device=at)
     bias = torch.ones(experts, dtype=dtype, device=at) if biased else None
     mlps = [_mlp(owner, number, width, dtype, biased) for owner in range(team.world)]
-    found = moe_layer(x, router, bias, lambda: mlps[team.rank], experts, top_k, team, large)
     chosen, ids = logits.double().softmax(dim=1).topk(top_k, dim=1)
     weights = torch.zeros(tokens, team.world, dtype=torch.float64, device=at)
     weights.scatter_add_(1, ids // (experts // team.world), chosen.to(dtype).double())
-    expected = sum(weights[:, owner, None] * _through(x.double(), mlp) for owner, mlp in enumerate(mlps))
-    return _apart(found, torch.as_tensor(expected))
+    expected = torch.as_tensor(
+        sum(weights[:, owner, None] * _through(x.double(), mlp) for owner, mlp in enumerate(mlps))
+    )
+    own, room = mlps[team.rank], _room(expected, dtype)
+    return lambda: apart(moe_layer(x, router, bias, lambda: own, experts, top_k, team, large), expected, room)
 
 
-def cut(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def cut(team: Team, number: int, chance: random.Random) -> Call:
     """The cut of top-k, top-p, both or none, against the running sums of whole rows; many logits are equal."""
     rows, columns, dtype, at = chance.choice(ROWS), chance.choice(COLUMNS), chance.choice(DTYPES), here()
     top_k, top_p = chance.choice(FILTERS)
     parts = [pattern(rank, number, (rows, columns), torch.float32, at) / 16 for rank in range(team.world)]
     target = (torch.arange(rows, device=at) * 13 + number) % (team.world * columns)
-    got = find_cut(parts[team.rank].to(dtype), target, dist.group.WORLD, top_k, top_p)
+    mine = parts[team.rank].to(dtype)
     logits = torch.cat(parts, dim=1).double()
     ascending, order = logits.sort(dim=1, stable=True)
     if top_k:
@@ -102,11 +105,20 @@ def cut(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     picked = logits.gather(1, target[:, None])[:, 0]
     unsure = ((running - (1 - top_p)).abs() < SURE).any(dim=1) & (top_p < 1)
     log_probability = torch.where(picked >= least[:, 0], picked - kept, -torch.inf)
-    floats = torch.stack((got.log_sum, got.log_probability)).double()
-    wrong = ~torch.isclose(floats, torch.stack((kept, log_probability)), rtol=1e-5, atol=1e-5).all(dim=0)
-    if top_k or top_p < 1:  # otherwise everything is kept, and `least` is below it
-        wrong |= (got.least != least[:, 0]) | (got.dropped != (gone & own & (ascending == least)).sum(dim=1))
-    return (wrong & ~unsure).sum() + unequal(got.target.double(), picked)
+    sure = ~unsure
+    floats = torch.stack((kept, log_probability)).nan_to_num_(neginf=NO_CHANCE)
+    room = 1e-5 + 1e-5 * floats.abs()
+    dropped = (gone & own & (ascending == least)).sum(dim=1)
+
+    def call() -> torch.Tensor:
+        got = find_cut(mine, target, dist.group.WORLD, top_k, top_p)
+        found = torch.stack((got.log_sum, got.log_probability)).nan_to_num_(nan=torch.nan, neginf=NO_CHANCE)
+        wrong = (found - floats).abs_().le(room).logical_not_().any(dim=0)
+        if top_k or top_p < 1:  # otherwise everything is kept, and `least` is below it
+            wrong |= (got.least != least[:, 0]) | (got.dropped != dropped)
+        return (wrong & sure).sum() + unequal(got.target, picked)
+
+    return call
 
 
 LAYERS: dict[str, Block] = {"attended": attended, "routed": routed, "cut": cut}

@@ -76,11 +76,13 @@ TABLE: TextTable[SoakRow] = TextTable(
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
-    """Half a minute a block on GPUs. scope.blocks: those that run (none: all); scope.repetitions: thousands of calls a block.
+    """Calls each block very often, in one set of ranks.
+
+    scope.blocks: those that run (none: all); scope.repetitions: thousands of calls a block.
 
     Raises:
         UsageError: there is no such block on these devices.
-        MachineError: GPUs were asked for and cannot be had.
+        MachineError: GPUs were asked for and cannot be had, or the ranks do not start.
     """
     device = choose_device(scope.device or Settings().device)
     on_gpus = kind_of(device).on_gpus
@@ -92,24 +94,29 @@ async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
         where = "on CPU ranks" if set(unknown) <= set(DEVICE_BLOCKS) else "in the soak"
         raise UsageError(f"There is no block {', '.join(unknown)} {where}.", f"Choose from: {', '.join(every)}.")
     tell(TABLE.header)
-    for block in scope.blocks or every:
-        rows.append(await soaked(block, world, device, thousands))
-        tell(TABLE.line(rows[-1]))
-
-
-async def soaked(block: str, world: int, device: str, thousands: int) -> SoakRow:
-    """One block in ranks of its own: what one leaves in symmetric memory is of no account to the next."""
     ranks = PlainRanks(world, device)
+    try:
+        await ranks.start()
+        for block in scope.blocks or every:
+            if rows and rows[-1].detail:  # what a failure leaves in the ranks is of no account to the next block
+                await ranks.close()
+                ranks = PlainRanks(world, device)
+                await ranks.start()
+            rows.append(await soaked(block, ranks, thousands))
+            tell(TABLE.line(rows[-1]))
+    finally:
+        await asyncio.shield(ranks.close())
+
+
+async def soaked(block: str, ranks: PlainRanks, thousands: int) -> SoakRow:
+    """One block in ranks that have started. Where they fail, the row says why, and they are of no further use."""
     seed = secrets.randbits(31)
     calls = wrong = 0
     first, detail = -1, ""
     started = time.monotonic()
     try:
-        await ranks.start()
-        started = time.monotonic()
         for number in range(thousands):
-            order = SoakBlock(block, number * CALLS, CALLS, seed + number)
-            found = await ranks.soak(order)
+            found = await ranks.soak(SoakBlock(block, number * CALLS, CALLS, seed + number))
             calls += CALLS
             wrong += sum(each.wrong for each in found)
             early = [each.first_wrong for each in found if each.first_wrong >= 0]
@@ -117,12 +124,10 @@ async def soaked(block: str, world: int, device: str, thousands: int) -> SoakRow
                 first = min(early)
     except PlainLoopFailed as error:
         detail = str(error)
-    finally:
-        await asyncio.shield(ranks.close())
     return SoakRow(
         block=block,
-        world=world,
-        device=device,
+        world=ranks.world,
+        device=ranks.device,
         calls=calls,
         wrong=wrong,
         first_wrong=first,

@@ -24,6 +24,8 @@ BLOCK = 512
 """Unit of st_blocks. The size of a sparse file does not tell what it takes on disk."""
 ELF, ELF_BYTES = b"\x7fELF\x02\x01", 64
 CUDA = 190
+SHARED = "kit"
+"""The folder of what was built outside worlds from texts of this program. Every world sees it, and none fills it."""
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """ELF machine numbers by platform.machine()."""
 
@@ -48,8 +50,13 @@ def prepared() -> Path | None:
     return folder
 
 
+def shared() -> Path:
+    """The folder of what all kernels may use."""
+    return directory() / SHARED
+
+
 def show(kernel: str, shown: Path) -> None:
-    """Links the artefacts of one text (its SHA-256) into a folder that a world can read."""
+    """Links the artefacts of one text (its SHA-256), or those of SHARED, into a folder that a world can read."""
     with contextlib.suppress(OSError):
         found = [entry for entry in os.scandir(directory() / kernel) if ARTEFACT.fullmatch(entry.name)]
         target = shown / kernel

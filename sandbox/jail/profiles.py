@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.jail import signal_scope
+from sandbox.machine import thunderkittens
+from sandbox.machine.nvshmem_package import ENVIRONMENT
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
@@ -155,14 +157,22 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
+        **ENVIRONMENT,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "TERM": "dumb",
+        **_checkout(),
         # glibc adapts these thresholds to what a process has freed. Fixed values give all worlds the same page faults.
         "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         **extra,
     }
+
+
+def _checkout() -> dict[str, str]:
+    """Where a world finds the headers of ThunderKittens; empty without a checkout."""
+    root = thunderkittens.checkout()
+    return {} if root is None else {thunderkittens.VARIABLE: str(root)}
 
 
 def user_files(uid: int, gid: int) -> dict[str, int]:
@@ -190,6 +200,8 @@ def python_path() -> str:
 def program_paths() -> list[Path]:
     """What Python and the harness must read inside, beyond the system's folders."""
     paths = {Path(sys.prefix), Path(sys.base_prefix), *(SOURCE_ROOT / name for name in PROGRAM), *import_paths()[1:]}
+    if (checkout := thunderkittens.checkout()) is not None:
+        paths |= set(thunderkittens.shown(checkout))
     # A virtual environment may be a link; both its names are needed.
     named = paths | {path.resolve() for path in paths}
     return sorted(path for path in named if not str(path).startswith("/usr"))

@@ -24,20 +24,22 @@ px.cuh is included already; `#include <cuda_bf16.h>` works where the headers are
 import ctypes
 import functools
 import os
+import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sandbox.kit.compilers import build, nvrtc, source_files, stamps
-from sandbox.kit.compilers.arguments import converter, ctypes_of
+from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
-from sandbox.kit.layout import Px, PxNumbers
 
 Extent = int | Sequence[int]
+Compiler = Callable[[str, str, tuple[str, ...]], bytes]
+"""Makes a cubin of a source, for an architecture, with options."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
 
@@ -90,40 +92,48 @@ class Kernel:
 
 
 class Launcher:
-    """A kernel with its launch shape. Argument slots are laid out once, so that a launch only fills them
-    in."""
+    """A kernel with its launch shape. All arguments have places that stay; a launch only fills them in.
+
+    A launch costs the host this Python beside the driver's part, so the usual case makes one pass over the arguments and one
+    call that writes them all.
+    """
 
     def __init__(self, kernel: Kernel, shape: tuple[int, ...]) -> None:
         """shape: grid and block in three dimensions each, and bytes of dynamic shared memory."""
         function, driver = kernel.function, kernel.driver
-        self._function, self._handle, self._device = function, kernel.handle, kernel.device
-        self._shape = shape
-        self._launch = driver.launchCooperativeKernel if kernel.is_cooperative else driver.launchKernel
-        self._extra = () if kernel.is_cooperative else (0,)
-        parameters = function.parameters
-        self._convert = [converter(p, i, function, "cuda") for i, p in enumerate(parameters)]
-        self._slots = [_slot(parameter) for parameter in parameters]
-        self._takes_px = [parameter.is_px and not parameter.pointers for parameter in parameters]
-        self._takes_numbers = [parameter.is_numbers for parameter in parameters]
-        self._table = (ctypes.c_void_p * max(len(self._slots), 1))(*map(ctypes.addressof, self._slots))
-        self._table_at = ctypes.addressof(self._table)
+        self._function, self._device = function, kernel.device
+        launch = driver.launchCooperativeKernel if kernel.is_cooperative else driver.launchKernel
+        self._launch = functools.partial(launch, kernel.handle, *shape)
+        self._convert = [converter(p, i, function, "cuda") for i, p in enumerate(function.parameters)]
+        self._ready = [_ready_type(parameter) for parameter in function.parameters]
+        packed = struct.Struct("<" + "".join(map(_format, function.parameters)))
+        self._pack = packed.pack_into
+        self._values = ctypes.create_string_buffer(max(packed.size, 1))
+        """Eight bytes for each argument, whose addresses are in `_table`; structs lie elsewhere."""
+        count = len(function.parameters)
+        first = ctypes.addressof(self._values)
+        self._table = (ctypes.c_void_p * max(count, 1))(*range(first, first + 8 * count, 8))
+        self._structs = [i for i, p in enumerate(function.parameters) if _is_struct(p)]
+        table_at = ctypes.addressof(self._table)
+        self._launch_end = (table_at,) if kernel.is_cooperative else (table_at, 0)
 
     def __call__(self, *arguments: Any) -> None:
-        if len(arguments) != len(self._slots):
+        if len(arguments) != len(self._convert):
             raise ArgumentError(
-                f"{self._function.name} takes {len(self._slots)} arguments, got {len(arguments)}: {self._function}"
+                f"{self._function.name} takes {len(self._convert)} arguments, got {len(arguments)}: {self._function}"
             )
-        for index, value in enumerate(arguments):
-            ready = self._convert[index](value)
-            if self._takes_px[index]:
-                # The driver copies arguments at the launch, so the struct itself can serve as the slot.
-                self._table[index] = ctypes.addressof(ready)
-            elif self._takes_numbers[index]:
-                self._slots[index].at = ready.at
-            else:
-                self._slots[index].value = ready
-        stream = torch._C._cuda_getCurrentRawStream(self._device)
-        self._launch(self._handle, *self._shape, stream, self._table_at, *self._extra)
+        values: list[Any] = [
+            value if type(value) is ready else convert(value)
+            for value, ready, convert in zip(arguments, self._ready, self._convert)  # noqa: B905 - counted above
+        ]
+        try:
+            self._pack(self._values, 0, *values)
+        except (struct.error, OverflowError):  # a number is outside its type
+            values = [convert(value) for value, convert in zip(arguments, self._convert, strict=True)]
+            self._pack(self._values, 0, *values)
+        for index in self._structs:  # the driver copies arguments at the launch, so the struct itself is the place
+            self._table[index] = ctypes.addressof(values[index])
+        self._launch(torch._C._cuda_getCurrentRawStream(self._device), *self._launch_end)
 
 
 def compile(
@@ -135,11 +145,21 @@ def compile(
     options: added to NVRTC's. arch: the current device's, with the architecture-specific features (sm_90a), if not
     given. Raises CompileError with `line` in the calling Python file; without a GPU or without CuPy it says so.
     """
+    return load(source_files.read(source, sys._getframe(1)), tuple(options), arch)
+
+
+def load(
+    given: source_files.SourceText,
+    options: tuple[str, ...] = (),
+    arch: str | None = None,
+    to_cubin: Compiler = nvrtc.to_cubin,
+    attach: Callable[[int], object] | None = None,
+) -> build.CompiledModule:
+    """`compile` for a source that was read. attach: prepares the loaded module (CUmodule)."""
     if not torch.cuda.is_available():
         raise CompileError("cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp")
-    given = source_files.read(source, sys._getframe(1))
     flags = (*options, *stamps.options(given.text))
-    artefact, functions = compile_cubin(given, flags, arch or device_arch())
+    artefact, functions = compile_cubin(given, flags, arch or device_arch(), to_cubin)
     from cupy.cuda import driver
 
     device = torch.cuda.current_device()
@@ -147,23 +167,27 @@ def compile(
     torch.cuda.current_stream().synchronize()
     module = driver.moduleLoadData(artefact.read_bytes())
     stamps.connect(module, given.text, driver)
+    if attach is not None:
+        attach(module)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
     return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 
-def compile_cubin(source: source_files.SourceText, options: tuple[str, ...], arch: str) -> tuple[Path, list[Function]]:
+def compile_cubin(
+    source: source_files.SourceText, options: tuple[str, ...], arch: str, to_cubin: Compiler = nvrtc.to_cubin
+) -> tuple[Path, list[Function]]:
     """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no
     GPU."""
     functions = [function for function in exported(source.text).values() if function.kernel]
     if not functions:
         raise CompileError('nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`')
     version = repr(nvrtc.binding().getVersion())
-    texts = (source.text, *source.headers)
+    texts = (to_cubin.__module__, source.text, *source.headers)
     name = build.content_key(*texts, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"
 
     def make(output: Path) -> None:
         with source.readable():
-            output.write_bytes(nvrtc.to_cubin(source.located, arch, (*options, *source.flags)))
+            output.write_bytes(to_cubin(source.located, arch, (*options, *source.flags)))
 
     return build.once(name, make), functions
 
@@ -182,13 +206,30 @@ def _extent(value: Any, what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _slot(parameter: Parameter) -> Any:
-    """Memory that holds one argument as the kernel expects it."""
+def _is_struct(parameter: Parameter) -> bool:
+    return parameter.is_handle or (not parameter.pointers and (parameter.is_px or parameter.is_numbers))
+
+
+def _ready_type(parameter: Parameter) -> type | None:
+    """The Python type whose values are written as they are; all others are checked and converted first."""
+    if _is_struct(parameter):
+        return None
+    if parameter.pointers or (parameter.scalar is not None and parameter.scalar.kind == "int"):
+        return int
+    return float if parameter.scalar is not None and parameter.scalar.kind == "float" else None
+
+
+def _format(parameter: Parameter) -> str:
+    """Eight bytes of a format of the module struct. `?` takes any object: the place of a struct holds nothing of use."""
+    if _is_struct(parameter):
+        return "?7x"
     if parameter.pointers:
-        return ctypes.c_void_p()
-    if parameter.is_px:
-        return Px()
-    if parameter.is_numbers:
-        return PxNumbers()
-    assert parameter.scalar is not None
-    return ctypes_of(parameter.scalar)()
+        return "Q"
+    scalar = parameter.scalar
+    assert scalar is not None
+    if scalar.kind == "bool":
+        return "?7x"
+    if scalar.kind == "float":
+        return "f4x" if scalar.bytes == 4 else "d"
+    letter = {1: "b", 2: "h", 4: "i", 8: "q"}[scalar.bytes]
+    return (letter if scalar.low else letter.upper()) + ("" if scalar.bytes == 8 else f"{8 - scalar.bytes}x")

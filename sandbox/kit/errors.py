@@ -36,6 +36,10 @@ class SymmetricMemoryError(KitError):
     """The symmetric heap could not be set up, is full, or was used differently by different ranks."""
 
 
+class BackendError(KitError):
+    """The library of a backend refused a call, or cannot be used here."""
+
+
 class BarrierTimeout(KitError):
     """Peers did not arrive in time. `missing` holds their global ranks."""
 

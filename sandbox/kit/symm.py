@@ -43,7 +43,7 @@ from sandbox.kit.symmetric_memory import segment
 from sandbox.kit.symmetric_memory.heap import heap_bytes, host_heap
 from sandbox.kit.symmetric_memory.heap import reserve as _reserve
 from sandbox.kit.symmetric_memory.host_signals import host_signals
-from sandbox.kit.symmetric_memory.team import OUT_RING, Shape, Team
+from sandbox.kit.symmetric_memory.team import Shape, Team
 
 rank: int
 """This rank, from 0 to world - 1."""
@@ -132,12 +132,12 @@ def stage(x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
     return connect().stage(x, tag)
 
 
-def out(shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
+def out(shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int | None = None) -> torch.Tensor:
     """The next buffer of a ring, for results that peers write into; may be returned from solution()."""
     return connect().out(shape, dtype, tag, ring)
 
 
-def room(count: int, dtype: torch.dtype, tag: str | None = None, ring: int = 2) -> torch.Tensor:
+def room(count: int, dtype: torch.dtype, tag: str | None = None, ring: int | None = 2) -> torch.Tensor:
     """`out` for results whose size changes from call to call; see `Team.room`."""
     return connect().room(count, dtype, tag, ring)
 

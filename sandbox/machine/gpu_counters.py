@@ -1,4 +1,4 @@
-"""Reads a GPU's counters over a window through NVML: bytes over NVLink, and the load of its units."""
+"""Reads a GPU's counters over a window through NVML: bytes over NVLink, the load of its units, and its power."""
 
 import time
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from sandbox.machine import nvml
+from sandbox.machine.gpu_energy import EnergyReader
 from sandbox.machine.nvml import Gpu, NvmlMissing
 
 NVLINK_TX, NVLINK_RX = 138, 139
@@ -37,6 +38,10 @@ class GpuCounted(msgspec.Struct, frozen=True):
     """Nominal bytes per second of its memory, which `dram` is a share of."""
     missing: list[str] = []
     """Reasons for missing counters, one line each."""
+    watts: float | None = None
+    """Mean power, from the counter of energy."""
+    watts_error: float = 0.0
+    """Share by which the power may be off."""
 
 
 class GpuCounters:
@@ -47,6 +52,7 @@ class GpuCounters:
         self._begun = 0.0
         self._traffic: list[tuple[int, int] | None] = []
         self._samples: list[nvml.GpmSample | str] = []
+        self._energy: EnergyReader | None = None
 
     def begin(self) -> None:
         """Begins a window.
@@ -56,6 +62,8 @@ class GpuCounters:
         """
         self._traffic = [_traffic(gpu) for gpu in self._gpus]
         self._samples = [_sample(gpu) for gpu in self._gpus]
+        self._energy = EnergyReader(self._gpus)
+        self._energy.begin()
         self._begun = time.monotonic()
 
     def end(self) -> list[GpuCounted]:
@@ -65,6 +73,8 @@ class GpuCounters:
             NvmlMissing: the driver did not answer.
         """
         seconds = time.monotonic() - self._begun
+        assert self._energy is not None, "begin comes first"
+        powers = self._energy.end()
         samples = [_sample(gpu) for gpu in self._gpus]
         found = []
         for at, gpu in enumerate(self._gpus):
@@ -72,7 +82,10 @@ class GpuCounters:
             sent, received = _moved(self._traffic[at], _traffic(gpu), missing)
             sm, tensor, dram = _shares(self._samples[at], samples[at], seconds, missing)
             link, memory = _link_peak(gpu), _memory_peak(gpu)
-            found.append(GpuCounted(sent, received, sm, tensor, dram, link, memory, missing))
+            if powers[at].missing:
+                missing.append(powers[at].missing)
+            watts, error = powers[at].watts, powers[at].error
+            found.append(GpuCounted(sent, received, sm, tensor, dram, link, memory, missing, watts, error))
         self._samples = []
         return found
 

@@ -4,14 +4,20 @@ The trusted rank makes both. It maps inputs writable and then seals them (F_SEAL
 them, not even through /proc. Outputs are sealed against resizing, because truncation would kill the reader with SIGBUS.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
+import weakref
 
 F_ADD_SEALS = 1033
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 PAGE = mmap.PAGESIZE
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def _make(name: str, size: int) -> tuple[int, mmap.mmap]:
@@ -45,14 +51,34 @@ def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
     return output_arena(size, "pkb-report")
 
 
-def map_input(fd: int) -> mmap.mmap:
+def map_report(fd: int) -> mmap.mmap:
+    """Writable mapping of a report page."""
+    return mmap.mmap(fd, 0)
+
+
+def map_input(fd: int) -> "ctypes.Array[ctypes.c_ubyte]":
     """Read-only mapping of an input arena; a write is a segmentation fault."""
-    return mmap.mmap(fd, 0, flags=mmap.MAP_SHARED | _POPULATE, prot=mmap.PROT_READ)
+    return _map(fd, mmap.PROT_READ)
 
 
-def map_output(fd: int) -> mmap.mmap:
+def map_output(fd: int) -> "ctypes.Array[ctypes.c_ubyte]":
     """Writable mapping of an output arena."""
-    return mmap.mmap(fd, 0, flags=mmap.MAP_SHARED | _POPULATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    return _map(fd, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _map(fd: int, protection: int) -> "ctypes.Array[ctypes.c_ubyte]":
+    """A mapping that keeps no descriptor open, as Python's own would.
+
+    A kernel could send such a descriptor to its peers, and return their pages as its result without moving a byte.
+    """
+    size = os.fstat(fd).st_size
+    address = _libc.mmap(None, size, protection, mmap.MAP_SHARED | _POPULATE, fd, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot map an arena of {size} bytes: {os.strerror(code)}")
+    mapping = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(mapping, _libc.munmap, address, size).atexit = False
+    return mapping
 
 
 def up(size: int, multiple: int = 64) -> int:

@@ -44,7 +44,7 @@ def _walk(node: Any, path: str, leaves: Leaves) -> str:
         return "None"
     for number, dtype in _NUMBERS:
         if kind is number:
-            leaves.append((path or "out", torch.tensor(node, dtype=dtype)))
+            leaves.append((path or "out", torch.tensor(node, dtype=dtype, device="cpu")))
             return number.__name__
     # A torch.Size is equal to a tuple of ints, and a named tuple counts as a tuple.
     is_tuple = kind is tuple or kind is torch.Size or (isinstance(node, tuple) and hasattr(node, "_fields"))

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     TAKE = 19
     LOOK_AHEAD = 20
     DRAW_AGAIN = 21
+    MEASURE_TRANSFERS = 22
 
     READY = 64
     OPENED = 65
@@ -84,6 +85,7 @@ class Kind(IntEnum):
     TAKEN = 104
     LOOKED_AHEAD = 105
     DRAWN_AGAIN = 106
+    TRANSFERS_MEASURED = 107
 
 
 FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.PROBED)

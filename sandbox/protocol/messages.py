@@ -10,6 +10,7 @@ import msgspec
 from sandbox.memory.places import TensorPlace
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.transfers import Transfers
 
 
 class RankMessage(msgspec.Struct, frozen=True):
@@ -315,6 +316,21 @@ class PeaksMeasured(Reply, frozen=True):
 
     kind = Kind.PEAKS_MEASURED
     peaks: dict[str, float]
+
+
+class MeasureTransfers(Order, frozen=True):
+    """Measure what transfers between every two ranks take (collective)."""
+
+    kind = Kind.MEASURE_TRANSFERS
+    backends: bool = False
+    """Whether by the ways of other libraries, which may fail, instead of those that every device of this kind has."""
+
+
+class TransfersMeasured(Reply, frozen=True):
+    """The pairs whose first rank is this one."""
+
+    kind = Kind.TRANSFERS_MEASURED
+    transfers: Transfers
 
 
 class Sync(Order, frozen=True):

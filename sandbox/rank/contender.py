@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from sandbox.kit.compilers import build, compiling
-from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.trees import NotATree, flatten
@@ -26,7 +25,7 @@ from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
-from sandbox.rank.kernel.traceback import deepest, describe, kernel_line
+from sandbox.rank.kernel.traceback import deepest, describe, failure_kind, kernel_line
 from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank, Reported
@@ -74,23 +73,9 @@ class ContenderRank(Rank):
 
     def blame(self, error: BaseException) -> None:
         """Reports an exception of the kernel's code, with the kernel's line."""
-        kind: int = Kind.RAISED
-        if (
-            isinstance(error, MemoryError)
-            or "out of memory" in str(error).lower()
-            or "can't allocate memory" in str(error).lower()
-        ):
-            kind = Kind.NO_MEMORY
-        elif isinstance(error, CompileError):
-            kind = Kind.COMPILE_FAILED
-        elif isinstance(error, BarrierTimeout):
-            kind = Kind.STALLED
-        elif isinstance(error, torch.AcceleratorError) if hasattr(torch, "AcceleratorError") else False:
-            kind = Kind.DEVICE
-        elif self.solution is None:
-            kind = Kind.LOAD_FAILED
         own = not self.kernel_folder or deepest(error, self.kernel_folder) == self.kernel_path
         line = (getattr(error, "line", None) if own else None) or kernel_line(error, self.kernel_path)
+        kind = failure_kind(error, loading=self.solution is None)
         self.fail(kind, describe(error, self.kernel_path, self.kernel_folder), int(line or 0))
 
     # --- before the kernel ---------------------------------------------------------------------------------

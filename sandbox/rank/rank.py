@@ -38,7 +38,7 @@ class Rank:
     def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
         self.sock = sock
-        self.report = memory.map_output(report)
+        self.report = memory.map_report(report)
         self.device = device
         self.rank = rank
         self.world = world

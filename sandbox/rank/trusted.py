@@ -18,7 +18,7 @@ from sandbox.protocol import messages, wire
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
+from sandbox.rank.memory_room import HELD, arenas_bytes, comparing_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
@@ -30,6 +30,8 @@ MOST_FAR = 8
 
 DRAWN_TO_CALIBRATE = 24
 """Iterations of another distribution that its usual errors are known from, at the most."""
+CACHED_BYTES = 4 << 30
+"""Bytes of unused blocks that the allocator keeps between orders. The other worlds share the device's memory."""
 REFERENCE_BYTES = 1 << 30
 """Bytes of a kernel's outputs whose references are held at once. An oracle's take up to four times as much."""
 MEANINGFUL = "meaningful"
@@ -63,6 +65,7 @@ class TrustedRank(Rank):
             messages.LookAhead: self.look_ahead,
             messages.DrawAgain: self.draw_again,
             messages.MeasurePeaks: self.measure_peaks,
+            messages.MeasureTransfers: self.measure_transfers,
             messages.Sync: self.sync,
         }
 
@@ -89,6 +92,7 @@ class TrustedRank(Rank):
         assert self.setting is not None
         self.solution = self.code.baseline
         in_sizes, out_sizes, seconds, leaves = [], [], [], 0
+        of_draw: list[int] = []
         of_call: list[int] = []
         of_oracle: list[int] = []
         shapes: list[Shapes] = []
@@ -101,7 +105,7 @@ class TrustedRank(Rank):
             tensors = self.code.draw(self.setting, seed)
             in_sizes.append(slots.lay_out(tensors)[1])
             dist.barrier()
-            self.device.peak_bytes()
+            of_draw.append(self.device.peak_bytes())
             started = time.perf_counter()
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
             self.device.synchronize()
@@ -119,6 +123,7 @@ class TrustedRank(Rank):
             comparison.calibrate(iteration(seed) for seed in order.seeds)
         except torch.OutOfMemoryError as error:  # no kernel runs yet
             raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
+        self.device.free_blocks(CACHED_BYTES)
         room = max(16, 2 * leaves)
         capacity = self.code.capacity(self.setting)
         in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
@@ -128,7 +133,8 @@ class TrustedRank(Rank):
         references = None
         if there := self.device.memory_bytes():
             taken = arenas_bytes(order.arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
-            references = most_references(there, taken, max(of_call), max(of_oracle))
+            other = max(*of_draw, comparing_bytes(out_bytes, REFERENCE_BYTES))
+            references = most_references(there, taken, max(of_call), max(of_oracle), other)
         self.reply(
             messages.Probed(
                 in_bytes=memory.up(in_bytes),
@@ -169,6 +175,7 @@ class TrustedRank(Rank):
             withheld = set(filter(self.code.is_withheld, tensors))
             self.arenas.fill(index, table, tensors, order.sides, withheld)
             tables.append(messages.SlotTable(index, table))
+        self.device.free_blocks(CACHED_BYTES)
         self.device.synchronize()
         self.reply(messages.Drawn(tables, touched))
 
@@ -209,10 +216,14 @@ class TrustedRank(Rank):
         self.reply(messages.DrawnAgain(fits))
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
-        """Finds the baseline's usual errors on inputs of the problem's own distribution (collective)."""
+        """Finds the baseline's usual errors on inputs of the problem's own distribution (collective).
+
+        setting: of that distribution. The other arguments of calls stay those of the run, which its worlds have assembled.
+        """
         assert self.code is not None
+        assert self.setting is not None
         if self.meaningful is None:
-            self.meaningful = Comparison(self.code, setting)
+            self.meaningful = Comparison(self.code, self.setting)
             draws = (self.code.draw(setting, seed + number) for number in range(1, DRAWN_TO_CALIBRATE + 1))
             self.meaningful.calibrate(map(self.meaningful.reference, draws))
         self.meaningful.new_iterations()
@@ -241,6 +252,12 @@ class TrustedRank(Rank):
 
         self.reply(messages.PeaksMeasured(calibration.measure(self.device)))
 
+    def measure_transfers(self, order: messages.MeasureTransfers, fds: list[int]) -> None:
+        """Measures what transfers between every two ranks take (collective)."""
+        from sandbox.rank import transfers
+
+        self.reply(messages.TransfersMeasured(transfers.measure(self.device, order.backends)))
+
     def take(self, order: messages.TakeOutputs, fds: list[int]) -> None:
         """Copies outputs that are compared later, because the kernel runs again before."""
         self.arenas.take(order.side, order.first, order.count)
@@ -266,8 +283,7 @@ class TrustedRank(Rank):
         at_once = max(1, REFERENCE_BYTES // arenas.out_bytes)
         for begin in range(0, len(copies), at_once):
             findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
-        if len(copies) * arenas.out_bytes > REFERENCE_BYTES:
-            self.device.free_blocks()
+        self.device.free_blocks(CACHED_BYTES)
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
         self.reply(messages.Compared(_first_wrong(findings)))

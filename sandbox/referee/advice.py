@@ -1,4 +1,4 @@
-"""Advice on what kernels from elsewhere often have: other entry points, files beside them, packages that are not installed."""
+"""Advice on usual mistakes: other entry points, files beside kernels, packages that are not installed, waits that gave up."""
 
 import re
 
@@ -23,6 +23,10 @@ _ADVICE = (
         "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives.",
     ),
     (r"is a Markdown fence", "Remove the lines with ``` and the text outside of them."),
+    (
+        r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+        "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
+    ),
     (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
 )
 

@@ -17,7 +17,11 @@ class Stopped(Exception):
 
 
 class SettingRefused(Exception):
-    """Sizes, world and dtype do not fit together."""
+    """Sizes, world and dtype do not fit together, or not to the kernel."""
+
+    def __init__(self, message: str, advice: str = "Choose other sizes, another dtype or world size.") -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 class Awaiting:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from sandbox.jail import kernel_cache
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, Run
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.labels import backends_of
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
 from sandbox.referee.wording import explain, whole
 from sandbox.timing.turns import LATE_SECONDS
@@ -110,6 +112,7 @@ class CorrectnessCheck:
     def load(self) -> None:
         """Sends the source; every rank imports it."""
         limit = self.limits.load
+        self.build_shared()
         with self.phase("load", limit):
             self.exchange.hand_over_arenas()
             kernel = self.run.kernel
@@ -119,6 +122,14 @@ class CorrectnessCheck:
                 LoadKernel(self.run.kernel_name, kernel.source, folder, kernel.sha256 if folder else "")
             )
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
+
+    def build_shared(self) -> None:
+        """Builds, outside the world, what its backends' kernels share and this machine does not have yet."""
+        for backend in backends_of(self.run.kernel, anywhere=True):
+            if backend.build is not None:
+                started = self.timer.monotonic()
+                if backend.build(kernel_cache.shared()):
+                    self.seconds["compile"] = self.timer.monotonic() - started
 
     def check(self) -> None:
         """Makes the first calls on fresh inputs, compares them with the oracle, and checks for late writes."""

@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager
 
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
+from sandbox.protocol.energy import Energy
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
 from sandbox.referee.wording import detail
+from sandbox.timing import energy
 from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Conclusion, conclude
 from sandbox.timing.roofline import Peaks, bound_us
@@ -29,6 +31,7 @@ class Evaluation:
         self.correctness = correctness
         self.peaks = peaks
         self.rounds: Rounds | None = None
+        self.energy: Energy | None = None
         if base is not None:
             mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
             self.rounds = Rounds(correctness.run, Turns(correctness.run.setting, base, mine), peaks)
@@ -53,8 +56,12 @@ class Evaluation:
         """
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
+        limit += 2 * energy.ROW_S * self.correctness.run.energy
         with self.turn(), self.correctness.phase("time", limit):
             self.rounds.measure()
+            base, mine = self.rounds.call.medians()
+            if self.correctness.run.energy and base and mine:
+                self.energy = energy.measure(self.rounds.turns, (base, mine))
 
     def conclusion(self, call: events.Interval | None, device: events.Interval | None) -> Conclusion:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
@@ -102,6 +109,7 @@ class Evaluation:
             rounds=self.rounds.done if self.rounds else 0,
             samples=self.rounds.samples() if self.rounds else Samples(),
             beside=correctness.run.beside,
+            energy=self.energy if passed else None,
             labels=self.labels,
         )
 

@@ -6,6 +6,7 @@ The text is read line by line, because it is untrusted and can crash a parser. A
 import re
 from itertools import takewhile
 
+from sandbox.machine.backends import Backend, used
 from sandbox.protocol.kernel_files import Kernel, python_texts
 
 LIBRARY = "library calls only"
@@ -46,9 +47,9 @@ _CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
 
 def labels(kernel: Kernel) -> list[str]:
     """The labels of a kernel's Python, in a fixed order. C++ or CUDA beside it is code of its own."""
-    lines = [line for text in python_texts(kernel) for line in text.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
+    lines = _lines(kernel)
     modules = [module for line in lines for module in _imported(line)]
-    found = []
+    found = [backend.label for backend in used(modules)]
     if any(_within(module, "problems") for module in modules):
         found.append(BASELINE)
     compiled = any(name.endswith(COMPILED) for name in kernel.files)
@@ -57,6 +58,16 @@ def labels(kernel: Kernel) -> list[str]:
     if any(_computes(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
         found.append(FALLBACK)
     return found
+
+
+def backends_of(kernel: Kernel, *, anywhere: bool = False) -> list[Backend]:
+    """The backends that a kernel imports whatever happens: not within a function or a condition, unless `anywhere`."""
+    lines = (line for line in _lines(kernel) if anywhere or not line[:1].isspace())
+    return used(module for line in lines for module in _imported(line))
+
+
+def _lines(kernel: Kernel) -> list[str]:
+    return [line for text in python_texts(kernel) for line in text.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
 
 
 def _imported(line: str) -> list[str]:

@@ -25,7 +25,6 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import events
 from sandbox.protocol.events import (
-    Calibrated,
     Cancelled,
     Fatal,
     Finished,
@@ -37,15 +36,16 @@ from sandbox.protocol.events import (
     RunStarted,
     Waiting,
 )
-from sandbox.protocol.harness_error import harness_error_result
-from sandbox.protocol.messages import MeasurePeaks, PeaksMeasured
+from sandbox.protocol.messages import Order
+from sandbox.protocol.unjudged import harness_error_result, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, devices_of
-from sandbox.referee.run_request import check_files, check_setting, with_sources
+from sandbox.referee.measurements import UNMEASURED, R, calibrated, transfers_timed
+from sandbox.referee.run_request import backend_failure, check_files, check_setting, with_sources
 from sandbox.referee.versus import Versus
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
@@ -146,6 +146,8 @@ class Referee:
                     self.warm(command.setting)
                 elif isinstance(command, events.Calibrate):
                     self.calibrate(command.setting)
+                elif isinstance(command, events.TimeTransfers):
+                    self.time_transfers(command.setting)
                 continue
             self.poll(0.5)
             self.contenders.tend_spares()
@@ -174,23 +176,36 @@ class Referee:
             self.oracle.drop()
 
     def calibrate(self, setting: events.Setting) -> None:
-        """Measures this machine's peaks in the oracle world, with no other world running."""
-        started = self.timer.monotonic()
+        """Measures this machine's peaks."""
+        try:
+            self.emit(calibrated(setting, partial(self._measured, setting)))
+        except UNMEASURED as error:
+            self.emit(Fatal(message=f"calibration failed: {error}"))
+
+    def time_transfers(self, setting: events.Setting) -> None:
+        """Measures what transfers between the ranks take."""
+        try:
+            self.emit(transfers_timed(setting, partial(self._measured, setting)))
+        except UNMEASURED as error:
+            self.emit(Fatal(message=f"timing transfers failed: {error}"))
+
+    def _measured(self, setting: events.Setting, order: Order, reply: type[R], limit: float) -> tuple[list[R], float]:
+        """The oracle world's replies with no other world running and no other arena timing, and their seconds.
+
+        Raises:
+            UNMEASURED: any of these; the world is gone then.
+        """
+        self.cancelled = False
         try:
             self.contenders.drop_spares()
             self.references.drop()
             world = self.oracle.open(setting)
-            measured = ask(self.await_all, world, MeasurePeaks(), PeaksMeasured, deadlines.PREPARE)
-        except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError) as error:
+            with self.turn(setting):
+                started = self.timer.monotonic()
+                return ask(self.await_all, world, order, reply, limit), self.timer.monotonic() - started
+        except UNMEASURED:
             self.oracle.drop()
-            self.emit(Fatal(message=f"calibration failed: {error}"))
-            return
-        peaks = {
-            name: (max if name.endswith(("_us", "_ms")) else min)(rank.peaks[name] for rank in measured)
-            for name in measured[0].peaks
-        }
-        seconds = self.timer.monotonic() - started
-        self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
+            raise
 
     def judge(self, run: events.Run) -> None:
         """Judges one run, from RunStarted to its last event."""
@@ -199,12 +214,16 @@ class Referee:
         started = self.timer.monotonic()
         digest = ""
         try:
-            own = run.kernel_name == "baseline" and not run.source and run.versus is None
+            own = run.is_baseline and run.versus is None
             run = with_sources(run)
             digest = run.kernel.sha256
             self.emit(RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
             check_setting(run.setting)
             check_files(run)
+            if failure := backend_failure(run):
+                result = unjudged_result(Verdict.LOAD_ERROR, failure, self.jail.name, sealed=True)
+                self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
+                return
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
             stage, references = self.prepare(run)
@@ -212,7 +231,7 @@ class Referee:
             contender = self.contenders.take(run.setting)
             evaluation, judge = self.judges(run, stage, contender, references, rival)
             evaluation.correctness.started = started
-            evaluation.turn = partial(self.turn, run)
+            evaluation.turn = partial(self.turn, run.setting, run.run_id)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
                 result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
@@ -230,8 +249,7 @@ class Referee:
             self.emit(Cancelled(run_id=run.run_id, phase=_phase(evaluation)))
         except SettingRefused as refused:
             self.oracle.drop()
-            advice = "Choose other sizes, another dtype or world size."
-            self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=advice))
+            self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=refused.advice))
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
             self.oracle.drop()
             self.references.drop()
@@ -269,22 +287,22 @@ class Referee:
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
-    def turn(self, run: events.Run) -> Iterator[None]:
+    def turn(self, setting: events.Setting, run_id: str = "") -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
-            held = Lease(devices_of(run.setting))
+            held = Lease(devices_of(setting))
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(held) as lease:
             until = self.timer.monotonic() + deadlines.TURN
             told: Waiting | None = None
-            while not lease.take(Path(run.setting.problem_dir).name):
-                waiting = Waiting(run_id=run.run_id, holder=lease.holder())
+            while not lease.take(Path(setting.problem_dir).name):
+                waiting = Waiting(run_id=run_id, holder=lease.holder())
                 if told is None or waiting.holder not in (None, told.holder):
                     told = waiting
                     self.emit(waiting)
                     text = f"waiting: another run is timing ({waiting.words})\n"
-                    self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
+                    self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
                 if self.stopped():
                     raise Stopped
                 if self.timer.monotonic() > until:

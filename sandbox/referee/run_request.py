@@ -5,10 +5,12 @@ from pathlib import Path
 import msgspec
 
 from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
+from sandbox.machine.backends import refusal
 from sandbox.machine.devices import KINDS
-from sandbox.protocol.events import Run, Setting
-from sandbox.protocol.kernel_files import fault_in
+from sandbox.protocol.events import Failure, Run, Setting
+from sandbox.protocol.kernel_files import Kernel, fault_in
 from sandbox.referee.awaiting import SettingRefused
+from sandbox.referee.labels import backends_of
 
 
 def check_setting(setting: Setting) -> None:
@@ -39,12 +41,30 @@ def check_files(run: Run) -> None:
         raise SettingRefused(fault)
 
 
+def backend_failure(run: Run) -> Failure | None:
+    """The failure of a kernel that imports a backend which cannot be used with this device and world size; None if it can be.
+
+    Raises:
+        SettingRefused: the rival is such a kernel.
+    """
+    advice = "Choose two or more GPUs with --device cuda --world N, or another kernel."
+    if run.versus is not None and (reason := _unusable(run.versus.kernel, run.setting)):
+        raise SettingRefused(reason, advice)
+    reason = _unusable(run.kernel, run.setting)
+    return Failure(phase="load", message=reason, advice=advice) if reason else None
+
+
+def _unusable(kernel: Kernel, setting: Setting) -> str:
+    reasons = (refusal(backend, setting.device, setting.world) for backend in backends_of(kernel))
+    return next(filter(None, reasons), "")
+
+
 def with_sources(run: Run) -> Run:
     """The run with the baseline's text in place of the word `baseline`."""
-    if run.kernel_name == "baseline" and not run.source:
+    if run.is_baseline:
         run = msgspec.structs.replace(run, source=_baseline_source(run.setting))
     rival = run.versus
-    if rival is not None and rival.kernel_name == "baseline" and not rival.source:
+    if rival is not None and rival.is_baseline:
         rival = msgspec.structs.replace(rival, source=_baseline_source(run.setting))
         run = msgspec.structs.replace(run, versus=rival)
     return run

@@ -26,12 +26,22 @@ class Conclusion(NamedTuple):
     """What would let the clocks tell more; empty when they tell enough."""
 
 
+class Withheld(NamedTuple):
+    """What batches of many calls gave, where single calls do not confirm it."""
+
+    speedup: Interval
+    baseline_us: float = 0.0
+    """A call of the baseline in these batches, in microseconds."""
+    alone_us: float | None = None
+    """The same of its single calls, where other work has slowed the batches; else None."""
+
+
 def conclude(
-    call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0, withheld: Interval | None = None
+    call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0, withheld: Withheld | None = None
 ) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
-    withheld: the speedup of batches of many calls, where `call` is that of single calls, which do not confirm it.
+    withheld: `call` is the speedup of single calls, which do not confirm that of batches of many calls.
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
@@ -44,9 +54,13 @@ def conclude(
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
     sentence = _sentence(call, device)
     if withheld is not None:
-        noisy = call is None or outcome(call) == "too noisy"
-        doubt = "are too noisy to confirm." if noisy else "contradict. Does a call work on inputs of later calls?"
-        gave = f"{withheld.median:.2f}× {ends(withheld)}"
+        doubt = "contradict. Does a call work on inputs of later calls?"
+        if call is None or outcome(call) == "too noisy":
+            doubt = "are too noisy to confirm."
+        elif withheld.alone_us is not None:
+            times = f"{withheld.baseline_us:.0f} µs a call there, {withheld.alone_us:.0f} µs alone"
+            doubt = f"do not confirm. The baseline took {times}: other work slowed the batches."
+        gave = f"{withheld.speedup.median:.2f}× {ends(withheld.speedup)}"
         sentence += f". {SINGLE_CALLS}: batches of many calls gave {gave}, which single calls {doubt}"
     return Conclusion(outcome(said[clock]), clock, sentence, advice)
 

@@ -161,7 +161,7 @@ class DeviceTime:
                 self.cannot_queue = True
             return None
         self.probes.compare()
-        self.turns.compare(chosen, timed)
+        (self.turns.compare if probing else self.turns.compare_seldom)(chosen, timed)
         return found
 
     def _probe(self, drawn: Drawn, batch: Batch) -> None:

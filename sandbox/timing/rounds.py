@@ -8,6 +8,7 @@ from sandbox.protocol.events import Interval, Run, Timed
 from sandbox.protocol.samples import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
 from sandbox.timing.clocks import CONTENDER, Clock
+from sandbox.timing.conclusion import Withheld
 from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
@@ -52,8 +53,8 @@ class Rounds:
         """Of a batch."""
         self.done = 0
         """Rounds that count."""
-        self.withheld: Interval | None = None
-        """The speedup of batches of many calls, where single calls contradict it."""
+        self.withheld: Withheld | None = None
+        """What batches of many calls gave, where single calls contradict it."""
         self.shapes_seconds = 0.0
         """What calls with new shapes took before the first round: no part of the budget."""
         self._turn = 0
@@ -121,7 +122,8 @@ class Rounds:
         self.single_calls.measure(self.pairs, self.seconds)
         baseline_us = self.call.medians()[0] or 0.0
         if self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1):
-            self.withheld = call
+            alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
+            self.withheld = Withheld(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
             self.behind_gate.give_up()
 
@@ -193,7 +195,7 @@ class Rounds:
         self.shapes_seconds = self.timer.monotonic() - started
 
     def warm_pair(self, number: int, calls: int = 0) -> Pair:
-        """A pair with one of the references on fresh inputs that does not count; one iteration of it is compared.
+        """A pair with one of the references on fresh inputs that does not count; now and then one iteration is compared.
 
         calls: untimed calls that a kernel's world makes before.
         """
@@ -203,7 +205,8 @@ class Rounds:
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
         pair, *_ = self.pairs(batch)
-        self.turns.compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
+        compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
+        compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         return pair
 
     def round(self, counts: bool = True) -> bool:

@@ -26,6 +26,8 @@ LEAST_OFFSET_US = 2.0
 LEAST_SAVED = 0.5
 """Of the time that a call saves in batches of many calls, a single call saves at least this share: calls that follow each other
 may overlap."""
+SLOWED_SHARE = 0.7
+"""Of the baseline's time in batches of many calls: where its single calls take less, other work slowed the batches."""
 LEAST_SHARE = 0.02
 """Of the baseline's time that a single call takes at the least, for its speedup."""
 
@@ -67,6 +69,14 @@ class SingleCalls:
         if len(self.pairs) >= LEAST_PAIRS and elapsed > SECONDS:
             return False
         return len(self.pairs) < PAIRS or self.probes.open(1)
+
+    def slowed(self, baseline_us: float) -> float | None:
+        """Microseconds of the baseline's single calls, if they are far below its calls in batches of many calls.
+
+        Only other work on the machine makes them so, as a single call's time has its start, too. baseline_us: in such batches.
+        """
+        alone = float(np.median([pair.baseline_us for pair in self.pairs]))
+        return alone if alone < SLOWED_SHARE * baseline_us else None
 
     def saved_us(self) -> Floats:
         """[resamples] microseconds that this side's single call saves: the medians' difference, and how worlds' starts differ."""

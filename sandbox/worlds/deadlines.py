@@ -7,6 +7,8 @@ START = 60.0
 """The start of a world: import of torch and the process group, on a cold and busy machine."""
 PREPARE = 120.0
 """The oracle world's preparation of a new setting."""
+BACKENDS = 30.0
+"""What other libraries' transfers take to set up and measure."""
 COMPILE = 120.0
 HEALTH = 10.0
 """One tiny call of the oracle world on each GPU after a kernel was killed there."""

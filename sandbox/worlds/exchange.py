@@ -171,11 +171,13 @@ class Exchange:
                 raise self.late(rank, side)
         self.tables = [reply.tables for reply in drawn]
 
-    def arm(self, world: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
-        """Every rank of a world assembles the arguments of drawn iterations: of all, or of `count` slots from `first` on."""
+    def arm(self, *worlds: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
+        """Every rank of these worlds assembles the arguments of drawn iterations: of all, or of `count` slots from `first` on."""
         end = None if count is None else first + count
-        world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
-        self.await_all(world, Kind.ARMED, self.stage.limits.load)
+        for world in worlds:
+            world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
+        for world in worlds:
+            self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
     def choose(self, world: World, batch: messages.ChooseBatch) -> None:
         """Every rank makes the batch ready that the next GO runs: it makes untimed calls, the same in every world."""

@@ -32,8 +32,7 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
 
 def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
     exchange.draw(count, expect_poison=False)
-    for world in worlds:
-        exchange.arm(world)
+    exchange.arm(*worlds)
 
 
 def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:

@@ -44,6 +44,7 @@ MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     Kind.LOAD: (IDLE, State.OPENED),
     Kind.PROBE: (IDLE, State.OPENED),
     Kind.MEASURE_PEAKS: (IDLE, None),
+    Kind.MEASURE_TRANSFERS: (IDLE, None),
     Kind.DRAW: (IDLE, None),
     Kind.ARM: (IDLE, State.ARMING),
     Kind.WAKE: (IDLE, None),

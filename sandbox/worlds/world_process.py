@@ -138,9 +138,10 @@ class WorldProcess:
         return self._bound.killed()
 
     def show_compiled(self, digest: str) -> None:
-        """Shows the world the cached artefacts of the kernel that it will load (its SHA-256)."""
+        """Shows the world the cached artefacts of the kernel that it will load (its SHA-256), and those of all kernels."""
         if self._spec.jail.name != "none":
-            kernel_cache.show(digest, self._folder.path / SHOWN)
+            for name in (digest, kernel_cache.SHARED):
+                kernel_cache.show(name, self._folder.path / SHOWN)
 
     def show_files(self, kernel: Kernel) -> str:
         """Shows the world the files of its kernel, for reading only. Returns their folder; empty for a kernel of one file.

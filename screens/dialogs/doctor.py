@@ -11,6 +11,7 @@ from textual.content import Content
 from arena.foreign_text import printable
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding
+from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from screens.dialogs.dialog import Dialog
@@ -36,7 +37,8 @@ def finding_lines(finding: MachineFinding, width: int) -> list[Content]:
 
 
 def _findings() -> list[MachineFinding]:
-    return [*examine(), clock_finding(find_paths())]
+    paths = find_paths()
+    return [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
 
 
 class DoctorScreen(Dialog[None]):

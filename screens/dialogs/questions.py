@@ -50,8 +50,10 @@ _SENTENCES = {
 def template_sentences() -> dict[str, str]:
     """The starter templates there are, each with a sentence."""
     from arena.workspace.templates import template_names
+    from sandbox.machine.backends import BACKENDS
 
-    return {name: _SENTENCES.get(name, "") for name in template_names()}
+    sentences = _SENTENCES | {backend.name: f"CUDA C++ over {backend.title}" for backend in BACKENDS}
+    return {name: sentences.get(name, "") for name in template_names()}
 
 
 class Choose(Dialog[str | None]):

@@ -12,7 +12,7 @@ from arena.duel.events import SIDES, SideName, other
 from arena.duel.match import Match
 from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.state import DuelState
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.players.file import FilePlayer
 from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
@@ -21,11 +21,14 @@ from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.templates import starter
+from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
+from screens.complaints import explain
 from screens.duel.base import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
@@ -33,6 +36,7 @@ from screens.widgets.pane_title import FRAME, entitle
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
+DuelStart = tuple[DuelPlan, Setting, Players]
 _PLAYING = {"hand_in", "pause", "agree", "give_up", "reveal"}
 """What there is to do until a duel is decided."""
 
@@ -42,10 +46,8 @@ class LiveDuelScreen(DuelScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("duel")]
 
-    def __init__(
-        self, parent_app: AppProtocol, problem: Problem, plan: DuelPlan, setting: Setting, players: Players
-    ) -> None:
-        """setting, players: see `make_players`.
+    def __init__(self, parent_app: AppProtocol, problem: Problem, start: DuelStart) -> None:
+        """start: see `make_players`.
 
         Raises:
             FolderUnwritable: the folder of the duels cannot be created.
@@ -53,11 +55,16 @@ class LiveDuelScreen(DuelScreen):
         """
         services = parent_app.services
         self.problem = problem
+        plan, setting, players = start
         self.plan = plan
         rounds = MODEL_ROUNDS if plan.minutes is not None else 3
         header = new_header(problem, setting, players, plan.minutes, rounds, plan.budget_usd)
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
+        self._watcher: KernelWatcher | None = None
+        self._saving = asyncio.Lock()
+        self._saved = False
+        """The file was saved during the duel: its player submits it."""
         if edits is not None:
             services.locks.take(problem.stem)
             for name, player in zip(SIDES, players, strict=True):
@@ -70,15 +77,29 @@ class LiveDuelScreen(DuelScreen):
         self.match.listeners.append(self.hear)
 
     def on_mount(self) -> None:
-        super().on_mount()
         if self.edits is not None:
-            self._editor.open_saved(read_kernel(self._path).text)
+            kernel = read_kernel(self.edited_path)
+            self._editor.open_saved(kernel.text)
+            self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
+            self.start(self._show_saves(self._watcher), "watch")
         self.start(self._play(), "duel")
 
     async def _play(self) -> None:
         await self.match.play()
         if self.services.settings.bell:
             self.app.bell()
+
+    async def _show_saves(self, watcher: KernelWatcher) -> None:
+        """Shows what other programs save into the file. Unsaved text stays within reach of undo, and is kept as a revision."""
+        async for save in watcher:
+            if isinstance(save, UsageError):
+                self.complain(f"{explain(save)}. The editor keeps its text")
+                continue
+            self._saved = True
+            if self.unsaved:
+                await asyncio.to_thread(self.services.workspace.keep_revision, self.unsaved)
+                self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
+            self._editor.show_saved(save.text)
 
     @property
     def now(self) -> float:
@@ -92,18 +113,29 @@ class LiveDuelScreen(DuelScreen):
         return editor
 
     @property
-    def _path(self) -> Path:
+    def edited_path(self) -> Path:
+        """The file of the local player."""
         assert self.edits is not None
         return Path(self.state.header.player(self.edits).kernel_path)
+
+    @property
+    def unsaved(self) -> str:
+        """What is typed and not saved; empty where there is nothing."""
+        return self._editor.file_text if self.edits is not None and self._editor.dirty else ""
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
         if self.edits is None:
             return
         self.services.locks.release(self.problem.stem)
-        if self._editor.dirty:
+        if self._watcher is not None:
+            self._watcher.stop()
+        if self.unsaved:
+            workspace, path = self.services.workspace, self.edited_path
             try:
-                self.services.workspace.save_draft(self._path, self._editor.file_text)
+                if (draft := workspace.draft(path)) is not None:
+                    workspace.keep_revision(draft)  # it was typed on another screen, and is not in this editor
+                workspace.save_draft(path, self.unsaved)
             except ArenaError as error:
                 self.log.error(error.message)
 
@@ -117,7 +149,9 @@ class LiveDuelScreen(DuelScreen):
             return frozenset(_PLAYING | {"share"})
         if self.state.stage == "ended":
             return frozenset(_PLAYING)
-        if self.edits is None:
+        if self.state.stage == "final":
+            after |= _PLAYING - {"reveal"}
+        elif self.edits is None:
             after |= {"hand_in", "give_up"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
@@ -129,18 +163,24 @@ class LiveDuelScreen(DuelScreen):
             self.say("The duel is over; submissions are closed")
         elif self._editor.dirty:
             self.start(self._save(), "save")
-        elif all(each.source != self._editor.file_text for each in self.state.side(self.edits).attempts):
-            self.start(self._submit(self.edits), "save")  # what the file had before the duel: no save tells of it
-        else:
+        elif any(each.source == self._editor.file_text for each in self.state.side(self.edits).attempts):
             self.say("Already submitted: no change since your last submission")
+        elif self._saved:
+            self.say("Saved. It is submitted when your last submission has its verdict.")
+        else:
+            self.start(self._submit(self.edits), "save")  # what the file had before the duel: no save tells of it
 
     async def _submit(self, side: SideName) -> None:
-        await self.match.submit(side, self._editor.file_text, self._path.name)
+        await self.match.submit(side, self._editor.file_text, self.edited_path.name)
 
     async def _save(self) -> None:
-        text = self._editor.file_text
-        await asyncio.to_thread(self.services.workspace.save, self._path, text)
-        self._editor.mark_saved(text)
+        async with self._saving:
+            self._saved = True
+            text = self._editor.file_text
+            if self._watcher is not None:
+                self._watcher.wrote(Kernel(text).sha256)
+            await asyncio.to_thread(self.services.workspace.save, self.edited_path, text)
+            self._editor.mark_saved(text)
 
     def action_complete_name(self) -> None:
         if self.edits is not None:
@@ -166,13 +206,21 @@ class LiveDuelScreen(DuelScreen):
 
     def action_agree(self) -> None:
         """You are done; the final begins when the other side is too."""
+        if self._is_decided():
+            return
         if self.edits is not None:
-            self.match.agree(self.edits)
+            self.start(self._agree(self.edits), "agree")
             if not self.state.side(other(self.edits)).left:
                 self.say("You are done. The final starts when the other player is done.")
+            elif self.state.side(self.edits).left:
+                self.say("Both players are done. The final starts after the last verdict.")
             return
         self.match.agree("left")
         self.match.agree("right")
+
+    async def _agree(self, side: SideName) -> None:
+        async with self._saving:  # a save that is being written still counts
+            self.match.agree(side)
 
     def action_reveal(self) -> None:
         """Both have agreed to play with open kernels."""
@@ -186,30 +234,39 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None:
             self.say("No local player: watching only")
             return
-        if self.state.over or self.is_sure("give_up", "gives up: the other player wins with a correct kernel"):
+        if self._is_decided():
+            return
+        if self.is_sure("give_up", "gives up: the other player wins with a correct kernel"):
             self.match.give_up(self.edits)
+
+    def _is_decided(self) -> bool:
+        """Whether no player can be done or give up any more; says why."""
+        if self.state.over:
+            self.say("The duel is over")
+        elif self.state.stage == "final":
+            self.say("The final is running already")
+        return self.state.over or self.state.stage == "final"
 
     def action_rematch(self) -> None:
         if not self.state.over:
             self.say("A rematch is possible after the duel")
-            return
-        self.dismiss()
-        self.parent_app.play_duel(self.problem, self.plan)
+        elif self.is_current:  # else this key came while the rematch opened
+            self.parent_app.play_duel(self.problem, self.plan)
 
 
-def make_players(services: Services, problem: Problem, plan: DuelPlan) -> tuple[Setting, Players]:
-    """The setting of a duel and its players. May take seconds: see `make_player`.
+def make_players(services: Services, problem: Problem, plan: DuelPlan) -> DuelStart:
+    """The plan of a duel with its setting and its players. May take seconds: see `make_player`.
 
     Raises:
         ArenaError: a player cannot play, or the setting is not one that can be run.
     """
     assert services.catalogue is not None
-    setting = choose_setting(problem, Choice(), services.settings)
+    setting = choose_setting(problem, plan.choice or Choice(), services.settings)
     words = (_word(services, problem, plan.left), _word(services, problem, plan.right))
     owners = (plan.left, plan.right)
     settings, catalogue, paths = services.settings, services.catalogue, services.paths
     players = duel_players(words, owners, problem, setting, settings, catalogue, paths, plan.budget_usd)
-    return setting, players
+    return plan, setting, players
 
 
 def _word(services: Services, problem: Problem, player: str) -> str:

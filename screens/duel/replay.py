@@ -47,7 +47,6 @@ class ReplayDuelScreen(DuelScreen):
             self.complain(f"{self._path}: {why(error)}")
             self.call_after_refresh(self.action_leave_replay)
         self.query_one(SeekBar).open(self._length, [mark for event in self._events if (mark := _mark(event))])
-        super().on_mount()
         self.set_interval(REFRESH_S, self._go_on)
 
     @property

@@ -11,16 +11,19 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, Select
 
+from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.machine.facts import choose_device
 from arena.models.budget import has_prices
 from arena.players.player import PlayerSetup
 from arena.players.program.readiness import known_programs
+from arena.setting_choice import Choice
 from arena.settings import load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
+from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog, Dialog
-from screens.duel.live import YOU, opponents
+from screens.duel.live import YOU, DuelStart, make_players, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
@@ -32,15 +35,21 @@ _SENTENCES = (
 )
 
 
-class DuelSetup(DecidingDialog[DuelPlan | None]):
-    """Dismisses with the plan; its players can play."""
+class DuelSetup(DecidingDialog[DuelStart | None]):
+    """Dismisses with the plan and its players, who can play."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
-    def __init__(self, problem: Problem, setup: PlayerSetup, programs: list[str], device: str) -> None:
-        """programs: names of agent programs; device: where the ranks are."""
+    def __init__(
+        self, services: Services, problem: Problem, choice: Choice | None, programs: list[str], device: str
+    ) -> None:
+        """choice: of the setting; programs: names of agent programs; device: where the ranks are."""
         super().__init__()
+        self.services = services
         self.problem = problem
+        self.choice = choice
+        assert services.catalogue is not None
+        setup = PlayerSetup(services.settings, services.catalogue, services.paths)
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
         self._rows = (PlayerRow("left", [YOU, *players], YOU, setup), PlayerRow("right", players, players[0], setup))
         self._could_limit: bool | None = None
@@ -48,7 +57,8 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = f"Duel · {self.problem.id} {self.problem.slug}"
+            preset = self.choice.preset if self.choice is not None else ""
+            dialog.border_title = " · ".join(filter(None, (f"Duel · {self.problem.id} {self.problem.slug}", preset)))
             dialog.border_subtitle = "space opens a list · enter starts · esc back"
             yield from self._rows
             with Horizontal(classes="row"):
@@ -138,10 +148,21 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
         elif limit is not None and (unpriced := self._unpriced()):
             trouble.update(f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings")
         else:
-            self.dismiss(DuelPlan(left, right, clock, limit))
+            await self._start(DuelPlan(left, right, clock, limit, self.choice))
+
+    async def _start(self, plan: DuelPlan) -> None:
+        """A keyring may be asked, and a jail tested: the dialog stays until that is done."""
+        trouble = self.query_one("#duel-trouble", PlainStatic)
+        trouble.update("starting…")
+        try:
+            start = await asyncio.to_thread(make_players, self.services, self.problem, plan)
+        except ArenaError as error:
+            trouble.update(f"✗ {explain(error)}")
+        else:
+            self.dismiss(start)
 
 
-async def duel_setup(services: Services, problem: Problem) -> DuelSetup:
+async def duel_setup(services: Services, problem: Problem, choice: Choice | None) -> DuelSetup:
     """The dialog with the players that there are now: models and programs may have come since the start.
 
     Raises:
@@ -151,9 +172,7 @@ async def duel_setup(services: Services, problem: Problem) -> DuelSetup:
     services.settings = replace(services.settings, models=read.models, agents=read.agents)
     programs = await asyncio.to_thread(known_programs, services.settings)
     device = await asyncio.to_thread(choose_device, services.settings.device)
-    assert services.catalogue is not None
-    setup = PlayerSetup(services.settings, services.catalogue, services.paths)
-    return DuelSetup(problem, setup, programs, device)
+    return DuelSetup(services, problem, choice, programs, device)
 
 
 def _number(text: str, least: float, most: float) -> float | None:

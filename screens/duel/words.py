@@ -3,7 +3,7 @@
 from textual.content import Content
 
 from arena.duel.card import final_result, money_words, shortened
-from arena.duel.events import SIDES, SideName, short_name
+from arena.duel.events import SIDES, WAITING, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
 from arena.runs.headline import WHERE
@@ -67,7 +67,7 @@ def stage_line(state: DuelState, now: float) -> Content:
             return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
-            count = f"round {sample.round}/{sample.rounds}" if sample else "starting both worlds"
+            count = f"round {sample.round}/{sample.rounds}" if sample else "waiting for the first round"
             names = f"{state.header.left.short} over {state.header.right.short}"
             figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
@@ -167,7 +167,8 @@ def _speedup(attempt: AttemptState, brief: bool = False) -> str:
 def _verdict(attempt: AttemptState) -> Content:
     judged = attempt.judged
     if judged is None:
-        words = f"▸ {attempt.phase or 'waiting for the judge'}"
+        doing = "Waiting: another run is timing" if attempt.phase == WAITING else attempt.phase
+        words = f"▸ {doing or 'waiting for the judge'}"
         return Content.assemble((words, "$accent"), f"  {_speedup(attempt)}".rstrip())
     colour = f"${figures.verdict_style(judged.verdict)}"
     if judged.verdict is not Verdict.PASS:

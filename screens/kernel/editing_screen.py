@@ -37,6 +37,8 @@ class EditingScreen(PanedScreen):
         self.buffer = KernelBuffer(session, self.editor)
         self.taken_by = ""
         """Who else edits the kernels of the problem: they can only be read here."""
+        self.unread = ""
+        """Why the kernel file could not be read: until it can, nothing here may be run or saved."""
         self._release: Callable[[], None] | None = None
 
     def take_kernels(self) -> None:
@@ -57,10 +59,21 @@ class EditingScreen(PanedScreen):
             self._release = None
 
     def may_edit(self) -> bool:
-        """Whether the text may change here; says who has it otherwise."""
-        if self.taken_by:
-            self.complain(f"Read-only: {self.taken_by}")
-        return not self.taken_by
+        """Whether the text may change here; says why not otherwise."""
+        if reason := self.taken_by or self.unread:
+            self.complain(f"Read-only: {reason}")
+        return not reason
+
+    def may_run(self) -> bool:
+        """Whether there is a text to run; says why not otherwise."""
+        if self.unread:
+            self.complain(f"Not run: {self.unread}")
+        return not self.unread
+
+    @property
+    def text_mark(self) -> str:
+        """ " ● unsaved" or " · read-only"; empty for a text as it is on disk."""
+        return " · read-only" if self.taken_by or self.editor.read_only else " ● unsaved" if self.editor.dirty else ""
 
     @property
     def draft_words(self) -> str:
@@ -83,9 +96,10 @@ class EditingScreen(PanedScreen):
             else:
                 self.start(self.session.keep(draft), "draft")  # the next draft takes its place
 
+        lines = len(draft.splitlines())
         question = Question(
             "There is a draft of this kernel",
-            f"Its {len(draft.splitlines())} lines differ from the file. Restore them into the editor?",
+            f"It has {lines} line{'s' * (lines != 1)} and differs from the file. Restore it into the editor?",
             yes="restore", no="discard",
         )  # fmt: skip
         self.app.push_screen(question, answered)
@@ -97,7 +111,8 @@ class EditingScreen(PanedScreen):
 
     def _restore(self, chosen: Kernel | Rival | None) -> None:
         if isinstance(chosen, Rival):
-            self.start(self.session.run(self.editor.file_text, chosen), "run")
+            if self.may_run():
+                self.start(self.session.run(self.editor.file_text, chosen), "run")
         elif chosen is not None and self.may_edit():
             self.put(chosen, "Restored into the editor.")
 
@@ -129,8 +144,9 @@ class EditingScreen(PanedScreen):
     # --- lines -----------------------------------------------------------------------------------------------
 
     def show_source_title(self) -> None:
-        """The file, and where the cursor is in it."""
-        self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files))
+        """The file, and where the cursor is in it; in a width without tabs also the mark that stands on them."""
+        mark = self.text_mark if self.has_class("-tiny") else ""
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files), mark)
 
     @on(LogPane.Jump)
     @on(FailureView.Jump)

@@ -22,6 +22,7 @@ from screens.actions import key_of
 
 SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
+SO_FAR = " so far"
 HEIGHT = 3
 GAP = 2
 """Columns between what is judged and the answer."""
@@ -91,7 +92,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         support = "timing…" if state.running else "correct; not timed"
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
-    so_far = "" if state.result else " so far"
+    so_far = "" if state.result else SO_FAR
     words = f"✓ PASS  {figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     if said == TOO_NOISY:  # a large figure would be read as the result
         range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
@@ -216,7 +217,7 @@ class KernelHeadline(Widget):
     def _narrow_line(self, y: int, width: int) -> Strip:
         answer = self.answer
         verdict = answer.words.partition("  ")[0]
-        number = f"{verdict}  {answer.sign} {answer.big.replace('x', '×')}"
+        number = f"{verdict}  {answer.sign} {answer.big.replace('x', '×')}{SO_FAR * answer.words.endswith(SO_FAR)}"
         rows = [
             (number if answer.sign else answer.words, answer.colour),
             (answer.place or answer.support, "foreground"),

@@ -85,7 +85,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not self.entries
         runs.display = self.query_one("#revision").display = bool(self.entries)
-        nothing.update("No run yet. Every kernel that you run is kept here, with its verdict and speedup.")
+        nothing.update("No verdict yet. Every kernel that you run is kept here, with its verdict and speedup.")
         if self.entries:
             runs.highlighted = runs.highlighted or 0
             runs.focus()

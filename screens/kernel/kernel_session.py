@@ -96,13 +96,24 @@ class KernelSession:
         Raises:
             ArenaError: the file can be neither read nor written.
         """
+        workspace = self.services.workspace
         if not self.path.exists():
-            self.services.workspace.save(self.path, starter)
+            draft = workspace.draft(self.path)
+            workspace.save(self.path, starter)
+            if draft is not None:
+                workspace.save_draft(self.path, draft)  # a save discards it
         kernel = read_kernel(self.path)
-        self.services.workspace.keep_revision(kernel.text, kernel.files)
+        workspace.keep_revision(kernel.text, kernel.files)
         self.kernel = kernel.kernel
         self._watcher = KernelWatcher(self.path, kernel.sha256)
-        return kernel.text, self.services.workspace.draft(self.path)
+        return kernel.text, workspace.draft(self.path)
+
+    async def readable(self) -> None:
+        """Returns once the kernel's file or folder can be read."""
+        self._watcher = KernelWatcher(self.path)
+        async for save in self._watcher:
+            if isinstance(save, KernelFile):
+                self._watcher.stop()
 
     async def save(self, text: str, *, replace: bool = False) -> None:
         """Writes the kernel file. replace: also over a file that cannot be read as text, of which a copy is kept.
@@ -136,7 +147,8 @@ class KernelSession:
         async for save in self._watcher:
             if isinstance(save, KernelFile):
                 self.kernel = save.kernel
-                await self.keep(save.text)
+                with suppress(ArenaError):  # saving over it will keep it, or say so
+                    await self.keep(save.text)
             else:
                 with suppress(OSError):  # saving over it will say so
                     await asyncio.to_thread(self.services.workspace.keep_file, self.path)
@@ -168,15 +180,18 @@ class KernelSession:
         """
         return choose_setting(self.problem, self.choice, self.services.settings)
 
-    async def run(self, text: str, versus: events.Rival | None = None) -> None:
-        """Starts a run of the kernel; one in progress is cancelled by it. versus: a kernel in the baseline's place.
+    async def run(self, text: str, versus: events.Rival | None = None, *, queued: bool = False) -> None:
+        """Starts a run of the kernel; one in progress is cancelled by it.
+
+        versus: a kernel in the baseline's place. queued: `queue` was called for this run; `cancel` may have been, too.
 
         Raises:
             ArenaError: nothing was started.
         """
         if self.path.is_dir():  # a file in it may have changed a moment ago
             self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
-        await self._run(shown_name(self.path), Kernel(text, self.kernel.files), str(self.path), versus)
+        kernel = Kernel(text, self.kernel.files)
+        await self._run(shown_name(self.path), kernel, str(self.path), versus, queued=queued)
 
     async def run_baseline(self) -> None:
         """The same for the baseline against itself.
@@ -218,7 +233,8 @@ class KernelSession:
         assert request is not None, "can_measure_on says whether there is one"
         timed = result is not None and result.outcome == "faster" and request.versus is None
         try:
-            await self.others.judge(self.services.engine, replace(request, versus=None), timed=timed)
+            beside = replace(request, versus=None, other_than=self.state.run_id)
+            await self.others.judge(self.services.engine, beside, timed=timed)
         finally:
             self.changed = True
 
@@ -239,7 +255,9 @@ class KernelSession:
         """Seconds that timing may take in the newest run; None where that is not known."""
         return self._request.most_s if self._request is not None else None
 
-    async def _run(self, name: str, kernel: Kernel, path: str, versus: events.Rival | None = None) -> None:
+    async def _run(
+        self, name: str, kernel: Kernel, path: str, versus: events.Rival | None = None, *, queued: bool = False
+    ) -> None:
         request = RunRequest(
             problem=self.problem,
             setting=self.setting(),
@@ -251,11 +269,12 @@ class KernelSession:
             versus=versus,
         )
         self._longer = 0
-        await self._judge(request)
+        await self._judge(request, queued=queued)
 
-    async def _judge(self, request: RunRequest) -> None:
+    async def _judge(self, request: RunRequest, *, queued: bool = False) -> None:
         self._request = request
-        self.queue()
+        if not queued:
+            self.queue()
         try:
             await self.others.stop(self.services.engine)
             await self.services.engine.judge(request)

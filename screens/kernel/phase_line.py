@@ -48,6 +48,8 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             elapsed = max(0.0, now - phase.started_at)
             limit = _limit_words(name, elapsed, most_s if name == "time" else phase.limit_s)
             parts.append((f"▸ {name} {elapsed:.1f} s{limit}{_count(state, name)}", "accent"))
+        elif state.running:  # compiling is a part of it, and goes on
+            parts.append((f"▸ {name}", "accent"))
         elif state.cancelled_in == name:
             parts.append((f"– {name} cancelled", "warning"))
         elif failed_in:  # compiling is a part of loading: only the part has failed

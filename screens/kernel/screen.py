@@ -69,7 +69,7 @@ class KernelScreen(EditingScreen):
         self._resting = False
         """Another player has the judge."""
         self._others: set[str] = set()
-        """Runs of other players: one may end when this screen is in front again."""
+        """Runs of other players and other kernels: one may end when this screen is in front."""
         self._unsubscribe: Callable[[], None] = _nothing
 
     def compose(self) -> ComposeResult:
@@ -91,11 +91,12 @@ class KernelScreen(EditingScreen):
 
     async def _open(self) -> None:
         await self.parent_app.opened.wait()
+        self._others |= self.services.engine.unended  # asked for on the screen before this one
         self._unsubscribe = self.services.engine.subscribe(self.apply)
         for event in self.services.engine.worlds.values():  # they may be ready since another screen
             self.apply(event)
         self.take_kernels()
-        draft = await self.buffer.open("" if self.taken_by else self._text)
+        draft = await self._read()
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if draft is not None and not self.taken_by:
@@ -106,15 +107,33 @@ class KernelScreen(EditingScreen):
         elif trouble := await self.services.warm(setting):
             self.complain(trouble)
 
+    async def _read(self) -> str | None:
+        """Reads the kernel file into the editor, which is read-only until it can be read. Returns the draft, if there is one."""
+        read_only = self.editor.read_only
+        while True:
+            try:
+                draft = await self.buffer.open("" if self.taken_by else self._text)
+            except ArenaError as error:
+                self.unread, self.editor.read_only = error.message, True
+                self.draw(force=True)
+                if not isinstance(error, UsageError):
+                    raise
+                self.complain(f"{explain(error)}. The editor shows it once it can be read")
+                await self.session.readable()
+            else:
+                self.unread, self.editor.read_only = "", read_only
+                return draft
+
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
-            if isinstance(unsaved, UsageError):
+            if isinstance(unsaved, ArenaError):
                 self.complain(f"{explain(unsaved)}. The editor keeps its text")
                 continue
+            self.query_one(SourcePane).follow_editor()
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
-                await self._run(save=False, on_disk=True)
+                self.start(self._run(save=False, on_disk=True), "run")  # an error of it must not end the watch
 
     @on(Editor.Edited)
     def _edited(self) -> None:
@@ -139,7 +158,8 @@ class KernelScreen(EditingScreen):
         try:
             if save:
                 await self._save()
-            await self.session.run(self.session.kernel.source if on_disk else self.editor.file_text)
+            text = self.session.kernel.source if on_disk else self.editor.file_text
+            await self.session.run(text, queued=True)
         except ArenaError:
             self.session.waiting_since = None
             raise
@@ -160,6 +180,7 @@ class KernelScreen(EditingScreen):
         if self._resting and run_id != own:
             self._others.add(run_id)
         if run_id in self._others:
+            self._refresh_standing(event)  # it may be the one of this problem
             return
         others = self.session.others
         at_other_size = others.takes(event, own)
@@ -172,9 +193,12 @@ class KernelScreen(EditingScreen):
         if at_other_size:
             return
         self._mark(event)
+        if isinstance(event, Finished) and self.is_mounted and self.services.settings.bell:
+            self.app.bell()
+        self._refresh_standing(event)
+
+    def _refresh_standing(self, event: AnyEvent) -> None:
         if isinstance(event, Finished) and self.is_mounted:
-            if self.services.settings.bell:
-                self.app.bell()
             self.start(self.session.refresh_standing(event.run_id), "standings")
 
     def _mark(self, event: AnyEvent) -> None:
@@ -193,8 +217,9 @@ class KernelScreen(EditingScreen):
         self._resting = True
 
     def on_screen_resume(self) -> None:
-        if self.app.screen is self:  # not when a dialog made way for the other player's screen
+        if self._resting and self.app.screen is self:  # not when a dialog made way for the other player's screen
             self._resting = False
+            self._others |= self.services.engine.unended  # asked for by the other player, and not begun
 
     # --- drawing -------------------------------------------------------------------------------------------
 
@@ -208,12 +233,7 @@ class KernelScreen(EditingScreen):
         session, state, dirty = self.session, self.session.state, self.editor.dirty
         self.show_source_title()
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
-        self.query_one(ViewTabs).show(
-            self.views(),
-            self.view,
-            {KERNEL: " · read-only" if self.taken_by else " ● unsaved" if dirty else ""},
-            zoomed,
-        )
+        self.query_one(ViewTabs).show(self.views(), self.view, {KERNEL: self.text_mark}, zoomed)
         setting = self._setting()
         waited = session.waited
         keymap = self.services.settings.keymap
@@ -269,7 +289,8 @@ class KernelScreen(EditingScreen):
             self.start(self._run(save=True), "run")
 
     def action_run(self) -> None:
-        self.start(self._run(save=self.editor.dirty), "run")
+        if self.may_run():
+            self.start(self._run(save=self.editor.dirty), "run")
 
     def action_baseline_run(self) -> None:
         self.start(self.session.run_baseline(), "run")
@@ -331,7 +352,8 @@ class KernelScreen(EditingScreen):
     async def _profile(self) -> None:
         from screens.profile.screen import ProfileScreen
 
-        request, sha256 = await self.session.profile_request()
+        with self.parent_app.keys_wait():
+            request, sha256 = await self.session.profile_request()
         result = partial(self.session.result_of, sha256, request.setting)
         unsaved = self.editor.dirty
         self.app.push_screen(ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved))
@@ -340,7 +362,7 @@ class KernelScreen(EditingScreen):
         self.parent_app.ask_model(self.problem, self.session.choice)
 
     def action_duel(self) -> None:
-        self.parent_app.plan_duel(self.problem)
+        self.parent_app.plan_duel(self.problem, self.session.choice)
 
     def action_problems(self) -> None:
         self.dismiss()

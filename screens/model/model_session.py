@@ -14,6 +14,7 @@ from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState
 from arena.runs.origin import Origin, known_origin
+from arena.runs.other_sizes import OtherSizesProgress
 from arena.runs.results import RunReport
 from arena.runs.run_state import RunState
 from problems.specification import Problem
@@ -34,6 +35,8 @@ class ModelPlan:
     """Of what may be spent, in words; empty for none."""
     origin: Origin | None = None
     """The kernel to improve."""
+    other_sizes: bool = False
+    """Right kernels are judged at other sizes, too."""
 
     @property
     def words(self) -> str:
@@ -41,7 +44,8 @@ class ModelPlan:
         start = f"from {printable(self.origin.name)} · " if self.origin is not None else ""
         how = "improves by verdicts" if self.improves else "independent answers"
         count = f"{self.answers} answer{'s' if self.answers != 1 else ''}"
-        return f"{start}{how} · at most {count}{f', {self.limit}' if self.limit else ''}"
+        sizes = " · other sizes, too" if self.other_sizes else ""
+        return f"{start}{how}{sizes} · at most {count}{f', {self.limit}' if self.limit else ''}"
 
 
 class ModelSession:
@@ -67,6 +71,8 @@ class ModelSession:
         """The best kernel against the one that it started from."""
         self.comparing = False
         self.notice = ""
+        self.elsewhere = ""
+        """The other setting in which a kernel is judged now; empty while none is."""
         self._heard_at = time.monotonic()
 
     async def work(self) -> None:
@@ -84,8 +90,10 @@ class ModelSession:
             str(self.plan.player.name),
             steps=self.plan.answers,
             budget_s=services.settings.budget_s,
+            other_sizes=self.plan.other_sizes,
             hear=self.hear,
             warn=self._warn,
+            hear_other_size=self._elsewhere,
         )
         try:
             await access.start()
@@ -130,7 +138,12 @@ class ModelSession:
     def hear(self, event: AnyTraceEvent) -> None:
         """The model, or its judge, did something."""
         self._heard_at = time.monotonic()
+        self.elsewhere = ""
         self.state.apply(event)
+        self.changed = True
+
+    def _elsewhere(self, progress: OtherSizesProgress) -> None:
+        self.elsewhere = progress.words
         self.changed = True
 
     def _judged_on(self, event: AnyEvent) -> None:

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from arena.foreign_text import printable
 from arena.players.writing_state import KernelState
 from arena.runs.origin import Origin
-from arena.setting_choice import choice_of
+from arena.setting_choice import Choice, choice_of
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -164,7 +164,8 @@ class ModelScreen(BaseScreen):
         verdict.update_if_new(page)
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
         number = kernel.number if kernel is not None else state.writing
-        entitle(pane, f"{self.view} {number}" if self.view != "asked" else "asked", "F3 kernel · answer · asked")
+        views = f"{self.key_words('next_text')} {' · '.join(VIEWS)}"
+        entitle(pane, f"{self.view} {number}" if self.view != "asked" else "asked", views)
         if self.view != "asked" and kernel is None and not session.over:
             switcher.current = "model-writing"
             thinks = not state.text and bool(state.thought)
@@ -183,11 +184,11 @@ class ModelScreen(BaseScreen):
         state = self.session.state
         if self.view == "asked":
             asked = words.conversation(state.system, state.asked) if state.asked else "No prompt yet."
-            return asked, "asked.md"
+            return printable(asked), "asked.md"
         if kernel is None:
             return "", "answer.md"
         if self.view == "kernel" and kernel.source:
-            return printable(shown_text(Kernel(kernel.source, kernel.files))), "kernel.py"
+            return shown_text(Kernel(kernel.source, kernel.files)), "kernel.py"
         return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
 
     @on(OptionList.OptionHighlighted, "#kernels")
@@ -235,12 +236,17 @@ class ModelScreen(BaseScreen):
         elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
             self.parent_app.take_over(self.session.problem, Kernel(kernel.source, kernel.files))
 
+    @property
+    def _choice(self) -> Choice:
+        """For another session in the same setting."""
+        return choice_of(self.session.setting, self.session.problem)
+
     def action_ask_again(self) -> None:
         if not self.session.over:
             self.say("The model is still writing. Stop it first.")
             return
         self.dismiss()
-        self.parent_app.ask_model(self.session.problem)
+        self.parent_app.ask_model(self.session.problem, self._choice)
 
     def action_improve(self) -> None:
         """Asks a model to improve the chosen kernel."""
@@ -254,7 +260,7 @@ class ModelScreen(BaseScreen):
             name = f"kernel-{kernel.number}.py"
             origin = Origin(name, Kernel(kernel.source, kernel.files), player=player)
             self.dismiss()
-            self.parent_app.ask_model(session.problem, choice_of(session.setting, session.problem), origin)
+            self.parent_app.ask_model(session.problem, self._choice, origin)
 
     def action_leave_model(self) -> None:
         """Leaves; a model at work asks for a second escape. A bar that is open goes first."""

@@ -25,6 +25,7 @@ from screens.model.model_session import ModelPlan
 from screens.widgets.foreign import PlainStatic
 
 IMPROVE, INDEPENDENT = "improve by the verdicts", "independent answers"
+ONE_SETTING, OTHER_SIZES = "this setting", "three random other settings, too"
 ANSWERS, DOLLARS = "10", "1"
 MOST_ANSWERS = 1000
 _SENTENCES = (
@@ -74,6 +75,15 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
                     compact=True,
                 )
             with Horizontal(classes="row"):
+                yield PlainStatic("sizes", classes="label")
+                yield Select(
+                    ((sizes, sizes) for sizes in (ONE_SETTING, OTHER_SIZES)),
+                    value=ONE_SETTING,
+                    allow_blank=False,
+                    id="sizes",
+                    compact=True,
+                )
+            with Horizontal(classes="row"):
                 yield PlainStatic("answers", classes="label")
                 yield Input(ANSWERS, id="answers", compact=True)
             with Horizontal(classes="row"):
@@ -118,9 +128,13 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             trouble.update(f"✗ {error.message}")
             return
         how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
-        self.run_worker(self._plan(name, model, how, answers, limit), exclusive=True, exit_on_error=False)
+        other_sizes = self.query_one("#sizes", Select).value == OTHER_SIZES
+        plan = self._plan(name, model, how, answers, limit, other_sizes=other_sizes)
+        self.run_worker(plan, exclusive=True, exit_on_error=False)
 
-    async def _plan(self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None) -> None:
+    async def _plan(
+        self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None, *, other_sizes: bool
+    ) -> None:
         """Looks for the key, which may mean to ask a keyring, and dismisses when it is there."""
         priced = has_prices(model)
         improves = how == IMPROVE
@@ -135,7 +149,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             self.query_one("#model-trouble", PlainStatic).update(f"✗ {explain(error)}")
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
-        self.dismiss(ModelPlan(player, improves, answers, words, self.origin))
+        self.dismiss(ModelPlan(player, improves, answers, words, self.origin, other_sizes))
 
 
 def _facts(model: ModelSettings) -> str:

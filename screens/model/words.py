@@ -1,5 +1,6 @@
 """The texts of the model screen: head line, kernels, current step, verdicts."""
 
+import msgspec
 from textual.content import Content
 
 from arena.foreign_text import printable
@@ -73,8 +74,19 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     colour = f"${figures.verdict_style(report.verdict)}"
     speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
     return Content.assemble(
-        number, (figures.verdict_words(report.verdict), colour), (speed, f"${figures.outcome_style(report.outcome)}")
+        number,
+        (figures.verdict_words(report.verdict), colour),
+        (speed, f"${figures.outcome_style(report.outcome)}"),
+        _elsewhere(report),
     )
+
+
+def _elsewhere(report: RunReport) -> tuple[str, str]:
+    """ "  holds: some", of other sizes; empty where that is not known."""
+    if report.one_size_only:
+        return "  one size only", "$error"
+    held = report.holds_at_other_sizes or ""
+    return (f"  holds: {held}", f"${figures.HELD[held]}") if held else ("", "$muted")
 
 
 def live_line(session: ModelSession) -> Content:
@@ -106,7 +118,11 @@ def _doing(session: ModelSession) -> str:
 
 def _judging(session: ModelSession) -> str:
     run = session.run
+    if session.elsewhere:
+        return session.elsewhere
     words = f"judging: {run.phase}" if run.phase else "judging"
+    if run.running and run.waiting is not None:
+        words = f"waiting: another run is timing ({printable(run.waiting.words)})"
     if run.running and run.samples:
         told = headline_so_far(run.samples[-1])
         words += f"  {figures.speedup_words(told.speedup, told.outcome)} so far"
@@ -160,6 +176,12 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
         lines += [Content(_speedup(report))]
     else:
         lines += [Content(printable(report.detail))]
+    if not isinstance(report.other_sizes, msgspec.UnsetType):
+        lines += [
+            Content(""),
+            Content.styled("other sizes", "$muted"),
+            *map(figures.other_size_row, report.other_sizes),
+        ]
     if report.failure is not None and report.failure.text:
         lines += [Content(""), Content(printable(report.failure.text).strip("\n"))]
     if kernel.printed:

@@ -27,13 +27,16 @@ from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bound"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
 _NOTES = {
-    PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline.",
+    PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline. Other sizes: a faster kernel"
+    " is faster in all, some or none of the random settings that tell.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
     CURVE: "Share of all problems with a correct kernel at least p times as fast as the baseline; p = 0: correct at any speed."
     " Behind the line: published, one attempt, on another machine.",
     BOUND: f"Best correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
+OTHER_SIZES = "other sizes"
+"""The column beside a player whose faster kernels were judged at other sizes."""
 _EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
 TITLE_WIDTH = (20, 110)
@@ -122,10 +125,10 @@ class BoardDialog(Dialog[Problem | None]):
     def _marked(self, view: str) -> str:
         return f"▸{view}" if view == self.view else view
 
-    def _table(self, *first: str) -> DataTable[Text]:
+    def _table(self, *first: str, players: bool = True) -> DataTable[Text]:
         table: DataTable[Text] = self.query_one("#board", DataTable)
         table.fixed_columns = len(first)
-        for name in (*first, *map(printable, self.players)):
+        for name in (*first, *(map(printable, self.players) if players else ())):
             table.add_column(name)
         return table
 
@@ -138,21 +141,28 @@ class BoardDialog(Dialog[Problem | None]):
             for problem in self._catalogue.problems
             if problem.id in tried and all(_matches(problem, word) for word in words)
         ]
-        table = self._table("id", "problem")
-        rows = [
-            [figures.standing_words(self.standings[player].get(problem.id)) for player in self.players]
-            for problem in self._listed
-        ]
+        table = self._table("id", "problem", players=False)
+        heads: list[str] = []
+        columns: list[list[tuple[str, str]]] = []
+        for player in self.players:
+            held = [self.standings[player].get(problem.id) for problem in self._listed]
+            heads.append(printable(player))
+            columns.append([figures.standing_words(each) for each in held])
+            if any(each is not None and each.holds for each in held):
+                heads.append(OTHER_SIZES)
+                columns.append([figures.holds_words(each) for each in held])
+        for head in heads:
+            table.add_column(head)
         widths = [
-            max(len(printable(player)), *(len(row[n][0]) for row in rows), 0) for n, player in enumerate(self.players)
+            max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
         ]
         least, most = TITLE_WIDTH
         # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
         room = table.size.width - sum(width + 2 for width in (3, *widths)) - 2 - 2
         width = max(least, min(room, most))
-        for problem, row in zip(self._listed, rows, strict=True):
+        for at, problem in enumerate(self._listed):
             title = Text(figures.cut(problem.title, width))
-            cells = [self._styled(*cell) for cell in row]
+            cells = [self._styled(*column[at]) for column in columns]
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *cells)
 
     def _show_categories(self) -> None:

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -29,6 +30,24 @@ if TYPE_CHECKING:
 
 LEGEND = "▲ faster  ≈ same speed  ~ too noisy  ▼ slower  ✗ failed  ·  "
 _BARS = " ▁▂▃▄▅▆▇█"
+
+
+class PaneResized(Message):
+    """A pane has another size. The screen's own event of that comes too early where a dialog is above it."""
+
+
+class ProblemPane(Vertical):
+    """Has the table."""
+
+    def on_resize(self) -> None:
+        self.post_message(PaneResized())
+
+
+class CardPane(VerticalScroll):
+    """Has the card."""
+
+    def on_resize(self) -> None:
+        self.post_message(PaneResized())
 
 
 class PickerScreen(BaseScreen):
@@ -62,14 +81,14 @@ class PickerScreen(BaseScreen):
         with Horizontal(id="panes"):
             yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
-                with Vertical(id="problem-pane"):
+                with ProblemPane(id="problem-pane"):
                     yield PlainStatic("Reading the problems…", id="nothing")
-                yield VerticalScroll(id="card-pane", can_focus=False)
+                yield CardPane(id="card-pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
-        redraw_with_theme(self, self.on_resize)
+        redraw_with_theme(self, self._fill_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until problems and engine are loaded, only the keys that work everywhere do something."""
@@ -185,9 +204,11 @@ class PickerScreen(BaseScreen):
         preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
-    def on_resize(self) -> None:
+    @on(PaneResized)
+    def _fill_again(self) -> None:
+        """The columns and the card depend on the width."""
         if self.problems:
-            self.call_after_refresh(self._fill)
+            self._fill()
 
     # --- what people do ------------------------------------------------------------------------------------
 
@@ -235,6 +256,8 @@ class PickerScreen(BaseScreen):
         box = self.query_one("#filter", Input)
         box.value = ""
         box.display = False
+        if not self.query_one("#category-pane").display:  # nothing else would show or change the category
+            self.query_one("#categories", OptionList).highlighted = 0
         self.table.focus()
 
     def action_new(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -18,9 +19,9 @@ from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.paths import make_folder
 from arena.profile.chrome_trace import write_trace
-from arena.profile.kept_profiles import keep_profile
+from arena.profile.kept_profiles import keep_profile, ncu_file
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
-from arena.profile.profile_process import profile
+from arena.profile.profile_process import profile, profile_with_ncu
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call
 from problems.specification import Problem
@@ -78,6 +79,10 @@ class ProfileScreen(BaseScreen):
         self._end: Content | None = None
         """What is said in place of a profile that was not made."""
         self._unsaved = unsaved
+        self._ncu: Content | None = None
+        """What Nsight Compute found, or why it found nothing; None before it was asked."""
+        self._ncu_since = 0.0
+        """When it began; 0 while it is not at work."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="profile-pane"):
@@ -136,14 +141,23 @@ class ProfileScreen(BaseScreen):
         if self.found is None:
             return self._end or words.at_work(self._waits, time.monotonic() - self._since)
         judged = words.judged_words(self._result, self.key_words("run"))
-        written = words.trace_words(self.trace, self.key_words("write_trace"))
-        return words.page(self.found, self._timeline, judged, written, width, height)
+        below = words.trace_words(self.trace, self.key_words("write_trace"))
+        if self._ncu_since:
+            below += words.ncu_at_work(self._waits, time.monotonic() - self._ncu_since)
+        elif self._ncu is not None:
+            below += self._ncu
+        elif self.found.gpu_figures:
+            below += words.ncu_offered(self.key_words("ncu"))
+        return words.page(self.found, self._timeline, judged, below, width, height)
 
     # --- keys ----------------------------------------------------------------------------------------------
 
     @property
     def idle_actions(self) -> frozenset[str]:
-        return super().idle_actions | (frozenset() if self.found is not None else {"write_trace"})
+        idle = set() if self.found is not None else {"write_trace"}
+        if self.found is None or not self.found.gpu_figures or self._ncu_since:
+            idle.add("ncu")
+        return super().idle_actions | idle
 
     def action_write_trace(self) -> None:
         if self.found is None:
@@ -158,6 +172,29 @@ class ProfileScreen(BaseScreen):
         await asyncio.to_thread(write_trace, path, found.reports)
         self.trace = path
         self.say(f"written: {path}")
+        self.draw()
+
+    def action_ncu(self) -> None:
+        if self.found is None:
+            self.say("the profile comes first")
+        elif not self.found.gpu_figures:
+            self.say("Nsight Compute profiles kernels of GPUs")
+        elif not self._ncu_since:
+            self.start(self._profile_with_ncu(), "ncu")
+
+    async def _profile_with_ncu(self) -> None:
+        self._ncu_since = time.monotonic()
+        try:
+            paths = self.parent_app.services.paths
+            file = await asyncio.to_thread(ncu_file, paths, self.problem.slug, self.request)
+            request = msgspec.structs.replace(self.request, ncu_file=str(file))
+            found = await profile_with_ncu(request, self._tell)
+        except ArenaError as error:
+            self._ncu = words.no_ncu(error.message, error.advice)
+        else:
+            self._ncu = words.ncu_found(found)
+        finally:
+            self._ncu_since = 0.0
         self.draw()
 
     def action_leave_profile(self) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from textual.content import Content
 
 from arena.foreign_text import printable
-from arena.profile import gpu_words
+from arena.profile import gpu_words, ncu_words
 from arena.profile.gpu_figures import GpuFigures
-from arena.profile.messages import Profiled
+from arena.profile.messages import NcuProfiled, Profiled
 from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.runs.headline import headline_of
@@ -78,6 +78,7 @@ def _gpu_rows(
     ranks = found.gpu_figures
     counted = Content(gpu_words.row_words(found.outside))
     missing = gpu_words.missing_lines(found.outside, ranks)
+    power = [line for line in [gpu_words.power_line(ranks)] if line]
     advice = [("→ ", words) for words in gpu_words.advice_lines(ranks)]
     seen = "From the kernel's process: µs of a single call under torch's profiler until its GPU is done"
     return [
@@ -85,6 +86,7 @@ def _gpu_rows(
         *hanging(Content.styled("from outside", "$muted"), counted, width, _LABEL),
         *_cut([gpu_words.TRUSTED_HEAD], width, "$muted"),
         *_cut([gpu_words.trusted_row(rank) for rank in ranks], width),
+        *_wrapped(power, width, "$foreground"),
         *_wrapped(missing, width, "$warning"),
         Content(""),
         *_lanes(ranks, timeline, width, high),
@@ -163,6 +165,34 @@ def trace_words(path: Path | None, key: str) -> Content:
     if path is None:
         return Content.assemble((key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted"))
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
+
+
+def ncu_offered(key: str) -> Content:
+    """Below the figures of GPUs: what the key does."""
+    words = " profiles the kernels of rank 0 with Nsight Compute, which takes minutes"
+    return Content.assemble("\n", (key, "$accent"), (words, "$muted"))
+
+
+def ncu_at_work(waits: bool, seconds: float) -> Content:
+    """While Nsight Compute profiles."""
+    what = "another run is timing on these devices" if waits else "a world runs under ncu, which repeats its launches"
+    return Content.assemble(("\n\n▸ NSIGHT COMPUTE", "bold $accent"), (f"  {seconds:.0f} s  {what}", "$foreground"))
+
+
+def ncu_found(found: NcuProfiled) -> Content:
+    """How it was made, the longest kernels, the rules that matter, and the file."""
+    parts: list[tuple[str, str]] = [("\n", "")]
+    parts += [(f"\n{line}", "$muted") for line in ncu_words.how_lines(found)]
+    parts += [(f"\n{line}", "$foreground") for line in ncu_words.kernel_lines(found.kernels)]
+    for line in ncu_words.rule_lines(found.kernels):
+        parts += [("\n→", "$accent"), (line.removeprefix("→"), "$foreground")]
+    return Content.assemble(*parts, ("\nreport  ", "$muted"), found.file)
+
+
+def no_ncu(message: str, advice: str) -> Content:
+    """Why there is no report."""
+    found = Content.assemble(("\n\n! NO REPORT OF NCU  ", "bold $warning"), printable(message))
+    return found + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else found
 
 
 def lane(pieces: Sequence[LanePiece], us: float, width: int) -> Content:

@@ -165,13 +165,14 @@ class SweepScreen(BaseScreen):
         table.clear(columns=True)
         table.fixed_columns = 2
         table.add_column("id", width=3)
-        headings = {name: max(len(name), _CELL) for name in map(player_heading, self._columns)}
+        # Pairs: the names of two players may be cut to the same words.
+        headings = [(name, max(len(name), _CELL)) for name in map(player_heading, self._columns)]
         # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
-        room = table.size.width - sum(width + 2 for width in (3, *headings.values())) - 2 - 2
+        room = table.size.width - sum(width + 2 for width in (3, *(width for _, width in headings))) - 2 - 2
         longest = max((len(problem.title) for problem in rows), default=0)
         titles = max(LEAST_TITLE, min(room, longest))
         table.add_column("problem", width=titles)
-        for name, width in headings.items():
+        for name, width in headings:
             table.add_column(name, width=width)
         for problem in rows:
             title = Text(figures.cut(problem.title, titles), no_wrap=True)

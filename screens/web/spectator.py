@@ -70,10 +70,14 @@ class WatchedKernelScreen(RecordedKernelScreen):
     def on_mount(self) -> None:
         self.editor.read_only = True
 
-    def show_source(self, header: RunHeader) -> None:
+    def source_of(self, header: RunHeader) -> str:
         """The kernel of a run, or the baseline where that was run."""
+        return header.source or self.problem.baseline_source
+
+    def show_source(self, header: RunHeader) -> None:
+        """Shows the kernel of a run."""
         self._recorded = header
-        self.editor.show_saved(header.source or self.problem.baseline_source)
+        self.editor.show_saved(self.source_of(header))
 
     async def _run(self, *, save: bool, on_disk: bool = False) -> None:
         """Nothing runs here."""
@@ -101,18 +105,17 @@ class WatchedDuelScreen(DuelScreen):
 
     def __init__(self, app: ArenaApp, header: DuelHeader) -> None:
         super().__init__(app, DuelState(header))
-        self._heard_at = time.monotonic()
 
     @property
     def now(self) -> float:
-        """Goes on between two events while the duel is played."""
-        going = self.state.stage in ("playing", "final")
-        return self.state.at + (time.monotonic() - self._heard_at if going else 0.0)
+        """Goes on between two events while the duel is played, also for those who come late."""
+        if self.state.stage not in ("playing", "final"):
+            return self.state.at
+        return max(self.state.at, time.time() - self.state.header.created)
 
     def take(self, event: AnyDuelEvent) -> None:
         """Something happened."""
         self.state.apply(event)
-        self._heard_at = time.monotonic()
         self.hear(event)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -202,8 +205,8 @@ class SpectatorApp(ArenaApp):
             folder.mkdir(parents=True, exist_ok=True)
             name = Path(header.kernel_name).name
             kernel = folder / (name if name.endswith(".py") else f"{name}.py")
-            kernel.write_text(header.source, encoding="utf-8")
             screen = WatchedKernelScreen(self, header, kernel)
+            kernel.write_text(screen.source_of(header), encoding="utf-8")  # which the screen opens after `show_source`
             await self._show(screen)
         screen.show_source(header)
 

@@ -20,6 +20,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
+from arena.foreign_text import masked
 from arena.workspace.line_ends import plain, with_line_ends
 from screens.widgets import search, text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
@@ -118,9 +119,9 @@ class Source(TextArea):
 
     def validate_virtual_size(self, size: Size) -> Size:
         """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
-        if size.width <= self.scrollable_content_region.width:
-            return size
-        return Size(-(-size.width // _WIDTH_STEP) * _WIDTH_STEP, size.height)
+        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 where lines are wrapped
+        step = 1 if width <= self.scrollable_content_region.width else _WIDTH_STEP
+        return Size(-(-width // step) * step, size.height)
 
     def _set_document(self, text: str, language: str | None) -> None:
         super()._set_document(text, language)
@@ -129,8 +130,8 @@ class Source(TextArea):
         self._rewrap_and_refresh_virtual_size()
 
     def get_line(self, line_index: int) -> Text:
-        """The line with its colours (overrides TextArea's plain one)."""
-        text = self.document.get_line(line_index)
+        """The line with its colours (overrides TextArea's plain one); control characters are signs."""
+        text = masked(self.document.get_line(line_index))
         line = Text(text, end="", no_wrap=True)
         for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
             line.stylize(self._styles.get(kind, ""), start, end)
@@ -205,8 +206,7 @@ class Source(TextArea):
     def _marked(self, strip: Strip, line: int) -> Strip:
         """A sign behind the line's number. Upstream, a `TextArea.render_gutter` to override would do."""
         width = self.gutter_width
-        style = self.get_component_rich_style("source--mark")
-        gutter = Segment(f"{line + 1:>{width - 2}}✗ ", style)
+        gutter = Segment(f"{line + 1:>{width - 2}}✗ ", self.get_component_rich_style("source--mark"))
         return Strip([gutter, *strip.crop(width)], strip.cell_length)
 
     def notify_style_update(self) -> None:

@@ -1,7 +1,11 @@
-"""Lines of a text: edits of whole lines (indentation, comment signs), and marks that stay with their lines."""
+"""Lines of a text: edits of whole lines (indentation, comment signs), widths, and marks that stay with their lines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from arena.foreign_text import masked
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:
@@ -33,6 +37,12 @@ def comment_toggled(lines: Sequence[str], sign: str) -> list[str]:
 def _uncommented(line: str, sign: str) -> str:
     before, found, after = line.partition(sign)
     return before + after.removeprefix(" ") if found else line
+
+
+def cells_of_masks(lines: Sequence[str]) -> int:
+    """Most cells that `masked` adds to a line: a control character has none, its sign has one."""
+    text = "\n".join(lines)
+    return max(cell_len(masked(line)) - cell_len(line) for line in lines) if masked(text) != text else 0
 
 
 NEAR = 40

@@ -89,7 +89,7 @@ class Writing(Widget):
         return self._strips[key]
 
     def _drawn(self, text: str, width: int, code: bool, cursor: bool = False) -> Strip:
-        line, plain = printable(text[:_LINE])[:width], self._style("")
+        line, plain = printable(text[:_LINE]).replace("\n", " ")[:width], self._style("")
         segments, at = [], 0
         for start, end, kind in _spans(line) if code else ():
             segments.append(Segment(line[at:start], plain))

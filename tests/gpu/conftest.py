@@ -5,6 +5,7 @@ And ranks that share one GPU, without any engine.
 
 import asyncio
 import importlib
+import os
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kittens_faults import HEADERS
 from rank_worlds import Worlds
 
 from arena.machine.facts import torch_is_cpu_only, visible_gpus
@@ -24,6 +26,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE
 from problems.catalogue import load_catalogue
+from sandbox.machine import thunderkittens
 from sandbox.protocol.events import Result
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
@@ -90,10 +93,12 @@ class Judge:
 
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """The engine; its worlds stay warm from test to test."""
-    judge = Judge(tmp_path_factory.mktemp("arena"))
-    yield judge
-    judge.close()
+    """The engine; its worlds stay warm from test to test. They see headers that stand in for ThunderKittens, if no others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(thunderkittens.VARIABLE, os.environ.get(thunderkittens.VARIABLE) or str(HEADERS))
+        judge = Judge(tmp_path_factory.mktemp("arena"))
+        yield judge
+        judge.close()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from arena.workspace.templates import starter
 from benchmarks.attacks.attack_suite import read_kernel
 from benchmarks.kernels import kernel_paths
 from problems.catalogue import load_catalogue
+from sandbox.machine.backends import backend_names
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.gpu
 KERNELS = Path(__file__).with_name("kernels")
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
 PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
-EXAMPLES = {name: path for name, path in kernel_paths().items() if not name.endswith("_cpp")}
+ELSEWHERE = {"cpp", *backend_names()}
+"""Endings of examples that have tests of their own."""
+EXAMPLES = {name: path for name, path in kernel_paths().items() if name.rpartition("_")[2] not in ELSEWHERE}
 HOUSE = [
     pytest.param(problem.slug, marks=() if 1 in problem.worlds else pytest.mark.peers)
     for problem in load_catalogue().problems

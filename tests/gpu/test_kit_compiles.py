@@ -4,6 +4,7 @@ import ast
 import itertools
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import types
@@ -24,6 +25,7 @@ from sandbox.kit.compilers import nvrtc, source_lines, stamps
 
 KIT = Path(sandbox.kit.__file__).parent
 DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
+CUDA_RANKS = KIT.parent / "rank" / "devices" / "cuda"
 ARCH = "sm_90a"
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
@@ -34,6 +36,7 @@ BLOCKS_BY_DTYPE = (
     "fan_out",
     "perceptron",
     "quantisation",
+    "scattered_gemm",
     "sharded_adam",
     "short_attention",
     "sums",
@@ -96,9 +99,10 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 
 
 def _literals() -> dict[str, str]:
-    """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
+    """The CUDA texts of the kit: SOURCE of each example and template, and the kernels of heap, calibration and transfers."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
     found["recurrence"] = device_blocks.RECURRENCE.replace("STEPPING", "4")
+    found |= {name: (CUDA_RANKS / f"{name}.cu").read_text() for name in ("calibration", "transfers")}
     found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
@@ -157,7 +161,7 @@ def _nvcc() -> str | None:
 
 def test_every_example_and_template_is_found():
     examples = [path for path in KIT.glob("examples/*_cuda.py") if "__global__" in path.read_text()]
-    assert len(_literals()) == 5 + len(BLOCKS) + len(examples)
+    assert len(_literals()) == 7 + len(BLOCKS) + len(examples)
 
 
 @needs_nvrtc
@@ -219,7 +223,7 @@ def test_kernels_of_every_text_have_readable_signatures():
         assert functions, name
         for function in functions.values():
             for parameter in function.parameters:
-                assert cuda._slot(parameter) is not None
+                assert struct.calcsize("<" + cuda._format(parameter)) == 8
 
 
 class _Anything:
@@ -291,6 +295,23 @@ extern "C" __global__ void count(Px px, u32* counter, int64_t* wide, u32 epoch) 
     MAY_SKIP and not nvrtc.include_dirs(), reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA"
 )
 def test_cooperative_groups_and_libcus_atomics_compile_as_promised():
+    assert nvrtc.to_cubin(STANDARD_HEADERS, ARCH)[:4] == b"\x7fELF"
+
+
+@needs_nvrtc
+def test_they_compile_with_cupys_libcu_where_the_headers_have_none(monkeypatch, tmp_path):
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    if not (toolkit / "cooperative_groups.h").is_file():
+        pytest.skip("needs the headers of a CUDA toolkit")
+    shown = tmp_path / "include"
+    shown.mkdir()
+    for entry in toolkit.iterdir():
+        if entry.name not in ("cccl", "cuda", "nv"):
+            (shown / entry.name).symlink_to(entry)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(nvrtc.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
+    monkeypatch.setattr(nvrtc, "include_dirs", nvrtc.include_dirs.__wrapped__)
+    assert nvrtc.include_dirs()[-1].endswith("_cccl/libcudacxx")
     assert nvrtc.to_cubin(STANDARD_HEADERS, ARCH)[:4] == b"\x7fELF"
 
 

@@ -1,5 +1,6 @@
 """The profile on real GPUs says of made kernels what is wrong with them. What it saw instead is in the message of a failure."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 from arena.machine.facts import visible_gpus
 from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
-from arena.profile.gpu_figures import GpuFigures
-from arena.profile.messages import Profiled, ProfileRequest
-from arena.profile.profiling import profile_ranks
+from arena.profile.gpu_figures import GpuFigures, short_name
+from arena.profile.messages import NcuProfiled, Profiled, ProfileRequest
+from arena.profile.ncu_words import ncu_text, rule_lines
+from arena.profile.profiling import profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure
 from arena.profile.timeline import median_call
 from arena.runs.engine import Engine
@@ -19,6 +21,8 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
+from sandbox.timing.roofline import Peaks
+from sandbox.worlds.profiling.ncu import find_ncu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240)]
 
@@ -208,6 +212,58 @@ def test_stamps_say_how_long_a_kernel_is_at_a_place(profiled):
         assert abs(apart) < report.stamp_us + 20.0, f"{apart} us from the kernel's begin; {told(found)}"
 
 
+WITH_NCCL = """
+import torch
+import torch.distributed as dist
+def solution(tensor):
+    out = tensor.float() * 2.0
+    dist.all_reduce(out)
+    return torch.softmax(out, -1).to(tensor.dtype)
+"""
+
+
+def with_ncu(problem: str, source: str, file: Path) -> NcuProfiled:
+    if not find_ncu():
+        pytest.skip("Nsight Compute is not installed")
+    choice = Choice(preset="production", world=min(2, visible_gpus()), device="cuda")
+    setting = choose_setting(load_catalogue().find(problem), choice, Settings())
+    request = ProfileRequest(setting=setting, kernel_name="kernel.py", source=source, ncu_file=str(file))
+    found = profile_with_ncu(request, lambda _: None)
+    print("\n".join(ncu_text(found)))
+    assert file.stat().st_size > 10_000
+    return found
+
+
+def test_ncu_repeats_the_launches_of_kernels_that_wait_for_nobody(tmp_path: Path) -> None:
+    found = with_ncu("1", WITH_NCCL, tmp_path / "a.ncu-rep")
+    assert found.mode == "kernel", found.refused
+    assert len(found.kernels) >= 3
+    assert not any("nccl" in each.name.lower() for each in found.kernels)
+    assert all(each.us > 0.0 and each.memory is not None and each.occupancy is not None for each in found.kernels)
+    assert rule_lines(found.kernels)
+
+
+@pytest.mark.peers
+@pytest.mark.timeout(540)
+def test_ncu_starts_the_world_again_for_kernels_that_wait_for_peers(tmp_path: Path) -> None:
+    source = (load_catalogue().find("44").folder / "house.py").read_text()
+    found = with_ncu("44", source, tmp_path / "a.ncu-rep")
+    assert found.mode == "application", found.refused
+    assert "kernel" in found.refused
+    assert [short_name(each.name) for each in found.kernels] == ["average_codes"]
+    assert found.kernels[0].compute is not None
+
+
+def test_power_of_a_row_is_between_nothing_and_what_a_gpu_can_take(profiled):
+    found = profiled(MOVES_TOO_MUCH, **LARGE)
+    for rank in found.gpu_figures:
+        if rank.counted.watts is None:
+            pytest.skip(f"the driver does not say: {rank.counted.missing}")
+        assert 50.0 < rank.counted.watts < 1_500.0, told(found)
+        assert rank.counted.watts_error < 0.3, told(found)
+        assert rank.joules is not None
+
+
 @pytest.mark.peers
 def test_nvlink_carries_what_an_all_reduce_must_move(profiled):
     found = profiled(ALL_REDUCE, **LARGE)
@@ -227,9 +283,12 @@ def test_a_rank_that_sleeps_is_waited_for(profiled):
 
 
 @pytest.mark.peers
-async def test_copies_from_a_peer_are_at_the_link(profiled, paths):
-    async with Engine(paths) as engine:
-        peaks = (await engine.calibrate(setting_of({}))).peaks
+def test_copies_from_a_peer_are_at_the_link(profiled, paths):
+    async def measured() -> Peaks:
+        async with Engine(paths) as engine:
+            return (await engine.calibrate(setting_of({}))).peaks
+
+    peaks = asyncio.run(measured())
     found = profiled(AT_THE_LINK, peaks, **LARGE)
     for rank in found.gpu_figures:
         if rank.counted.received is None:

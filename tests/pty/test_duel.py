@@ -21,7 +21,7 @@ WRONG = RIGHT.replace("def solution(", "def right(") + (
     "\n\ndef solution(A_local, B_local):\n    return right(A_local, B_local) + 1000\n"
 )
 SLOW = RIGHT.replace("def solution(", "def right(") + (
-    "\n\ndef solution(A_local, B_local):\n    import time\n\n    time.sleep(0.02)\n    return right(A_local, B_local)\n"
+    "\n\ndef solution(A_local, B_local):\n    import time\n\n    time.sleep(0.1)\n    return right(A_local, B_local)\n"
 )
 F7, F8 = "\x1b[18~", "\x1b[19~"
 

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
-import screens.app
+import arena.machine.facts
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
 from problems.catalogue import HOME, Catalogue
@@ -52,7 +52,7 @@ def events() -> Callable[[str], list[AnyEvent]]:
 def services(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Services:
     """Services over this test's own folders; settings exist, so nobody is welcomed."""
     monkeypatch.setattr(TextArea.cursor_blink, "_default", False)
-    monkeypatch.setattr(screens.app, "machine_words", lambda settings: "CPU ranks over gloo · 2 cores")
+    monkeypatch.setattr(arena.machine.facts, "machine_words", lambda settings: "CPU ranks over gloo · 2 cores")
     save_settings(Settings(device="cpu"), paths)
     return FewProblems(paths, REFEREE)
 

@@ -1,5 +1,6 @@
 """The board: results of all players by problem, by category and as fast_p."""
 
+import re
 import time
 
 import msgspec
@@ -106,3 +107,42 @@ async def test_titles_have_the_room_that_the_players_leave(
         await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))
         await pilot.press("slash", "2", "down")
         await until(pilot, lambda: app.focused is app.screen.query_one("#board"))
+
+
+def judged_elsewhere(run_id: str, of: Entry, outcome: str, verdict: Verdict = Verdict.PASS) -> Entry:
+    """A run of the same kernel at other sizes, as `run --other-sizes` makes them."""
+    return msgspec.structs.replace(
+        of,
+        run_id=run_id,
+        preset_sizes=False,
+        verdict=verdict,
+        outcome=outcome,
+        other_than=of.run_id,
+        code=of.names_code,
+    )
+
+
+async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, until, screen_text, services) -> None:
+    async with open_app() as (app, pilot):
+        everywhere, somewhere, nowhere = (stored(number, "you", 1.5) for number in (1, 2, 13))
+        slower = stored(2, "house", 0.5, outcome="slower")
+        for entry in (
+            *(everywhere, somewhere, nowhere, slower, stored(1, "house", 2.5)),
+            *(judged_elsewhere("a1", everywhere, "faster"), judged_elsewhere("a2", everywhere, "faster")),
+            judged_elsewhere("a3", everywhere, ""),  # right, and not timed
+            *(judged_elsewhere("b1", somewhere, "faster"), judged_elsewhere("b2", somewhere, "even")),
+            judged_elsewhere("c1", nowhere, "", Verdict.WRONG_RESULT),
+            judged_elsewhere("d1", slower, "faster"),
+            # what the user ran at sizes of their own choice tells nothing here
+            msgspec.structs.replace(judged_elsewhere("e1", nowhere, "faster"), other_than=""),
+        ):
+            services.store.record(entry)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        head = next(line for line in lines if "problem " in line and "house" in line)
+        at = head.index("other sizes")
+        assert head.index("you") < at < head.index("house")
+        assert head.count("other sizes") == 1  # the house is not faster where it was judged at others
+        shown = {int(re.findall(r"\d+", line)[0]): line[at : at + 11].strip() for line in lines if "▲ 1.50×" in line}
+        assert shown == {1: "all", 2: "some", 13: "none"}

@@ -149,6 +149,14 @@ async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(play, until,
         assert not isinstance(app.screen, DemoScreen)  # somebody's kernel is open
 
 
+async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatch) -> None:
+    monkeypatch.setattr(performance, "LONGEST_GAP_S", 0.0)
+    async with play([Scene(recorded=RECORDED), Scene(board=True)], loop=True, pause=0.1, intro=0.0) as (app, pilot):
+        shown = app._demo.performance
+        await until(pilot, lambda: shown.played >= 3 and shown.stage.slide == "board")
+        assert {rating.duels for rating in shown.stage.ratings} == {1}
+
+
 def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
     assert len(big_type("HOUSE", 160, 8)) == 7
     assert len(big_type("HOUSE", 50, 8)) == 4

@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.widgets import Input, OptionList, Select
 
 from arena.duel.events import SideWrote, Submitted
 from arena.duel.journal import duel_records, read_duel_header
+from arena.workspace.kernels import content_hash
 from screens.app_protocol import DuelPlan
 from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, YOU, LiveDuelScreen, opponents
@@ -35,6 +37,15 @@ async def started(app, pilot, until, problem, minutes=10.0) -> LiveDuelScreen:
     screen.action_hand_in()  # what the file has is submitted when it is asked for
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
+    return screen
+
+
+async def played(app, pilot, until):
+    """The screen of a duel whose players agreed, after its final."""
+    screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+    screen.match.agree("left")
+    screen.match.agree("right")
+    await until(pilot, lambda: screen.state.stage == "ended")
     return screen
 
 
@@ -108,6 +119,66 @@ async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) 
         assert "#" in screen.state.left.last.source
 
 
+async def test_a_draft_of_the_kernel_screen_outlives_a_duel(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        problem = prepare(app, you="pass", guest="pass")
+        workspace = app.services.workspace
+        path = workspace.kernel_path(problem)
+        workspace.save_draft(path, "half a thought")
+        screen = await started(app, pilot, until, problem)
+        screen.panes["left"].insert("# typed in the duel")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is app.picker and workspace.draft(path) != "half a thought")
+        assert "typed in the duel" in workspace.draft(path)
+        assert workspace.revision(content_hash("half a thought")) == "half a thought"
+
+
+async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
+        editor = screen.panes["left"]
+        screen.action_pause()  # the next judgement does not begin
+        for text in ("pass\n# first", "pass\n# second"):
+            editor.replace(text, editor.document.start, editor.document.end)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 2)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any("when your last submission has" in note.message for note in app._notifications))
+        screen.action_pause()
+        await until(pilot, lambda: len(screen.state.left.attempts) == 3 and screen.state.left.last.judged)
+        screen.action_pause()
+        for text in ("pass\n# third", "pass\n# fourth"):
+            editor.replace(text, editor.document.start, editor.document.end)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 4)
+        editor.insert("#")
+        await pilot.press("ctrl+s", "f7")  # the save is still being written
+        await until(pilot, lambda: screen.state.left.left == "agreed")
+        sources = ["pass\n# first", "pass\n# second", "pass\n# third", editor.text]
+        assert [attempt.source for attempt in screen.state.left.attempts[1:]] == sources
+        assert sources[-1].count("#") == 2
+
+
+async def test_the_editor_shows_what_another_program_saves(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
+        editor, path = screen.panes["left"], screen.edited_path
+        path.write_text("pass\n# by vim")
+        await until(pilot, lambda: editor.text == "pass\n# by vim" and not editor.dirty)
+        await until(pilot, lambda: len(screen.state.left.attempts) == 2)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any("Already submitted" in note.message for note in app._notifications))
+        editor.insert("x", (0, 0))
+        path.write_text("pass\n# by vim again")
+        await until(pilot, lambda: editor.text == "pass\n# by vim again")
+        assert any("ctrl+z brings your unsaved text back" in note.message for note in app._notifications)
+        editor.undo()
+        assert editor.text == "xpass\n# by vim"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(screen.state.left.attempts) == 4)
+        assert screen.state.left.last.source == path.read_text() == "xpass\n# by vim"
+
+
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
@@ -147,13 +218,36 @@ async def test_leaving_a_duel_takes_two_escapes_and_counts_for_nobody(open_app, 
 
 async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
     async with open_app() as (app, pilot):
-        first = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        first.match.agree("left")
-        first.match.agree("right")
-        await until(pilot, lambda: first.state.stage == "ended")
+        first = await played(app, pilot, until)
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
         assert app.screen.state.header.duel_id != first.state.header.duel_id
+
+
+async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
+    async with open_app() as (app, pilot):
+        first = await played(app, pilot, until)
+        for _ in range(4):
+            app.post_message(Key("f5", None))
+            await asyncio.sleep(0.005)
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
+        await until(pilot, lambda: bool(app.screen.state.right.last))
+        first.action_rematch()  # a key that was on its way
+        await pilot.pause(0.3)
+        assert app.is_running
+        assert app.screen.state.stage == "playing"
+        assert len(list(paths.duels.glob("*.jsonl"))) == 2
+
+
+async def test_a_duel_that_is_left_while_the_rematch_is_prepared_is_left(open_app, until, paths) -> None:
+    async with open_app() as (app, pilot):
+        first = await played(app, pilot, until)
+        first.action_rematch()
+        first.action_leave_duel()
+        await until(pilot, lambda: app.screen is app.picker)
+        await pilot.pause(0.3)
+        assert app.screen is app.picker
+        assert len(list(paths.duels.glob("*.jsonl"))) == 1
 
 
 async def test_f8_on_the_kernel_screen_asks_who_plays(open_app, until) -> None:

@@ -3,16 +3,21 @@
 from pathlib import Path
 
 import pytest
+from textual.widgets import Select
 
 from arena.duel.events import KernelJudged, SideWrote, Submitted
 from arena.duel.journal import read_duel, read_duel_header
 from arena.duel.state import DuelState
+from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import words
+from screens.duel.board import DuelBoard
+from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.race_chart import points_of
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
+from screens.duel.setup import DuelSetup
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +62,13 @@ async def test_a_journal_that_is_gone_is_said_and_nothing_else_happens(open_app,
         app.push_screen(ReplayDuelScreen(app, gone, read_duel_header(RECORDING)))
         await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
         await until(pilot, lambda: app.screen is app.picker)
+
+
+async def test_a_duel_is_drawn_by_one_timer(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await opened(app, pilot, until)
+        await until(pilot, lambda: bool(screen._timers))
+        assert [timer._callback for timer in screen._timers].count(screen.draw) == 1
 
 
 async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) -> None:
@@ -114,3 +126,51 @@ def test_a_kernel_that_was_not_judged_before_the_end_is_not_waited_for() -> None
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
     assert words.attempts(state.left, "left", "you").plain == "you  1 …"
     assert words.attempts(state.left, "left", "you", over=True).plain == "you  1 –"
+
+
+async def test_a_duel_from_the_kernel_screen_leads_back_to_it_with_all_that_was_typed(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        path = app.services.workspace.kernel_path(kernel.problem)
+        app.services.workspace.save(path, "pass")
+        app.services.workspace.save(app.services.workspace.kernel_path(kernel.problem, GUEST), "pass")
+        await until(pilot, lambda: kernel.editor.text == "pass")
+        await until(pilot, lambda: kernel.session.state.result is not None)
+        judged = kernel.session.state.run_id
+        kernel.session.choice = Choice(preset="paper")
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.focused is app.screen.query_one("#start"))
+        app.screen.query_one("#player-right", Select).value = GUEST
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        duel = app.screen
+        assert duel.state.header.setting.preset == "paper"
+        editor = duel.panes["left"]
+        await until(pilot, lambda: editor.text == "pass")
+        await pilot.press("ctrl+end", "enter", "#", "ctrl+s")
+        await until(pilot, lambda: bool(duel.state.left.last and duel.state.left.last.judged))
+        await pilot.press("y")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is kernel)
+        await until(pilot, lambda: kernel.editor.text == "pass\n#y")
+        assert path.read_text() == "pass\n#"
+        assert kernel.session.state.run_id == judged  # the duel's runs are not shown here
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: kernel.editor.text == "pass\n#" and not kernel.editor.dirty)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: kernel.session.state.run_id != judged)
+
+
+async def test_a_replay_leads_back_to_the_duels(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        app.services.paths.duels.mkdir(parents=True, exist_ok=True)
+        (app.services.paths.duels / RECORDING.name).write_bytes(RECORDING.read_bytes())
+        await pilot.press("D")
+        await until(
+            pilot, lambda: isinstance(app.screen, DuelBoard) and app.screen.query_one("#duels").option_count == 1
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, DuelBoard))

@@ -2,13 +2,20 @@
 
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
+from textual.containers import Vertical
 from textual.events import Key
 from textual.geometry import Region
+from textual.widgets import DataTable, Markdown, OptionList
 from textual.widgets.text_area import Selection
 
+from arena.foreign_text import masked
+from screens.kernel.source.diff_view import DiffView
+from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.editor import SOURCE_STYLES, Editor, Source
+from screens.widgets.foreign import PlainStatic
 from screens.widgets.highlight import language_of, line_spans, parts_of
 from screens.widgets.search import next_place, pattern_of, places_of
 from screens.widgets.writing import Writing
@@ -300,6 +307,72 @@ async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now() -> None:
         editor.replace("zwei", (1, 0), (1, 4))
         await pilot.pause()
         assert "2  zwei" in "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
+
+
+HOSTILE = "# \x1b]0;title\x07 \x1b[2J \x9b31m \u202e\tend"
+MASKED = "# �]0;title� �[2J �31m �"
+
+
+async def test_control_characters_are_signs_in_their_columns() -> None:
+    app = Page()
+    async with app.run_test(size=(40, 10)) as pilot:
+        editor = app.query_one(Editor)
+        editor.open_saved(f"pass\n{HOSTILE}")
+        await pilot.pause()
+        assert editor.get_line(1).plain == f"{MASKED}\tend"
+        assert len(MASKED) == HOSTILE.index("\t")
+        assert editor.text == f"pass\n{HOSTILE}"
+
+
+async def test_signs_widen_the_text_so_that_the_end_of_a_line_can_be_reached() -> None:
+    app = Page()
+    async with app.run_test(size=(40, 10)) as pilot:
+        editor = app.query_one(Editor)
+        editor.open_saved("\x1b" * 100 + "end")
+        await pilot.pause()
+        editor.scroll_to(x=editor.max_scroll_x, animate=False)
+        await pilot.pause()
+        assert "end" in "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
+
+
+class ForeignPage(TerminalApp):
+    """A hostile text in widgets of every kind."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield Source(HOSTILE)
+        yield DiffView()
+        yield Writing()
+        yield PlainStatic(HOSTILE)
+        yield OptionList(HOSTILE)
+        yield Markdown(HOSTILE)
+        yield DataTable()
+        with Vertical() as pane:
+            pane.border_title = HOSTILE
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        for widget in self.screen.children:
+            widget.styles.height = 5
+        self.query_one(Vertical).styles.border = ("round", "white")
+        self.query_one(DiffView).show("", HOSTILE, "a", "b")
+        self.query_one(Writing).show(f"{HOSTILE}\rmore")
+        table = self.query_one(DataTable)
+        table.add_column(HOSTILE)
+        table.add_row(HOSTILE)
+        self.notify(HOSTILE, markup=False)
+
+
+async def test_no_widget_sends_control_characters_to_the_terminal() -> None:
+    app = ForeignPage()
+    async with app.run_test(size=(80, 60)) as pilot:
+        await pilot.pause()
+        lines = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert sum("[2J" in line for line in lines) >= 8
+        assert not any(masked(line) != line or "\n" in line for line in lines)
+        assert all(cell_len(line) == 80 for line in lines)
 
 
 def test_a_search_in_lower_case_finds_both() -> None:

@@ -94,6 +94,32 @@ async def test_the_next_theme_is_kept_and_open_settings_name_it(open_app, until,
         assert load_settings(paths).theme == app.theme
 
 
+async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, paths) -> None:
+    model = '[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n'
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.is_mounted)
+        paths.settings_file.write_text(f'device = "cpu"\nbudget_s = 2.0\n{model}')
+        before = app.theme
+        await pilot.press("shift+f9")
+        await until(pilot, lambda: load_settings(paths).theme == app.theme != before)
+        app.screen.query_one("#set-world").value = "4"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: load_settings(paths).world == 4)
+        saved = load_settings(paths)
+        assert (saved.theme, saved.budget_s, [*saved.models]) == (app.theme, 2.0, ["mine"])
+
+
+async def test_a_settings_file_with_a_mistake_is_not_overwritten(open_app, until, paths) -> None:
+    async with open_app() as (app, pilot):
+        paths.settings_file.write_text("devise = 1\n")
+        before = app.theme
+        await pilot.press("shift+f9")
+        await until(pilot, lambda: any("devise" in note.message for note in app._notifications))
+        assert app.theme != before
+        assert paths.settings_file.read_text() == "devise = 1\n"
+
+
 async def test_the_field_with_the_keyboard_stays_in_sight_where_the_terminal_shrinks(open_app, until) -> None:
     async with open_app(size=(100, 45)) as (app, pilot):
         await pilot.press("f9")

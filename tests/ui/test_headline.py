@@ -17,7 +17,7 @@ from sandbox.protocol.events import (
     Waiting,
     WorldChanged,
 )
-from sandbox.timing.conclusion import conclude
+from sandbox.timing.conclusion import Withheld, conclude
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened, worlds_words
 from screens.kernel.phase_line import phase_parts
 
@@ -79,7 +79,7 @@ def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) ->
 def test_a_result_of_single_calls_says_so(events) -> None:
     state = fold(events("told"))
     call = Interval(1.0, 0.98, 1.02)
-    told = conclude(call, None, withheld=Interval(9.0, 8.5, 9.5)).sentence
+    told = conclude(call, None, withheld=Withheld(Interval(9.0, 8.5, 9.5))).sentence
     state.result = replace(
         state.result, speedup=Speedup(call=call, device=None), clock="call", outcome="even", told=told
     )
@@ -178,3 +178,11 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     assert len(worlds_words(state)) <= 58
     state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
     assert worlds_words(state) == "starting: spare process"
+
+
+@pytest.mark.slow
+async def test_where_it_is_narrow_a_figure_that_may_change_says_so(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
+        for event in events("timing"):
+            app.screen.apply(event)
+        await until(pilot, lambda: screen_text(app).splitlines()[0].rstrip().endswith("× so far"))

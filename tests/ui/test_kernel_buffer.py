@@ -75,6 +75,15 @@ async def test_what_was_typed_is_a_draft_until_it_is_discarded(services, problem
         assert draft is None
 
 
+async def test_a_draft_outlives_its_kernel_file(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("half a thought")
+    buffer.session.path.unlink()
+    async with opened(services, problem) as (buffer, draft):
+        assert buffer.editor.text == problem.baseline_source
+        assert draft == services.workspace.draft(buffer.session.path) == "half a thought"
+
+
 async def test_a_draft_is_due_when_nothing_is_typed_any_more(services, problem, until, monkeypatch) -> None:
     monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
     due = []

@@ -10,7 +10,7 @@ from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
 from screens.kernel.panes.failure_view import FailureView
-from screens.kernel.panes.log_pane import LogPane, row_starts
+from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
 
@@ -169,6 +169,24 @@ async def test_a_long_line_of_the_log_wraps_and_is_copied_whole(open_app, until,
         log.cursor = None
         log.action_copy()
         assert app.clipboard == f"short\n{text}"
+
+
+async def test_the_cursor_stays_in_a_log_of_one_rank_whose_lines_another_rank_displaces(open_app, until) -> None:
+    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+        log = app.screen.query_one(LogPane)
+        log.write([LogLine(f"line {number}", rank=1) for number in range(30)])
+        app.screen.go_to("log")
+        await until(pilot, lambda: log.has_focus)
+        await pilot.press("1", "up")
+        await until(pilot, lambda: log.cursor == 29)
+        log.write([LogLine("other", rank=0)] * (LINES_KEPT - 10))
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == "line 29")
+        assert log.cursor == 9
+        log.write([LogLine("other", rank=0)] * LINES_KEPT)
+        assert log.cursor is None
+        await pilot.resize_terminal(120, 40)
+        await pilot.press("y", "enter")
 
 
 async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_text) -> None:

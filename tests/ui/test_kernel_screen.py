@@ -241,6 +241,14 @@ async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text)
         await until(pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1")))
 
 
+async def test_an_outside_save_is_in_the_diff_that_is_shown(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.screen.show_view("diff")
+        await until(pilot, lambda: "kernel.py is the same as baseline.py" in screen_text(app))
+        app.screen.session.path.write_text("pass\n# saved elsewhere")
+        await until(pilot, lambda: "+# saved elsewhere" in screen_text(app))
+
+
 async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, until, type_kernel) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.screen.editor.text = app.screen.editor.text + "# more"
@@ -276,3 +284,16 @@ async def test_a_problem_that_another_app_edits_can_be_read_and_run(
         assert not app.screen.editor.read_only
         with pytest.raises(KernelsLocked):
             other.take("13_gemm_allreduce")
+
+
+async def test_without_tabs_the_title_says_what_is_not_saved(open_app, until, screen_text) -> None:
+    async with open_app(problem="13", size=(58, 24)) as (app, pilot):
+        screen = app.screen
+        screen.editor.insert("# typed\n", (0, 0))
+        await until(pilot, lambda: screen_text(app).count("● unsaved") == 1)
+        await pilot.resize_terminal(160, 24)
+        await until(pilot, lambda: "kernel ● unsaved" in screen_text(app) and screen_text(app).count("unsaved") == 1)
+        await pilot.resize_terminal(58, 24)
+        screen.taken_by = "another app"
+        screen.draw(force=True)
+        await until(pilot, lambda: " · read-only" in screen_text(app))

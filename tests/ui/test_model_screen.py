@@ -6,15 +6,17 @@ from typing import Any
 
 import model_server as provider
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Input, OptionList, Select
 
 from arena.players.trace import read_trace
 from arena.players.writing_state import WritingState
+from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model.screen import ModelScreen
-from screens.model.setup import INDEPENDENT, ModelSetup
+from screens.model.setup import INDEPENDENT, OTHER_SIZES, ModelSetup
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +44,7 @@ def fenced(source: str) -> str:
     return f"Here it is.\n\n```python\n{source}\n```\n"
 
 
-async def asked(app, pilot, until, *, answers="2", how=None, limit="1") -> ModelScreen:
+async def asked(app, pilot, until, *, answers="2", how=None, limit="1", sizes=None) -> ModelScreen:
     """Fills in the dialog that is asked for, and starts."""
     await until(pilot, lambda: isinstance(app.screen, ModelSetup))
     dialog = app.screen
@@ -53,6 +55,8 @@ async def asked(app, pilot, until, *, answers="2", how=None, limit="1") -> Model
     if how is not None:
         dialog.query_one("#how", Select).value = how
         dialog.query_one("#how", Select).focus()  # enter starts from a list, too
+    if sizes is not None:
+        dialog.query_one("#sizes", Select).value = sizes
     await pilot.pause()
     await pilot.press("enter")
     await until(pilot, lambda: isinstance(app.screen, ModelScreen))
@@ -93,6 +97,30 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert kernel_screen.editor.text == before
         path = app.services.workspace.kernel_path(kernel_screen.problem, "agent:local")
         assert path.read_text().strip() == "pass"
+
+
+async def test_a_model_is_asked_again_in_the_same_setting(open_app, until, with_model) -> None:
+    with_model.replies = [provider.streamed(fenced("pass"))] * 2
+    async with open_app() as (app, pilot):
+        app.ask_model(app.services.catalogue.find("13"), Choice(world=4, dtype="float32"))
+        first = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: first.session.over and app.screen is first)
+        await pilot.press("m")
+        again = await asked(app, pilot, until, answers="1")
+        assert again is not first
+        assert (first.session.setting.world, first.session.setting.dtype) == (4, "float32")
+        assert again.session.setting == first.session.setting
+        await until(pilot, lambda: again.session.over)
+
+
+async def test_a_remapped_key_is_named_on_the_pane(open_app, services, until, screen_text, with_model) -> None:
+    services.settings = replace(services.settings, keymap={"next_text": "f10"})
+    with_model.replies = [provider.streamed(fenced("pass"))]
+    async with open_app() as (app, pilot):
+        app.ask_model(app.services.catalogue.find("13"))
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: "F10 kernel · answer · asked" in screen_text(app))
+        await until(pilot, lambda: screen.session.over)
 
 
 async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_model, paths) -> None:
@@ -277,3 +305,22 @@ async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
         assert "Its verdict in this setting is PASS." in with_model.seen[1].prompt
         (comparison,) = app.services.store.comparisons()
         assert (comparison.origin_name, comparison.improved) == ("kernel-1.py", True)
+
+
+async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
+    open_app, until, screen_text, with_model
+) -> None:
+    with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f7")
+        screen = await asked(app, pilot, until, sizes=OTHER_SIZES)
+        assert " · other sizes, too · " in screen.session.plan.words
+        await until(pilot, lambda: screen.session.over)
+        await pilot.pause(0.3)
+        rows = [line for line in screen_text(app).splitlines() if "✓ PASS  ▲ 1.50×" in line]
+        assert any("holds: all" in line for line in rows)
+        report = screen.session.state.kernels[1].report
+        assert report is not None
+        assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
+        assert screen.session.state.kernels[0].report.tried_other_sizes is False
+        await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # a row a setting

@@ -1,14 +1,18 @@
 """The start screen: categories, filter, sorting, card."""
 
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
+from rich.color import ColorSystem
 from textual.widgets import Input, OptionList
 
 from arena.runs.store import Entry
 from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
+from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
@@ -37,6 +41,25 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
         assert "Every rank holds a tensor" in screen_text(app)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [((160, 45), (70, 30)), ((70, 30), (160, 45)), ((160, 45), (100, 30))])
+async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, sizes) -> None:
+    def columns(app) -> list[tuple[str | None, int]]:
+        return [(column.key.value, column.width) for column in app.picker.table.ordered_columns]
+
+    before, after = sizes
+    async with open_app(size=after) as (app, pilot):
+        await pilot.pause(0.3)
+        fresh = columns(app)
+    async with open_app(size=before) as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert columns(app) != fresh
+        await pilot.resize_terminal(*after)
+        await until(pilot, lambda: columns(app) == fresh)
+        assert isinstance(app.screen, HelpScreen)
 
 
 @pytest.mark.slow
@@ -133,6 +156,18 @@ async def test_a_category_narrows_the_table(open_app, until) -> None:
     async with open_app() as (app, pilot):
         app.screen.query_one("#categories", OptionList).highlighted = 2
         await until(pilot, lambda: ids(app) == [13])
+
+
+@pytest.mark.slow
+async def test_escape_clears_a_category_whose_pane_is_hidden(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        app.picker.query_one("#categories", OptionList).highlighted = 2
+        await until(pilot, lambda: ids(app) == [13])
+        await pilot.resize_terminal(58, 30)
+        await until(pilot, lambda: not app.picker.query_one("#category-pane").display)
+        await pilot.press("escape")
+        await until(pilot, lambda: ids(app) == [1, 2, 13])
+        assert app.picker.category == ""
 
 
 @pytest.mark.slow
@@ -246,3 +281,20 @@ async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("ctrl+c")
         await until(pilot, lambda: any("ctrl+q quits" in note.message for note in app._notifications))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
+async def test_with_16_colours_the_selected_row_differs_from_the_others(open_app, until, monkeypatch, theme) -> None:
+    monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    async with open_app() as (app, pilot):
+        app.theme = theme
+        assert app.console.color_system == "standard"
+        await until(pilot, lambda: app.theme_variables["block-cursor-background"] == "#0000aa")
+        await pilot.pause()
+        table = app.picker.table
+        cursor, usual = table.get_component_rich_style("datatable--cursor"), table.rich_style
+        shown = [colour.downgrade(ColorSystem.STANDARD) for colour in (cursor.bgcolor, cursor.color, usual.bgcolor)]
+        assert len(set(shown)) == 3

@@ -74,6 +74,16 @@ async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> Non
         assert screen.query_one("#left-pane").region.width == 80  # the race has the lines below
 
 
+async def test_both_players_are_reached_where_they_do_not_fit_beside_each_other(open_app, until, screen_text) -> None:
+    async with open_app(size=(58, 24)) as (app, pilot):
+        screen = await replayed(app, pilot, until)
+        for letter, pane in (("r", "#right-pane"), ("l", "#left-pane")):
+            await jump(app, pilot, until, letter)
+            assert screen.query_one(pane).has_pseudo_class("focus-within")
+        await pilot.press("end")
+        await until(pilot, lambda: screen.state.ended is not None and screen_text(app).count("✓ PASS") == 2)
+
+
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ import screens.profile.screen
 from arena.errors import MachineError
 from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
+from arena.profile.ncu_report import ncu_kernels
 from arena.profile.rules import figures
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
@@ -225,6 +227,70 @@ def made_on_gpus(world: int = 2) -> Profiled:
     gpus = [GpuCounted(sm=0.44, tensor=0.31, dram=0.8, dram_peak=4917e9, missing=missing)] * world
     found = WorldProfile(reports, Outside(250, 0.263, gpus))
     return Profiled(reports, [], gpu_ranks(found, Least(100e6, 10e6, 10e6)), found.outside)
+
+
+REPORT = Path(__file__).parents[1] / "unit" / "profile" / "ncu_report.csv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(60, 40), (100, 60), (160, 60)])
+async def test_a_key_asks_nsight_compute_and_shows_its_rules_and_its_file(
+    open_app, until, screen_text, monkeypatch, paths, size
+) -> None:
+    """What ncu itself finds: tests/gpu/test_profile.py."""
+    ends = asyncio.Event()
+
+    async def on_gpus(request: ProfileRequest, tell) -> Profiled:
+        return made_on_gpus()
+
+    async def with_ncu(request: ProfileRequest, tell) -> NcuProfiled:
+        tell(Begins())
+        await ends.wait()
+        return NcuProfiled(
+            ncu_kernels(REPORT.read_text()), "application", 93.2, {"kernel": "LaunchFailed"}, request.ncu_file
+        )
+
+    monkeypatch.setattr(screens.profile.screen, "profile", on_gpus)
+    monkeypatch.setattr(screens.profile.screen, "profile_with_ncu", with_ncu)
+    async with profiled(open_app, until, LATE, size) as (app, pilot):
+        profile = app.screen
+        shown = profile.query_one("#profile-page")
+        await until(pilot, lambda: "n profiles the kernels of rank 0 with Nsight Compute" in shown.content.plain)
+        await pilot.press("n")
+        await until(pilot, lambda: "▸ NSIGHT COMPUTE" in shown.content.plain)
+        await pilot.press("n")  # one at a time
+        ends.set()
+        await until(pilot, lambda: "cunn_SoftMaxForwardReg: 288.0 µs" in shown.content.plain)
+        text = shown.content.plain
+        assert "application replay" in text
+        assert "kernel replay gave no report: LaunchFailed" in text
+        assert text.partition("application replay")[2].count("\n→ ") == 3
+        assert f"report  {paths.profiles}" in text
+        profile.query_one("#profile-pane").scroll_end(animate=False)
+        await pilot.pause(0.3)
+        assert ".ncu-rep" in screen_text(app).replace(" ", "").replace("\n", "").replace("│", "")
+
+
+@pytest.mark.slow
+async def test_where_ncu_gives_no_report_the_reason_is_shown_and_cpu_ranks_are_not_asked(
+    open_app, until, screen_text, monkeypatch
+) -> None:
+    async def on_gpus(request: ProfileRequest, tell) -> Profiled:
+        return made_on_gpus()
+
+    async def refused(request: ProfileRequest, tell) -> NcuProfiled:
+        raise MachineError("ncu gave no report. kernel replay: LaunchFailed", "try `pkb-arena profile` without --ncu")
+
+    monkeypatch.setattr(screens.profile.screen, "profile", on_gpus)
+    monkeypatch.setattr(screens.profile.screen, "profile_with_ncu", refused)
+    async with profiled(open_app, until, LATE) as (app, pilot):
+        await until(pilot, lambda: "n profiles the kernels" in screen_text(app))
+        await pilot.press("n")
+        shown = app.screen.query_one("#profile-page")
+        await until(pilot, lambda: "! NO REPORT OF NCU  ncu gave no report" in shown.content.plain)
+        app.screen.found = made()
+        app.screen.action_ncu()
+        await until(pilot, lambda: any("profiles kernels of GPUs" in str(note.message) for note in app._notifications))
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])

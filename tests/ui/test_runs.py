@@ -1,10 +1,13 @@
 """Saving, running and cancelling on the kernel screen, against a scripted referee in a process of its own."""
 
 import os
+from threading import Event
 
 import pytest
 from msgspec.structs import replace
 
+from arena.errors import FolderUnwritable
+from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
@@ -107,6 +110,58 @@ async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_k
         assert screen.editor.text == "typed here"
 
 
+async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen, path = app.screen, app.screen.session.path
+        screen.session.choice = Choice(dtype="none such")  # no run can be made
+        path.write_text("pass\n# 1")
+        await until(pilot, lambda: any("none such" in note.message for note in app._notifications))
+        assert screen.editor.text == "pass\n# 1"
+        screen.session.choice = Choice()
+
+        def full(*_: object) -> str:
+            raise FolderUnwritable("the disk is full", "free some space")
+
+        type_kernel(screen, "typed here")
+        with monkeypatch.context() as patch:
+            patch.setattr(services.workspace, "keep_revision", full)
+            path.write_text("pass\n# 2")
+            await until(pilot, lambda: any("the disk is full" in note.message for note in app._notifications))
+        assert screen.editor.text == "typed here"
+        path.write_text("pass\n# 3")
+        await until(pilot, lambda: result_of(screen))
+        assert screen.editor.text == "pass\n# 3"
+
+
+async def test_a_file_that_cannot_be_read_is_neither_run_nor_saved_over_and_shown_once_it_can(
+    open_app, services, until, screen_text
+) -> None:
+    path = services.workspace.root / "13_gemm_allreduce" / "you" / "kernel.py"
+    services.workspace.save(path, "pass")
+    services.workspace.save_draft(path, "half a thought")
+    path.write_bytes(b"pass\n# caf\xe9\n")
+    async with open_app() as (app, pilot):
+        app.open_problem(services.catalogue.find("13"))
+        await until(pilot, lambda: any("is not UTF-8 text" in note.message for note in app._notifications))
+        screen = app.screen
+        await until(pilot, lambda: "read-only" in screen_text(app))
+        for key in ("x", "ctrl+s", "ctrl+s", "f5"):
+            await pilot.press(key)
+        await pilot.pause(0.2)
+        assert not screen.session.busy
+        assert not screen.session.state.run_id
+        assert path.read_bytes() == b"pass\n# caf\xe9\n"
+        path.write_text("pass\n# coffee\n")
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: app.screen is screen)
+        assert screen.editor.text == "pass\n# coffee\n"
+        path.write_text("pass\n# tea\n")
+        await until(pilot, lambda: result_of(screen))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: path.read_text() == "xpass\n# tea\n")
+
+
 async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
@@ -120,6 +175,31 @@ async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, unti
         await pilot.press("f5")
         await until(pilot, lambda: result_of(screen))
         assert isinstance(app.screen, KernelScreen)
+
+
+async def test_escape_while_the_file_is_written_cancels_the_run(
+    open_app, services, type_kernel, until, monkeypatch
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen, save, begun, go = app.screen, services.workspace.save, Event(), Event()
+
+        def slow(*saved: str) -> str:
+            begun.set()
+            assert go.wait(60.0)
+            return save(*saved)
+
+        monkeypatch.setattr(services.workspace, "save", slow)
+        type_kernel(screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, begun.is_set)
+        await pilot.press("escape")
+        go.set()
+        await until(pilot, lambda: screen.session.state.cancelled_in is not None)
+        await pilot.pause(0.1)
+        assert not screen.session.busy
+        type_kernel(screen, "pass")
+        await pilot.press("f17")  # of the baseline: nobody queued it before
+        await until(pilot, lambda: result_of(screen))
 
 
 async def test_the_key_that_cancels_is_named_as_it_is_now(open_app, services, type_kernel, until, screen_text) -> None:
@@ -271,3 +351,43 @@ async def test_a_finished_run_is_in_the_index_once_it_is_recorded(open_app, type
         await engine.recorded(screen.session.state.run_id)
         assert store.standings()[13].solved
         await engine.recorded("a run of another engine")  # returns at once
+
+
+@pytest.mark.parametrize("leave", ["to another problem", "and back"])
+async def test_a_run_of_another_screen_is_not_shown_as_this_ones(
+    open_app, type_kernel, events, until, screen_text, leave
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        engine = app.services.engine
+        type_kernel(app.screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.running)
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(app.services.catalogue.find("1" if leave == "to another problem" else "13"))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
+        engine._on_event(replace(events("pass")[-1], run_id=engine.running))
+        await until(pilot, lambda: 13 in app.services.standings)
+        await pilot.pause(0.2)
+        assert not app.screen.session.state.run_id
+        assert "✓ PASS" not in screen_text(app)
+        type_kernel(app.screen, "pass")
+        await pilot.press("f5")
+        await until(pilot, lambda: result_of(app.screen))
+
+
+async def test_a_run_that_the_screen_before_asked_for_and_that_has_not_begun_is_not_shown(
+    open_app, type_kernel, until
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        engine = app.services.engine
+        type_kernel(app.screen, "pass")
+        async with engine._turn:
+            await pilot.press("f5")
+            await until(pilot, lambda: bool(engine.unended))
+            app.open_problem(app.services.catalogue.find("1"))
+            await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.problem.id == 1)
+            await until(pilot, lambda: app.screen.editor.text != "")
+        await until(pilot, lambda: not engine.unended)
+        await pilot.pause(0.2)
+        assert not app.screen.session.state.run_id

@@ -120,6 +120,21 @@ async def test_without_a_sweep_it_says_how_one_begins(open_app, until, screen_te
         await until(pilot, lambda: not isinstance(app.screen, SweepScreen))
 
 
+async def test_players_whose_names_are_cut_alike_have_a_column_each(
+    open_app, until, screen_text, journal: SweepJournal
+) -> None:
+    players = [f"agent:./my_agents/claude_{letter}.py" for letter in "ab"]
+    plan = SweepPlan(players=players, problems=["allreduce"], attempts=1)
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
+    journal.append(result(players[0], "allreduce", 1, "PASS"))
+    journal.append(result(players[1], "allreduce", 1, "WRONG_RESULT"))
+    journal.close()
+    async with open_app(size=(200, 30)) as (app, pilot):
+        await pilot.press("c")
+        await until(pilot, lambda: "✓ correct" in screen_text(app) and "✗ wrong" in screen_text(app))
+        assert screen_text(app).count("agent:./my_agents/cla…") == 2
+
+
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
 async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
     open_app, until, screen_text, services, journal: SweepJournal, columns, whole

@@ -53,6 +53,11 @@ int nvmlDeviceGetUUID(Device *device, char *uuid, unsigned size) {
     return 0;
 }
 
+int nvmlDeviceGetCudaComputeCapability(Device *device, int *major, int *minor) {
+    *minor = 0;
+    ANSWER("MAJOR", device, 9, major);
+}
+
 int nvmlDeviceGetName(Device *device, char *name, unsigned size) {
     const char *set = getenv("FAKE_NAME");
     snprintf(name, size, "%s", set ? set : "NVIDIA H200");
@@ -181,6 +186,16 @@ int nvmlDeviceGetPersistenceMode(Device *device, int *on) { ANSWER("PERSISTENCE"
 
 int nvmlDeviceGetUtilizationRates(Device *device, unsigned busy[2]) { busy[1] = 0; ANSWER("BUSY", device, 61, &busy[0]); }
 int nvmlDeviceGetPowerUsage(Device *device, unsigned *milliwatts) { ANSWER("POWER", device, 652300, milliwatts); }
+
+/* FAKE_MILLIWATTS since 1970; the counter steps every FAKE_STEP_MS. */
+int nvmlDeviceGetTotalEnergyConsumption(Device *device, u64 *millijoules) {
+    u64 step = (u64)knob("STEP_MS", device, 20) * 1000;
+    long long milliwatts = knob("MILLIWATTS", device, 400000);
+    if (milliwatts < 0) return (int)-milliwatts;
+    *millijoules = (u64)((now_us() / step * step) / 1e6 * milliwatts);
+    return 0;
+}
+
 int nvmlDeviceGetTemperature(Device *device, int sensor, unsigned *celsius) { ANSWER("CELSIUS", device, 65, celsius); }
 int nvmlDeviceGetCurrentClocksEventReasons(Device *device, u64 *reasons) { ANSWER("REASONS", device, 1, reasons); }
 

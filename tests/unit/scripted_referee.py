@@ -65,10 +65,13 @@ def judge(command: events.Run) -> None:
     say(events.PhaseStarted(run_id=command.run_id, phase="check", limit_s=0.1))
     match source.strip().partition("\n")[0]:  # comments may follow
         case "pass" | "":
-            say(finished(command, sha256))
+            say(finished(command, sha256, Verdict(os.environ.get("PKB_SCRIPTED_VERDICT", "PASS"))))
         case "budget":
             text = f"a budget of {command.budget_s:g} s"
             say(events.Log(run_id=command.run_id, rank=-1, stream="stdout", text=text))
+            say(finished(command, sha256))
+        case "waits":
+            say(events.Waiting(run_id=command.run_id))
             say(finished(command, sha256))
         case "wrong":
             say(finished(command, sha256, Verdict.WRONG_RESULT))

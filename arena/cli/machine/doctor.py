@@ -9,6 +9,7 @@ from arena.errors import ArenaError, UsageError
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding, as_script
 from arena.machine.finding import fix_plan as plan_fixes
+from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import ClockSight, clock_finding, clocks_seen
 from sandbox.protocol.verdict import ExitCode
@@ -29,7 +30,7 @@ def command(ctx: click.Context, bench: bool, fix_plan: bool, as_json: bool) -> N
     if bench:
         raise UsageError("`doctor --bench` moved: in a checkout, run `python -m benchmarks`")
     paths = find_paths()
-    findings = [*examine(), clock_finding(paths)]
+    findings = [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
     if fix_plan:
         _print_plan(findings, as_json)
     elif as_json:

@@ -8,7 +8,6 @@ from arena.cli.numbers import Whole
 from arena.cli.options import json_option
 from arena.cli.players.writing import Plan, plan_options, write_and_print
 from arena.players.agent import PATIENCE, STEPS
-from sandbox.protocol.verdict import ExitCode
 
 
 @click.command()
@@ -30,4 +29,4 @@ def command(ctx: click.Context, plan: Plan, as_json: bool) -> None:
     It plays as agent:M. `pkb-arena replay TRACE` shows its work.
     """
     report = write_and_print(replace(plan, feedback=True), as_json)
-    ctx.exit(ExitCode.PASS if report.passed else ExitCode.KERNEL_FAILED)
+    ctx.exit(report.exit_code)

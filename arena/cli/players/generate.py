@@ -31,13 +31,19 @@ def command(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, n
     if print_prompt:
         session = plan.session
         prompt = build_prompt(
-            plan.problem, plan.setting, session.catalogue, session.paths, plan.shots, origin=plan.origin
+            plan.problem,
+            plan.setting,
+            session.catalogue,
+            session.paths,
+            plan.shots,
+            origin=plan.origin,
+            backend=plan.backend,
         )
         _print(prompt, as_json)
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)
-    good = report.passed or (no_run and report.kernel is not None)
-    ctx.exit(ExitCode.PASS if good else ExitCode.KERNEL_FAILED)
+    written = no_run and report.kernel is not None and not report.provider_failed
+    ctx.exit(ExitCode.PASS if written else report.exit_code)
 
 
 def _print(prompt: Prompt, as_json: bool) -> None:

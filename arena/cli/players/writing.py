@@ -14,14 +14,14 @@ from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import problem_argument, rounds_option, setting_options, shots_option, unsafe_option
-from arena.cli.output import compact, print_json, print_line
+from arena.cli.output import compact, other_sizes_lines, print_json, print_line
 from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import NAMED, make_folder, unwritable
-from arena.players.attempts import Attempt, best_of, pass_at
+from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.model import ModelPlayer
@@ -36,8 +36,10 @@ from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.specification import Problem
+from sandbox.machine.backends import backend_names, named, refusal
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.verdict import ExitCode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,10 @@ class Plan:
     run: bool = True
     origin: Origin | None = None
     """The kernel to improve."""
+    other_sizes: bool = False
+    """Right kernels are judged at other sizes, too."""
+    backend: str | None = None
+    """The backend to write for."""
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -98,8 +104,14 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="KERNEL",
         help="Improve this kernel: a file, `house`, or the id of a run. The best kernel is timed against it.",
     )
+    @click.option("--backend", type=click.Choice(backend_names()), help="Tell the model to write for this backend.")
     @setting_options
     @rounds_option
+    @click.option(
+        "--other-sizes",
+        is_flag=True,
+        help="Judge each right kernel in three random legal settings, too; time a faster one in two of them.",
+    )
     @click.option(
         "-o",
         "--output",
@@ -113,6 +125,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         session = open_session()
         found = session.problem(problem)
         setting = choose_setting(found, choice, session.settings)
+        backend = named(given["backend"] or "")
+        if backend is not None and (reason := refusal(backend, setting.device, setting.world)):
+            raise UsageError(reason, "choose two or more GPUs with --device cuda --world N")
         if (word := given.pop("origin")) is not None:
             given["origin"] = find_origin(word, found, setting, session.catalogue, session.paths)
         asked = {field.name: given.pop(field.name) for field in fields(Plan) if field.name in given}
@@ -162,14 +177,29 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str | None
     """The file with the best kernel."""
     reason: str
-    """The reason of its end: "steps", "budget", "no gain", "refused", "harness"."""
+    """The reason of its end: "steps", "budget", "no gain", "refused", "harness", "failed: ..."."""
     spent: Spent
     pass_at: dict[str, float] | None
-    """k -> chance that one of k independent attempts passes; null for an agent."""
+    """k -> chance that one of k independent attempts passes; null for an agent. Of the attempts that count (`counts`)."""
     faster_at: dict[str, float] | None
     """The same for passing and being faster than the baseline."""
     origin: OriginReport | msgspec.UnsetType = msgspec.UNSET
     """With --from; else not in the JSON."""
+
+    @property
+    def provider_failed(self) -> bool:
+        """The provider ended the attempts, maybe after a kernel was judged."""
+        return self.reason.startswith("failed")
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 where the provider failed, and where no attempt tells anything about the model."""
+        if self.provider_failed:
+            return ExitCode.ENVIRONMENT
+        if self.passed:
+            return ExitCode.PASS
+        told = any(counts(attempt.outcome, attempt.report) for attempt in self.attempts)
+        return ExitCode.KERNEL_FAILED if told else ExitCode.ENVIRONMENT
 
 
 def player_of(plan: Plan) -> Player:
@@ -177,6 +207,7 @@ def player_of(plan: Plan) -> Player:
 
     Raises:
         UsageError: no such model, no key, dollars without prices, or the output file exists.
+        FolderUnwritable: the output file cannot be written.
     """
     if plan.output is not None and plan.output.exists() and not plan.force:
         raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
@@ -184,9 +215,20 @@ def player_of(plan: Plan) -> Player:
         raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
     session = plan.session
     pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
-    setup = PlayerSetup(session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None)
+    setup = PlayerSetup(
+        session.settings,
+        session.catalogue,
+        session.paths,
+        pool,
+        plan.shots,
+        plan.patience or None,
+        backend=plan.backend,
+    )
     kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
-    return ModelPlayer(PlayerName(kind, plan.model), setup)
+    player = ModelPlayer(PlayerName(kind, plan.model), setup)
+    if plan.output is not None:
+        make_folder(plan.output.absolute().parent, NAMED)
+    return player
 
 
 def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
@@ -194,7 +236,7 @@ def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
 
     Raises:
         ArenaError: the provider, the judge or the machine failed.
-        UsageError: as `player_of`.
+        UsageError, FolderUnwritable: as `player_of`.
     """
     report = run_interruptibly(write_kernels(plan, player_of(plan)))
     if as_json:
@@ -229,8 +271,10 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
         rounds=plan.rounds,
         budget_s=plan.session.settings.budget_s,
         unsafe=plan.unsafe,
+        other_sizes=plan.other_sizes,
         hear=hear,
         warn=complain,
+        hear_other_size=run_progress.other_size,
     )
     access.judges = plan.run
     path: Path | None = None
@@ -289,7 +333,7 @@ def _report(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judgem
     assert header is not None
     assert ended is not None
     best = best_of(attempts)
-    count = len(attempts)
+    count = sum(counts(attempt.answer.outcome, attempt.report) for attempt in attempts)
     sampled = range(1, count + 1) if plan.run and not plan.feedback else None
     passed = sum(attempt.passed for attempt in attempts)
     faster = sum(attempt.faster for attempt in attempts)
@@ -307,8 +351,8 @@ def _report(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judgem
         kernel=str(path) if path is not None else None,
         reason=ended.reason,
         spent=ended.spent,
-        pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled else None,
-        faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled else None,
+        pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled is not None else None,
+        faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled is not None else None,
         origin=_origin(plan.origin, compared) if plan.origin is not None else msgspec.UNSET,
     )
 
@@ -337,8 +381,10 @@ def print_writing(report: WritingReport) -> None:
         what = compact(attempt.report) if attempt.report is not None else attempt.reason or "not run"
         mark = "*" if attempt.step == report.best else " "
         print_line(f"{mark} {attempt.step}  {what}")
+        for line in other_sizes_lines(attempt.report) if attempt.report is not None else ():
+            print_line(f"     {line}")
     if report.pass_at:
-        k = str(len(report.attempts))
+        k = str(len(report.pass_at))
         print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
     if report.origin:
         told = compact(report.origin.report) if report.origin.report is not None else "no right kernel to compare"

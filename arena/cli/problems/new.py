@@ -14,6 +14,7 @@ from arena.workspace import agents_page
 from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace
 from arena.workspace.templates import BASELINE, starter, template_names
+from sandbox.machine.backends import named
 
 
 @click.command()
@@ -36,6 +37,8 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
             raise UsageError("AGENTS.md lies beside a file, and stdout is none", "name a file with -o")
         print_line(text.rstrip("\n"))
         return
+    if (backend := named(template)) and (found_here := backend.probe()).advice:
+        say(f"{template} kernels do not run here yet: {found_here.found}; {found_here.advice}")
     workspace = Workspace(session.paths.workspace)
     path = output if output is not None else workspace.kernel_path(found)
     page = path.with_name(agents_page.FILE) if agents else None

@@ -4,21 +4,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from arena.cli.diagnostics import say
 from arena.cli.options import json_option, kernel_argument, problem_argument, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.runs.request import make_request
-from arena.cli.session import open_session
+from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
-from arena.profile.kept_profiles import keep_profile
+from arena.profile.kept_profiles import keep_profile, ncu_file
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
-from arena.profile.profiling import profile_ranks
+from arena.profile.ncu_words import ncu_text
+from arena.profile.profiling import profile_ranks, profile_with_ncu
 from arena.profile.rules import RankFigures, first_failure, under_profiler
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice
 from sandbox.protocol.profile import RankProfile
 from sandbox.protocol.verdict import ExitCode
@@ -36,16 +39,29 @@ _LANE = 60
     metavar="FILE",
     help="Write the spans as a trace that Perfetto and chrome://tracing open.",
 )
+@click.option(
+    "--ncu",
+    is_flag=True,
+    help="Profile the launches of one call on rank 0 with Nsight Compute instead, and keep its report file.",
+)
 @setting_options
 @json_option
 @click.pass_context
-def command(ctx: click.Context, problem: str, kernel: Path, trace: Path | None, choice: Choice, as_json: bool) -> None:
+def command(
+    ctx: click.Context, problem: str, kernel: Path, trace: Path | None, ncu: bool, choice: Choice, as_json: bool
+) -> None:
     """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
 
     It runs in a world of its own, in the same jail as a judged run, and is neither judged nor timed for a result. On GPUs
     the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else
     comes from torch's profiler in the kernel's process, which the kernel could change. Exit code 1: a call failed.
+
+    --ncu takes minutes, in the same jail: launches are repeated for every group of counters. Where that cannot be, because
+    kernels wait for other ranks, the whole world is started again each time. NCCL's kernels are left out. Clocks are not
+    locked.
     """
+    if ncu and trace is not None:
+        raise click.UsageError("--trace is of torch's profiler; leave it out with --ncu")
     if trace is not None:
         require_writable(trace)
     session = open_session()
@@ -59,6 +75,9 @@ def command(ctx: click.Context, problem: str, kernel: Path, trace: Path | None, 
         readable=[str(folder) for folder in session.settings.problem_folders],
         peaks=peaks_for(session.paths.calibrations, setting),
     )
+    if ncu:
+        _with_ncu(session, request, wanted, as_json=as_json)
+        return
     profiled = profile_ranks(wanted, _tell)
     if trouble := keep_profile(session.paths, wanted, profiled):
         say(trouble)
@@ -92,6 +111,27 @@ def command(ctx: click.Context, problem: str, kernel: Path, trace: Path | None, 
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
 
 
+def _with_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest, *, as_json: bool) -> None:
+    file = ncu_file(session.paths, request.problem.slug, wanted)
+    say("Nsight Compute repeats every launch; this takes minutes")
+    found = profile_with_ncu(msgspec.structs.replace(wanted, ncu_file=str(file)), _tell)
+    if not as_json:
+        print_line(f"{request.problem.id} {request.problem.slug} · {request.kernel_name}")
+        for line in ncu_text(found):
+            print_line(line)
+        return
+    print_json(
+        {
+            "problem": request.problem.slug,
+            "id": request.problem.id,
+            "kernel": request.kernel_name,
+            "device": request.setting.device,
+            "world": request.setting.world,
+            "ncu": found,
+        }
+    )
+
+
 def _tell(message: Waits | Begins) -> None:
     if isinstance(message, Waits):
         say("a kernel is being timed on these devices; the profile waits for its turn")
@@ -114,8 +154,9 @@ def _print_gpus(profiled: Profiled) -> None:
     print_line(gpu_words.TRUSTED_HEAD)
     for rank in ranks:
         print_line(gpu_words.trusted_row(rank))
-    for line in gpu_words.missing_lines(outside, ranks):
-        print_line(line)
+    for line in (gpu_words.power_line(ranks), *gpu_words.missing_lines(outside, ranks)):
+        if line:
+            print_line(line)
     print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
     print_line(gpu_words.under_profiler(ranks))
     print_line(gpu_words.SEEN_HEAD)

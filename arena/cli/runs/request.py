@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from arena.cli.session import CliSession
+from arena.errors import UsageError
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.baseline_variants import WORDS
@@ -56,6 +57,8 @@ def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) ->
     if named := named_kernel(str(kernel), problem, session.catalogue, device):
         return named[0], "", Kernel(named[1])
     if str(kernel) == STDIN:
+        if sys.__stdin__ is None:
+            raise UsageError("standard input is closed", "send the kernel to it, or name a file")
         return "stdin.py", "", Kernel(kernel_text(sys.stdin.buffer, "standard input"))
     # A file that is named like the word for the baseline is still a file.
     found = read_kernel(kernel)

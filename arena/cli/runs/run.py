@@ -1,5 +1,6 @@
 """`pkb-arena run`: judges one kernel once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -36,6 +37,7 @@ from sandbox.protocol.verdict import Verdict, exit_code
     is_flag=True,
     help="After a PASS judge three random legal settings, too; time a faster kernel in two of them.",
 )
+@click.option("--energy", is_flag=True, help="Measure power and energy a call on GPUs, too, after timing; about 2 s.")
 @options.json_option
 @click.pass_context
 def command(
@@ -47,6 +49,7 @@ def command(
     budget: float | None,
     against: Path | None,
     other_sizes: bool,
+    energy: bool,
     as_json: bool,
 ) -> None:
     """Judge KERNEL, a Python file with solution(...), a folder with such a kernel.py, or `baseline` or `house`.
@@ -61,7 +64,7 @@ def command(
     --against exit code 1 also says that the other kernel failed.
     """
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds, budget, against)
+    request = replace(make_request(session, problem, kernel, choice, rounds, budget, against), energy=energy)
     judged = run_interruptibly(_judge(session, request, other_sizes))
     if as_json:
         print_json(judged)

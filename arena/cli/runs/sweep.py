@@ -13,6 +13,7 @@ from arena.cli.options import json_option, rounds_option, setting_options, shots
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
+from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import BudgetPool
@@ -143,8 +144,9 @@ def command(
 
     Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
     printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
-    headline. With --players: 0 when every result is in, whatever the verdicts; 3 when the sweep could not be
-    finished: a provider, the machine, the budget, or a kernel file that cannot be read.
+    headline; 3 when only the harness failed, or the sweep was stopped. With --players: 0 when every result is in,
+    whatever the verdicts; 3 when the sweep could not be finished: a provider, the machine, the budget, or a kernel
+    file that cannot be read.
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]
@@ -203,11 +205,15 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
             run_interruptibly(sweep())
         finally:  # an interrupted sweep has found out something, too
             _show(session, journal, rows, progress.progress, order)
+        counts = progress.progress
+        if rows is None and not counts.total:
+            if not order.resume:
+                journal.discard()
+            raise UsageError("nothing can be played: every player is left out at every problem", counts.left_out)
     finally:
         journal.leave()
-    counts = progress.progress
     if rows is not None:
-        return ExitCode.PASS if rows.sound() and not counts.stopped else ExitCode.KERNEL_FAILED
+        return rows.exit_code() or (ExitCode.ENVIRONMENT if counts.stopped else ExitCode.PASS)
     return ExitCode.PASS if counts.whole else ExitCode.ENVIRONMENT
 
 
@@ -237,8 +243,8 @@ def _show(
         say(f"stopped: {progress.stopped}")
     if rows is not None:
         rows.read_earlier(journal.path)
-        rows.show(order.as_json)
-    elif progress.done:
+        rows.show(order.as_json, begun=progress.total > 0)
+    elif progress.done or (order.as_json and progress.total):
         print_sweep(journal.path, progress, read_voids(session.paths.voids), order.as_json)
     if progress.total and not progress.whole:
         missing = f"{progress.done} of {progress.total} results are in"

@@ -7,7 +7,7 @@ import msgspec
 
 from arena.board.results import outcomes, results
 from arena.board.scorecard import ALL, Scorecard, scorecards
-from arena.board.tables import bound_words, holds_words, mean_words, share_words
+from arena.board.tables import bound_words, counts_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock, outcome_words
@@ -19,7 +19,7 @@ from arena.sweep.progress import SweepProgress
 from arena.sweep.records import REFUSED, Cell, CellResult
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.verdict import ExitCode, Verdict
 
 
 class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +116,11 @@ class BaselineRows:
         """In the order of the plan."""
         return [self._rows[slug] for slug in self._plan.problems if slug in self._rows]
 
-    def sound(self) -> bool:
-        """Every baseline passed, and none differs from itself. Names those that do on stderr."""
+    def exit_code(self) -> ExitCode:
+        """0 where every baseline passed and none differs from itself, 3 where only the harness failed, else 1.
+
+        Names those that differ on stderr.
+        """
         different = [row for row in self.rows if row.differs]
         for row in different:
             ratio = row.ratio(row.clock)
@@ -127,11 +130,13 @@ class BaselineRows:
                 f"the baseline of {row.id} {row.problem} is {row.outcome} than itself{where}{figures}",
                 "run it again on a quiet machine; if it repeats, do not trust speedups measured here",
             )
-        return not different and all(row.verdict == Verdict.PASS for row in self.rows)
+        if different or any(row.verdict not in (Verdict.PASS, Verdict.HARNESS_ERROR) for row in self.rows):
+            return ExitCode.KERNEL_FAILED
+        return ExitCode.PASS if all(row.verdict == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
 
-    def show(self, as_json: bool) -> None:
-        """Prints the rows; nothing where there are none."""
-        if as_json and self._rows:
+    def show(self, as_json: bool, begun: bool) -> None:
+        """Prints the rows; where there are none, an empty list as JSON of a sweep that had begun, else nothing."""
+        if as_json and (self._rows or begun):
             print_json(list(map(_object, self.rows)))
         elif self._rows:
             for line in BASELINE_TABLE.lines(self.rows):
@@ -223,7 +228,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("no roofline", lambda card: str(card.no_roofline or ""), right=True),
         Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
-        Column("holds at other sizes", holds_words),
+        Column("holds at other sizes", lambda card: counts_words(card.holds)),
         Column("voided", lambda card: str(card.voided or ""), right=True),
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )

@@ -1,13 +1,12 @@
 """`pkb-arena demo`: duels without anybody at the keys, for a screen at a stand or behind a speaker."""
 
-import sys
 from pathlib import Path
 
 import click
 
-from arena.cli.display import display_of, drawn_by
+from arena.cli.display import display_of, drawn_by, on_a_terminal
 from arena.cli.output import print_line
-from arena.demo.script import DEFAULT, load_script
+from arena.demo.script import DEFAULT, load_script, script_text
 from arena.errors import UsageError
 
 
@@ -29,10 +28,10 @@ def command(ctx: click.Context, loop: bool, script: Path | None, print_script: b
     It asks no network and needs no keys, unless a script of yours lets a model play. Live duels leave no files behind.
     """
     if print_script:
-        print_line((script or DEFAULT).read_text(encoding="utf-8").rstrip("\n"))
+        print_line(script_text(script or DEFAULT).rstrip("\n"))
         return
     scenes = load_script(script or DEFAULT)
     play = drawn_by(display_of(ctx).play_demo, "play it with `pkb-arena demo`")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not on_a_terminal():
         raise UsageError("a demo needs a terminal, and this is not one", "start it in one")
     ctx.exit(play(scenes, loop))

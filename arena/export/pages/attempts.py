@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import UsageError, why
-from arena.export.bundle import shown_player
+from arena.export.bundle import ShownPlayers
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in
@@ -73,24 +73,26 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
         MachineError: a sweep's journal is damaged, or a folder cannot be read.
     """
     voids = read_voids(paths.voids)
-    chosen = [sweep_path(paths.sweeps, name) for name in names] or journals(paths.sweeps)
-    found = Gathered([], [voids.damaged] if voids.damaged else [])
+    chosen = [sweep_path(paths.sweeps, name) for name in names]
     for path in chosen:
         require_sweep(path)
-        found.attempts += _of_sweep(paths, path, voids)
+    players = ShownPlayers()
+    found = Gathered([], [voids.damaged] if voids.damaged else [])
+    for path in chosen or journals(paths.sweeps):
+        found.attempts += _of_sweep(paths, path, voids, players)
     if not names:
         swept = {attempt.trace for attempt in found.attempts}
         covered = {run for attempt in found.attempts if attempt.report is not None for run in _runs(attempt.report)}
         for path in files_in(paths.traces, ".jsonl"):
             try:
-                attempt, runs = _of_trace(path, voids)
+                attempt, runs = _of_trace(path, voids, players)
             except (OSError, ValueError) as error:
                 found.left_out.append(_left_out(path, error, "trace"))
                 continue
             covered |= runs
             if path not in swept:
                 found.attempts.append(attempt)
-        found.attempts += _single_runs(paths, covered, voids, found.left_out)
+        found.attempts += _single_runs(paths, covered, voids, found.left_out, players)
     if not found.attempts:
         raise UsageError("there is no attempt to export", "`pkb-arena run` or `pkb-arena sweep` makes one")
     return found
@@ -101,7 +103,7 @@ def _left_out(path: Path, error: Exception, kind: str) -> str:
     return f"{path}: {reason}; the pages are without it"
 
 
-def _of_sweep(paths: Paths, path: Path, voids: Voids) -> list[PageAttempt]:
+def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> list[PageAttempt]:
     """The newest result of every key, in the order of problems, players and attempts."""
     results: dict[str, CellResult] = {}
     written: dict[str, Kernel] = {}
@@ -125,7 +127,7 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids) -> list[PageAttempt]:
             at=line.at,
             problem_id=line.problem_id,
             problem=line.cell.slug,
-            player=shown_player(line.cell.player),
+            player=players.of(line.cell.player),
             number=line.cell.attempt,
             setting=line.cell.setting,
             machine=machines.get(line.machine, ""),
@@ -150,7 +152,7 @@ def _inside(folder: Path, name: str) -> Path | None:
     return path if name and "/" not in name and "\0" not in name and path.is_file() else None
 
 
-def _of_trace(path: Path, voids: Voids) -> tuple[PageAttempt, set[str]]:
+def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAttempt, set[str]]:
     """A model's attempt with the verdict on its best kernel, and the ids of all its runs.
 
     Raises:
@@ -179,7 +181,7 @@ def _of_trace(path: Path, voids: Voids) -> tuple[PageAttempt, set[str]]:
         at=header.created,
         problem_id=header.problem_id,
         problem=header.slug,
-        player=shown_player(header.player),
+        player=players.of(header.player),
         setting=header.setting,
         machine="",
         verdict=found.verdict if found is not None else NO_KERNEL,
@@ -198,7 +200,9 @@ def _runs(found: RunReport) -> list[str]:
     return [found.run_id, *(other.run_id for other in others)]
 
 
-def _single_runs(paths: Paths, covered: set[str], voids: Voids, left_out: list[str]) -> Iterator[PageAttempt]:
+def _single_runs(
+    paths: Paths, covered: set[str], voids: Voids, left_out: list[str], players: ShownPlayers
+) -> Iterator[PageAttempt]:
     """Finished runs that no sweep and no trace has; runs against another kernel are no attempts."""
     last: dict[tuple[str, str], tuple[str, Path]] = {}
     """The kernel and journal of the newest run, by player and problem."""
@@ -224,7 +228,7 @@ def _single_runs(paths: Paths, covered: set[str], voids: Voids, left_out: list[s
             at=header.created,
             problem_id=header.problem_id,
             problem=header.slug,
-            player=shown_player(header.player),
+            player=players.of(header.player),
             setting=header.setting,
             machine=str(here) if header.machine in ("", here.digest) else "",
             verdict=found.verdict,

@@ -20,7 +20,8 @@ def base_url(provider: Provider, model: ModelSettings) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise UsageError(f"base_url {url!r} is no address", "write it as https://host/v1")
+        shown = url.rpartition("@")[2].partition("?")[0]  # what is left out may be a password or a key
+        raise UsageError(f"base_url {shown!r} is no address", "write it as https://host/v1")
     if parts.username or parts.password or parts.query:
         raise UsageError("base_url has a password or a query in it", "put the key where key_env says")
     return url

@@ -53,15 +53,20 @@ _PASSING_KINDS = frozenset(
 
 
 class Passing(Exception):
-    """A failure that may be gone next time."""
+    """A failure that may be gone next time. refused: as in `Retry`."""
 
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+    def __init__(self, reason: str, wait_s: float | None = None, refused: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.wait_s = wait_s
+        self.refused = refused
 
 
-class ToolsRefused(PlayerFailed):
+class Refused(PlayerFailed):
+    """The provider answered with an error, or was not reached."""
+
+
+class ToolsRefused(Refused):
     """The provider or this model of it takes no tools."""
 
 
@@ -89,7 +94,7 @@ class Stream:
         try:
             return open_client(self._base, self._model.stall_s, headers)
         except PlayerFailed as error:
-            raise self._failed(error.message, error.advice) from None
+            raise self._failed(error.message, error.advice, refused=True) from None
 
     async def answer(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One answer, ending in `Finish`. Failures before its first piece are tried again.
@@ -115,15 +120,17 @@ class Stream:
                     return
                 wait = self._wait(attempt, failure)
                 if attempt > self._model.retries or time.monotonic() + wait > deadline:
-                    raise self._failed(f"{failure.reason} ({attempt} attempts)", "try again later") from None
-                yield Retry(attempt, wait, failure.reason)
+                    reason = f"{failure.reason} ({attempt} attempts)"
+                    raise self._failed(reason, "try again later", failure.refused) from None
+                yield Retry(attempt, wait, failure.reason, failure.refused)
             await asyncio.sleep(wait)
 
     def _wait(self, attempt: int, failure: Passing) -> float:
         if failure.wait_s is None:  # random, so that many clients do not come back together
             return float(min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
         if failure.wait_s > LONGEST_WAIT_S:
-            raise self._failed(f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s", "try again after that")
+            reason = f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s"
+            raise self._failed(reason, "try again after that", failure.refused)
         return max(failure.wait_s, 0.0)
 
     async def _once(self, conversation: Conversation, deadline: float) -> AsyncGenerator[AnyPiece, None]:
@@ -140,17 +147,17 @@ class Stream:
             raise self._overdue(deadline) from None
         except httpx.TimeoutException as error:
             if isinstance(error, httpx.ConnectTimeout):
-                raise Passing(self._through_proxy("no connection in time")) from None
+                raise Passing(self._through_proxy("no connection in time"), refused=True) from None
             raise self._overdue(deadline) from None
         except httpx.TransportError as error:
             if isinstance(error.__context__, ssl.SSLCertVerificationError) or "CERTIFICATE" in str(error):
-                raise self._failed(f"its certificate is not valid: {error}", "check base_url") from None
+                raise self._failed(f"its certificate is not valid: {error}", "check base_url", refused=True) from None
             reason = self._through_proxy(self._clean(str(error)) or type(error).__name__)
             if isinstance(error, httpx.ProxyError) and str(error).startswith("4"):
-                raise self._failed(reason, "check the proxy's name and password") from None
-            raise Passing(reason) from None
+                raise self._failed(reason, "check the proxy's name and password", refused=True) from None
+            raise Passing(reason, refused=isinstance(error, httpx.ConnectError | httpx.ProxyError)) from None
         except httpx.InvalidURL as error:
-            raise self._failed(f"base_url is no address: {error}", "correct it in the settings") from None
+            raise self._failed(f"base_url is no address: {error}", "correct it in the settings", refused=True) from None
 
     async def _ask(self, stack: contextlib.AsyncExitStack, request: Request, tools: bool) -> httpx.Response:
         """The response, whose answer can be read. Asks once again where the model wants another name for its limit.
@@ -228,10 +235,10 @@ class Stream:
         if tools and status in _TOOLS_REFUSED and _ABOUT_TOOLS.search(message):
             return ToolsRefused(f"{self._model.model}: {message}", "set tools = false for this model")
         if _NO_CREDIT in text:
-            return self._failed(message, _ADVICE[402])
+            return self._failed(message, _ADVICE[402], refused=True)
         if status in _PASSING or status >= 500:
-            return Passing(message, _retry_after(response))
-        return self._failed(message, _ADVICE.get(status, "check the model's settings"))
+            return Passing(message, _retry_after(response), refused=True)
+        return self._failed(message, _ADVICE.get(status, "check the model's settings"), refused=True)
 
     def _no_stream(self, kind: str) -> Exception:
         """A 200 that is neither an event stream nor a whole answer: some other server."""
@@ -243,11 +250,13 @@ class Stream:
 
     def _reported(self, error: ErrorEvent) -> Exception:
         message = self._clean(str(error))
-        return Passing(message) if error.kind in _PASSING_KINDS else self._failed(message, "")
+        if error.kind in _PASSING_KINDS:
+            return Passing(message, refused=True)
+        return self._failed(message, "", refused=True)
 
-    def _failed(self, what: str, advice: str) -> PlayerFailed:
-        host = urlsplit(self._base).netloc
-        return PlayerFailed(f"{self._model.model} at {host}: {what}", advice)
+    def _failed(self, what: str, advice: str, refused: bool = False) -> PlayerFailed:
+        message = f"{self._model.model} at {urlsplit(self._base).netloc}: {what}"
+        return Refused(message, advice) if refused else PlayerFailed(message, advice)
 
     def _clean(self, text: str) -> str:
         """Text of a provider in one bounded line, without the key."""

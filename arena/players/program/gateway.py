@@ -105,7 +105,7 @@ class Gateway:
         from starlette.responses import Response, StreamingResponse
 
         path = request.url.path
-        if not (path == self._allowed or path.startswith(f"{self._allowed}/")):
+        if path not in (self._allowed, self._allowed + FREE):
             return _refusal(f"only {self._allowed} can be reached from here")
         body = b""
         async for piece in request.stream():
@@ -140,7 +140,10 @@ class Gateway:
             if response.status_code == 200 and "text/event-stream" in response.headers.get("content-type", ""):
                 return StreamingResponse(self._events(response, stack), 200, back)
             text = self._key.hide_in((await response.aread()).decode("utf-8", "replace"))
-            self._count_whole(text)
+            if response.is_success:
+                self._count_whole(text)
+            else:
+                self._budget.refused()
         except httpx.HTTPError as error:
             await stack.aclose()
             return Response(f"the provider cannot be reached: {type(error).__name__}", 502)

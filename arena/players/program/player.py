@@ -64,7 +64,14 @@ class ProgramPlayer(Player):
         """Starts the program in its jail and waits for its end."""
         setup, program = self._setup, self._program
         prompt = await asyncio.to_thread(
-            build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots, origin=task.origin
+            build_prompt,
+            task.problem,
+            task.setting,
+            setup.catalogue,
+            setup.paths,
+            setup.shots,
+            origin=task.origin,
+            backend=setup.backend,
         )
         rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])

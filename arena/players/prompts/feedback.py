@@ -4,12 +4,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
-from arena.runs.headline import WHERE, outcome_words, single_calls_words
+from arena.runs.headline import WHERE, by_clock, outcome_words, single_calls_words
 from arena.runs.judge import Judgement
+from arena.runs.other_sizes import setting_words
 from arena.runs.results import RunReport, one_line
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -148,7 +151,25 @@ def _facts(report: RunReport) -> list[str]:
             f"- Error against the float64 oracle: rms {error.rms:.2e} (the baseline's {error.baseline_rms:.2e}), "
             f"largest {error.max:.2e} (the baseline's {error.baseline_max:.2e})"
         )
-    return lines + _timings(report)
+    return lines + _timings(report) + _elsewhere(report)
+
+
+def _elsewhere(report: RunReport) -> list[str]:
+    """The kernel at other sizes; nothing where it was not judged there."""
+    if isinstance(report.other_sizes, msgspec.UnsetType):
+        return []
+    lines = []
+    for other in report.other_sizes:
+        speed = by_clock(other.speedup, other.clock)
+        told = f"{speed.median:.2f}x, {outcome_words(other.outcome)}" if speed is not None else "right"
+        if other.verdict is not Verdict.PASS:
+            told = f"{other.verdict}, {_quoted(other.detail, 300)}"
+        lines.append(f"- At other sizes, {setting_words(other)}: {told}")
+    if report.one_size_only:
+        lines.append("- The kernel is right at the sizes of this run alone. It must be right at every legal size.")
+    elif report.holds_at_other_sizes:
+        lines.append(f"- Holds at other sizes: {report.holds_at_other_sizes}")
+    return lines
 
 
 def _timings(report: RunReport) -> list[str]:

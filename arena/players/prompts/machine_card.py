@@ -1,4 +1,4 @@
-"""A description of the machine for prompts: ranks, connections, measured peaks."""
+"""A description of the machine for prompts: ranks, connections, measured peaks and transfers."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 from arena.machine.calibration import in_units, peaks_for
 from arena.machine.facts import gpu_details, installed_version
 from arena.machine.gpu_topology import GpuPair, topology
+from arena.machine.transfers import prompt_lines, stored_transfers
 from arena.paths import Paths
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -38,6 +39,9 @@ def machine_card(setting: Setting, paths: Paths) -> str:
     if peaks:
         lines += ["", "Measured on this machine, per rank with all ranks busy:", ""]
         lines += [f"- {name.replace('_', ' ')}: {_figure(name, value)}" for name, value in peaks.items()]
+    transfers = stored_transfers(paths.calibrations, setting.device, setting.world)
+    if transfers is not None:
+        lines += ["", *prompt_lines(transfers)]
     return "\n".join(lines)
 
 

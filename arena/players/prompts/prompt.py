@@ -52,14 +52,15 @@ def build_prompt(
     shots: int = SHOTS,
     version: str = TEMPLATES,
     origin: Origin | None = None,
+    backend: str | None = None,
 ) -> Prompt:
     """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked.
 
-    origin: the kernel to improve.
+    origin: the kernel to improve. backend: the name of the one that the model is to write for.
     """
     examples = choose_examples(problem, setting.device, shots, load_examples(version, catalogue))
     mutates = f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
-    kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}"]
+    kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}", *([f"kit_{backend}"] if backend else [])]
     text = fill_template(
         version,
         "task",

@@ -6,7 +6,6 @@ from sandbox.kit import symm
 from sandbox.kit.blocks.example import example
 
 
-@torch.no_grad()
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     """tensor [M, N] (any shape) -> [W, M, N]: slot s holds rank s's tensor, on every rank."""
     if tensor.is_cuda:

@@ -6,7 +6,6 @@ from sandbox.kit import symm
 from sandbox.kit.blocks.example import example
 
 
-@torch.no_grad()
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     """tensor [W, M, N] -> [W, M, N]: slot s on rank r holds chunk r of rank s."""
     if tensor.is_cuda:

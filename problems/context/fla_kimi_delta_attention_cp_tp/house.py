@@ -44,7 +44,6 @@ def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
     return cuda.compile(delta_rule.SOURCE + entry).step_through
 
 
-@torch.no_grad()
 def solution(
     q: torch.Tensor,
     k: torch.Tensor,

@@ -115,7 +115,6 @@ def kernel_for(dtype: torch.dtype, window: int = 7) -> Any:
     return cuda.compile(SOURCE + entry).convolve_rows
 
 
-@torch.no_grad()
 def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x [B, D, 2C], weight [D, 1, K] -> [B, D, 2C].
 

@@ -179,7 +179,6 @@ def kernel_for(dtype: torch.dtype, length: int = 0) -> Any:
     return cuda.compile(source.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     x1_seq: torch.Tensor,
     x2_seq: torch.Tensor,

@@ -13,7 +13,6 @@ from sandbox.kit.blocks.side_stream import beside, join
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
 
-@torch.no_grad()
 def solution(
     query: torch.Tensor,
     key_value: torch.Tensor,

@@ -10,7 +10,6 @@ from sandbox.kit.blocks.short_attention import attend_short, is_short
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
 
-@torch.no_grad()
 def solution(
     q: torch.Tensor,
     k: torch.Tensor,

@@ -45,7 +45,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x of any rank; shapes on the ranks of the group differ along gather_dim at most.
 
@@ -68,7 +67,7 @@ def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None =
     before, total = sum(lengths[: team.rank]), sum(lengths)
     whole = (*shard.shape[:gather_dim], total, *shard.shape[gather_dim + 1 :])
     # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
-    room = team.room(outer * total * inner, shard.dtype, "gathered")
+    room = team.room(outer * total * inner, shard.dtype, "gathered", ring=None)
     result = room[: outer * total * inner].view(whole)
     if not x.is_cuda:
         for peer in team.peers(room):

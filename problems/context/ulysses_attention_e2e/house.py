@@ -67,7 +67,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"mix_{name}")
 
 
-@torch.no_grad()
 def solution(
     hidden_states: torch.Tensor,
     w_qkv: torch.Tensor,

@@ -9,7 +9,6 @@ from sandbox.kit.blocks.reshard import reshard
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
-@torch.no_grad()
 def solution(x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x with S positions along seq_dim and A heads along head_dim; the dimensions differ and are not negative.
 

@@ -9,7 +9,6 @@ from sandbox.kit.blocks.reshard import reshard
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
-@torch.no_grad()
 def solution(
     qkv_tensor: torch.Tensor,
     seq_dim: int,

@@ -10,7 +10,7 @@ _LAYOUTS = 5
 _SPLIT_SHAPE = (1, 3)
 _SEQUENCE_FIRST = 4
 
-READ_BY_ARGUMENTS = ("unpadded_dim_size",)
+READ_BY_ARGUMENTS = ("layout", "unpadded_dim_size")
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -68,7 +68,7 @@ def solution(
     count, border = sum(map(torch.Tensor.numel, given)), W1.numel() + b1.numel()
     state = symm.out(3 * count, W1.dtype, "state", ring=2)  # weights, first moments, second moments
     gradient = symm.empty(count, W1.dtype, "gradient")  # free again at the end of a call
-    result = symm.out(3 * count, W1.dtype, "result", ring=2)
+    result = symm.out(3 * count, W1.dtype, "result")
     old, updated = state.chunk(3), result.chunk(3)
     share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes where the whole does
 

@@ -142,7 +142,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     test_features_rank: torch.Tensor,
     train_features_rank_T: torch.Tensor,

@@ -150,7 +150,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     teacher_output: torch.Tensor,
     teacher_temp: float,

@@ -54,7 +54,6 @@ def kernels() -> dict[torch.dtype, Any]:
     return {torch.bfloat16: module.weigh_bf16[1, 32], torch.float32: module.weigh_f32[1, 32]}
 
 
-@torch.no_grad()
 def solution(
     loss: torch.Tensor,
     local_valid_tokens: torch.Tensor,

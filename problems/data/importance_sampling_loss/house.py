@@ -101,7 +101,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     hidden_states: torch.Tensor,
     weight: torch.Tensor,
@@ -124,13 +123,11 @@ def solution(
     kernels = kernel_for(hidden.dtype)
     slices = max(-(-tokens * vocabulary * hidden.element_size() // CACHED), 1)
     width = -(-vocabulary // slices // 64) * 64  # rows of logits begin on 16 bytes
-    buffer = hidden.new_empty(tokens * min(width, vocabulary))
     state = torch.empty((tokens, 3), dtype=torch.float32, device=hidden.device)
     for first in range(0, vocabulary if tokens else 0, width):
-        part = weight[first : first + width]
-        logits = buffer[: tokens * len(part)].view(tokens, len(part))
-        torch.mm(hidden, part.t(), out=logits)
-        kernels.read_logits[tokens, THREADS](logits, target, state, first, len(part))
+        part = weight[first : first + width].t()
+        # The logits' memory is free again behind the launch, so the next slice's lie in the same place.
+        kernels.read_logits[tokens, THREADS](torch.mm(hidden, part), target, state, first, part.shape[1])
     logprobs, losses = (torch.empty_like(target, dtype=hidden.dtype), torch.empty_like(target, dtype=hidden.dtype))
     out = torch.empty(6, dtype=torch.float32, device=hidden.device)
     boxes = symm.empty((4, 2, symm.world, 4), torch.int32, "boxes")

@@ -97,7 +97,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     image_features: torch.Tensor,
     text_features: torch.Tensor,

@@ -109,7 +109,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).average_codes
 
 
-@torch.no_grad()
 def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
     """flat_grad, any shape -> the average over the ranks of its int8-quantised values, same shape and dtype, on every rank.
 
@@ -127,7 +126,7 @@ def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
     # Two of each are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     codes = symm.out((world, share, pitch), torch.uint8, "codes", ring=2)
     scales = symm.out((world, share), torch.float32, "scales", ring=2)
-    result = torch.empty_like(x) if to_all else symm.out(n, x.dtype, "averages", ring=2)
+    result = torch.empty_like(x) if to_all else symm.out(n, x.dtype, "averages")
     lanes = min(1 << (pitch // 16 - 1).bit_length(), 32)
     blocks = min(max(-(-share * slices * lanes // THREADS), 1), BLOCKS)
     parts = min(max(share * lanes // (blocks * THREADS * 2), 1), PARTS)

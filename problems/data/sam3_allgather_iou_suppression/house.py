@@ -107,7 +107,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
 symm.reserve(2 << 30)  # two results of the largest sizes
 
 
-@torch.no_grad()
 def solution(
     low_res_masks_local: torch.Tensor,
     obj_scores_local: torch.Tensor,

@@ -169,7 +169,6 @@ def by_library(layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: t
     return loss / dist.get_world_size()
 
 
-@torch.no_grad()
 def solution(
     gate_logits: torch.Tensor | Sequence[torch.Tensor],
     num_experts: int,

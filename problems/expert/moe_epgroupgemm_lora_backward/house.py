@@ -121,12 +121,11 @@ def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:
     # result of call e.
     share = -(-words // team.world)
     staged = team.empty((team.world, share, each), dtype, "staged")
-    result = team.out(team.world * share * each, dtype, "sums", ring=2)
+    result = team.out(team.world * share * each, dtype, "sums")
     kernel.sum_two_shot[BLOCKS, THREADS](team.px, given, staged.data_ptr(), result.data_ptr(), share)
     return result
 
 
-@torch.no_grad()
 def solution(
     grad_fc1_1_lora_A: torch.Tensor,
     grad_fc1_2_lora_A: torch.Tensor,

@@ -196,7 +196,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return tuple(getattr(module, f"{step}_{name}") for step in ("ask", "answer", "combine"))
 
 
-@torch.no_grad()
 def solution(
     expert_outputs: torch.Tensor,
     routing_weights: torch.Tensor,

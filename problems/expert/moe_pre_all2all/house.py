@@ -170,7 +170,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE + ENTRIES.replace("UNIT", "u16") + ENTRIES.replace("UNIT", "u32"))
 
 
-@torch.no_grad()
 def solution(
     hidden_states: torch.Tensor,
     expert_mask: torch.Tensor,

@@ -6,7 +6,6 @@ import torch.distributed as dist
 from sandbox.kit.blocks.clipping import clip
 
 
-@torch.no_grad()
 def solution(
     non_ep_grad_tensors: list[torch.Tensor | None],
     ep_grad_tensors: list[torch.Tensor | None],

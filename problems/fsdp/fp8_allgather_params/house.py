@@ -86,7 +86,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).all_gather_codes
 
 
-@torch.no_grad()
 def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """flat_param_shard [P], amax_history [16] bfloat16 -> (the FP8-rounded shards of all ranks in order [W·P], history [16]).
 

@@ -90,7 +90,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).reduce_scatter_codes
 
 
-@torch.no_grad()
 def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """flat_grads [W·P], amax_history [16] bfloat16 -> (the mean over ranks of the FP8-rounded gradients [P], history [16]).
 

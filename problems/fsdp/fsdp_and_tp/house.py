@@ -92,7 +92,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SOURCE.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     x_local: torch.Tensor,
     W1_shard: torch.Tensor,

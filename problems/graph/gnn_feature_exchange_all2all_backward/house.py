@@ -74,7 +74,6 @@ def add(rows: torch.Tensor, ids: torch.Tensor, total: torch.Tensor) -> None:
         kernels().add_rows[blocks, THREADS](rows.data_ptr(), ids.data_ptr(), total.data_ptr(), *rows.shape)
 
 
-@torch.no_grad()
 def solution(
     grad_output: torch.Tensor,
     seed_inverse_ids: torch.Tensor,

@@ -51,7 +51,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rank_rows_{name}")
 
 
-@torch.no_grad()
 def solution(
     local_pos_scores: torch.Tensor, local_neg_scores: torch.Tensor, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:

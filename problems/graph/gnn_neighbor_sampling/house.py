@@ -118,7 +118,6 @@ def kernels() -> Any:
     return cuda.compile(prefix.SOURCE + SOURCE)
 
 
-@torch.no_grad()
 def solution(
     seed_nodes: torch.Tensor,
     fanouts: list[int],

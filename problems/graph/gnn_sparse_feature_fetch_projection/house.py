@@ -91,7 +91,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     local_embedding_shard: torch.Tensor,
     input_node_ids: torch.Tensor,

@@ -177,7 +177,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     H: list[torch.Tensor],
     error: torch.Tensor,

@@ -206,7 +206,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(COUNTING if dtype.itemsize == 2 else MERGING)
 
 
-@torch.no_grad()
 def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """local_shard [n_r] bfloat16, float16 or float32 without NaN; n_r may differ and be zero -> [m_r] sorted keys.
 

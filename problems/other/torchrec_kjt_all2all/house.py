@@ -185,7 +185,6 @@ def plan_of(splits: tuple[int, ...], strides: tuple[tuple[int, ...], ...], befor
     return [*begins, *places, *owners, *firsts], lengths
 
 
-@torch.no_grad()
 def solution(
     lengths: torch.Tensor,
     values: torch.Tensor,

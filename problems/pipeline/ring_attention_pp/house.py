@@ -25,7 +25,6 @@ ready: set[tuple[object, ...]] = set()
 """Shapes and modes for which this process has loaded its libraries' kernels; no results."""
 
 
-@torch.no_grad()
 def solution(
     hidden_states: torch.Tensor,
     w_qkv: torch.Tensor,

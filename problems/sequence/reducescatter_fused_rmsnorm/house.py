@@ -131,7 +131,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"scatter_and_norm_{name}")
 
 
-@torch.no_grad()
 def solution(rs_input_1d: torch.Tensor, gamma: torch.Tensor, eps: float) -> torch.Tensor:
     """rs_input_1d [W·rows·H] (chunk r belongs to rank r), gamma [H] -> [rows, H]: the normalised mean of chunk r.
 

@@ -71,7 +71,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rotate_{name}")
 
 
-@torch.no_grad()
 def solution(
     q_local: torch.Tensor, k_local: torch.Tensor, cos_local: torch.Tensor, sin_local: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,7 +85,7 @@ def solution(
     # Two results each are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
     # result of call e.
     shape = (batch, symm.world * length, heads, dim)
-    all_q, all_k = symm.out(shape, q_local.dtype, "q", ring=2), symm.out(shape, q_local.dtype, "k", ring=2)
+    all_q, all_k = symm.out(shape, q_local.dtype, "q"), symm.out(shape, q_local.dtype, "k")
     words = -(-dim // 2 * q_local.element_size() // 16)
     blocks = min(max(-(-batch * length * 2 * heads * words // THREADS), 1), BLOCKS)
     kernel = kernel_for(q_local.dtype)[blocks, THREADS]

@@ -47,7 +47,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     x: torch.Tensor,
     weight: torch.Tensor,

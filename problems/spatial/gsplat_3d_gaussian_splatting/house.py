@@ -209,7 +209,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(prefix.SOURCE + SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(
     means: torch.Tensor,
     quats: torch.Tensor,

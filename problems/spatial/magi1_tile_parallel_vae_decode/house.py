@@ -186,7 +186,6 @@ def tables(axes: Axes, world: int, device: torch.device) -> list[torch.Tensor]:
     return [torch.tensor(rows, dtype=torch.int32, device=device) for rows in (*places, listed, owners)]
 
 
-@torch.no_grad()
 def solution(
     z: torch.Tensor,
     tile_latent_min_length: int,

@@ -119,7 +119,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     x: torch.Tensor,
     s: tuple[int, int],

@@ -86,7 +86,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     x: torch.Tensor,
     s: tuple[int | None, int | None],
@@ -125,7 +124,7 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     plan = row_pairs(n0, team.world, x.device)
     halves = torch.fft.rfft(transposed(x), n=n0, dim=-1, norm="backward").contiguous()
     rows = team.empty((images, plan.count, team.world * width), torch.complex64, "rows")
-    result = team.out((images, plan.height, n1 // 2 + 1), torch.complex64, "spectrum", ring=2)
+    result = team.out((images, plan.height, n1 // 2 + 1), torch.complex64, "spectrum")
     blocks = min(images * plan.count, BLOCKS)
     kernels().send_rows[blocks, THREADS](
         team.px, halves.data_ptr(), rows.data_ptr(), plan.pairs, images, n0, width, plan.count

@@ -214,7 +214,6 @@ def parts_of(count: int, ranks: int) -> list[int]:
     return [chunk * rank for rank in range(ranks)] + [count]
 
 
-@torch.no_grad()
 def solution(
     x: torch.Tensor,
     psi: torch.Tensor,

@@ -94,7 +94,6 @@ def kernel_for(dtype: torch.dtype, is_coded: bool = False) -> Any:
     return cuda.compile(E4M3 + SOURCE + ENTRIES.replace("CODE", code).replace("SCALE", TYPES[dtype]))
 
 
-@torch.no_grad()
 def solution(local_y: torch.Tensor, local_s: torch.Tensor, block_size: int = 128) -> torch.Tensor:
     """local_y [W, M, N] codes, local_s [W, M·N/block_size] scales, any floating dtypes -> [W, M, N] float32.
 

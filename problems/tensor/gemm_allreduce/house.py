@@ -1,28 +1,70 @@
-"""The house's row-parallel GEMM: on GPUs chunks are added up beside the next product; on CPU ranks peers add."""
+"""The house's row-parallel GEMM: blocks of rows are exchanged by copy engine beside the next product; on CPU ranks peers add.
+
+Each rank owns a block of rows. Partial products of the others' blocks leave first. The own block comes last, in chunks: each adds
+what has arrived, and is sent to all while the next is multiplied. Small products are added up in one launch.
+"""
 
 import torch
 
 from sandbox.kit import symm
+from sandbox.kit.blocks.columns import kernels, meet
 from sandbox.kit.blocks.example import example
+from sandbox.kit.blocks.scattered_gemm import scattered_product
+from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
 
 ONE_SHOT = 1 << 15
 """Elements up to which everybody adds everything: one barrier. Beyond it each rank adds 1/W and reads the rest."""
 
 LARGE = 1 << 24
-"""Bytes of the product from which on GPUs chunks of it are added up while the next is computed."""
+"""Bytes of the product from which on GPUs rows are exchanged beside products."""
+
+CHUNKS = 4
+"""Of a rank's own rows: nothing is multiplied while the last one is sent."""
+SLOT = 1001
 
 
-@torch.no_grad()
 def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     """A_local [M, K], B_local [K, N] -> C [M, N] = Σ_r A_r B_r, on every rank."""
-    if A_local.is_cuda:
-        large = A_local.shape[0] * B_local.shape[1] * A_local.element_size() >= LARGE
-        return example("gemm_allreduce_overlap_cuda" if large else "gemm_allreduce_cuda")(A_local, B_local)
-    shape = (A_local.shape[0], B_local.shape[1])
-    # Two buffers in turn: a slow peer may still read the one of the call before.
-    product = symm.out(shape, A_local.dtype, "product", ring=2)
-    torch.mm(A_local, B_local, out=product)
-    return summed(product)
+    shape, team = (A_local.shape[0], B_local.shape[1]), symm.connect()
+    nbytes = shape[0] * shape[1] * A_local.element_size()
+    if team.world == 1:
+        return torch.mm(A_local, B_local)
+    if not A_local.is_cuda:
+        # Two buffers in turn: a slow peer may still read the one of the call before.
+        product = team.out(shape, A_local.dtype, "product", ring=2)
+        torch.mm(A_local, B_local, out=product)
+        return summed(product)
+    if nbytes >= LARGE and shape[0] % team.world == 0:
+        return in_blocks(A_local, B_local, team)
+    if (team.world - 1) * nbytes > ONE_MEETING:
+        return example("gemm_allreduce_cuda")(A_local, B_local)
+    box = boxes(shape[0] * shape[1], A_local.dtype, team, on_gpu=True)
+    product = torch.mm(A_local, B_local)
+    add_up(product, box, team)
+    return product
+
+
+def in_blocks(A_local: torch.Tensor, B_local: torch.Tensor, team: symm.Team) -> torch.Tensor:
+    """The product of a number of rows that the ranks share equally."""
+    kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    result = team.out((A_local.shape[0], B_local.shape[1]), A_local.dtype, "result")
+    rows = A_local.shape[0] // team.world
+    own = result[team.rank * rows : (team.rank + 1) * rows]
+    owned = [peer[rank * rows : (rank + 1) * rows] for rank, peer in enumerate(team.peers(result))]
+    places = team.peers(own)
+
+    def send(part: slice) -> None:
+        with beside():
+            for peer in team.order()[1:]:
+                places[peer][part].copy_(own[part])
+
+    a = A_local.contiguous().view(team.world, rows, -1)
+    scattered_product(a, B_local, owned, team, CHUNKS, send)
+    with beside():
+        meet(result, team, SLOT)
+    join()
+    return result
 
 
 def summed(tensor: torch.Tensor) -> torch.Tensor:

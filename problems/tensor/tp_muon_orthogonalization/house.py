@@ -141,7 +141,6 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
-@torch.no_grad()
 def solution(
     x: torch.Tensor,
     steps: int = 5,

@@ -109,7 +109,6 @@ def kernel_for(dtype: torch.dtype, words: int) -> Any:
     return cuda.compile(SOURCE + entry.replace("REREAD", "true" if words > kept else "false")).normalise_rows
 
 
-@torch.no_grad()
 def solution(local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
     """local_hidden_states [..., N] (this rank's slice of the hidden dimension), local_weight [N] -> the same shape.
 

@@ -6,7 +6,6 @@ import torch.distributed as dist
 from sandbox.kit.blocks.truncation import find_cut
 
 
-@torch.no_grad()
 def solution(
     vocab_parallel_logits: torch.Tensor,
     target: torch.Tensor,

@@ -87,7 +87,6 @@ def kernel_for(dtype: torch.dtype) -> Any:
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).write_rows
 
 
-@torch.no_grad()
 def solution(
     vocab_parallel_logits: torch.Tensor,
     target: torch.Tensor,

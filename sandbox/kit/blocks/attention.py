@@ -59,7 +59,7 @@ def attend_together(
 
     Rank c has the rows c * S to c * S + S - 1. Any number of heads: the last ranks attend to zeros where it is no multiple of
     the ranks. Short sequences take one launch, and no heads are exchanged. Collective. On more than one GPU the result may be
-    memory of a ring of two: it is written again by the second call after this one.
+    memory of a ring (`Team.out`): it is written again by a later call, not by the next.
     """
     world, heads = dist.get_world_size(group), qkv.shape[3]
     query, key, value = qkv.unbind(2)

@@ -34,9 +34,9 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
 
     x: the same shape on all members, elements of 2, 4 or 8 bytes. A length that W does not divide is padded with zeros at its
     end. Returns a contiguous tensor with scatter_dim cut to ceil(length / W) and gather_dim W times as long; the two may be the
-    same. A single member gets a copy of its own. With more, on GPUs, it is symmetric memory of a ring of two: it is written again
-    by the second call for the same shape after this one. Collective; uses the team's signal slots 0..127 with numbers of its own
-    (px_turn in px.cuh), so kernels beside it must not pass epochs for those.
+    same. A single member gets a copy of its own. With more, on GPUs, it is symmetric memory of a ring (`Team.out`): it is written
+    again by a later call for the same shape, not by the next. Collective; uses the team's signal slots 0..127 with numbers of its
+    own (px_turn in px.cuh), so kernels beside it must not pass epochs for those.
     """
     world = team.world
     if world == 1:
@@ -51,7 +51,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
     if not x.is_cuda:
         return _copied(x, scatter_dim, gather_dim, part, shape, team)
     kernels()  # before the members meet for the result: a rank that waits in a kernel traps after 2 s
-    result = team.out(shape, x.dtype, "reshard", ring=2)
+    result = team.out(shape, x.dtype, "reshard")
     inner = math.prod(x.shape[max(scatter_dim, gather_dim) + 1 :])
     outer = math.prod(x.shape[: min(scatter_dim, gather_dim)])
     between = math.prod(x.shape[min(scatter_dim, gather_dim) + 1 : max(scatter_dim, gather_dim)])

@@ -27,6 +27,8 @@ extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
+ONE_MEETING = 8 << 20
+"""Bytes that a rank sends up to which this is quicker than adding in shares, where the ranks meet twice."""
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from sandbox.kit.compilers.signature import Function, Parameter, Scalar
+from sandbox.kit.compilers.signature import HANDLES, Function, Parameter, Scalar
 from sandbox.kit.errors import ArgumentError
 from sandbox.kit.layout import Px, PxNumbers
 
@@ -35,8 +35,12 @@ def converter(parameter: Parameter, index: int, function: Function, device: str)
         return _px(where)
     if parameter.is_numbers:
         return _numbers(where)
+    if parameter.is_handle:
+        return _handle(where, parameter.handle)
     assert parameter.scalar is not None
-    return _float(where) if parameter.scalar.kind == "float" else _integer(where, parameter, parameter.scalar)
+    if parameter.scalar.kind == "float":
+        return _float(where, ctypes_of(parameter.scalar))
+    return _integer(where, parameter, parameter.scalar)
 
 
 def _pointer(where: str, parameter: Parameter, device: str, wanted: str | None) -> Converter:
@@ -57,7 +61,9 @@ def _pointer(where: str, parameter: Parameter, device: str, wanted: str | None) 
                 )
             return value.data_ptr()
         if isinstance(value, int) and not isinstance(value, bool):
-            return value
+            if 0 <= value < 1 << 64:
+                return value
+            raise ArgumentError(f"{where} takes an address of 64 bits, got {value}")
         raise ArgumentError(
             f"{where} is `{parameter.type}` and takes a tensor or an address, got {type(value).__name__}"
         )
@@ -88,6 +94,16 @@ def _px(where: str) -> Converter:
     return convert
 
 
+def _handle(where: str, name: str) -> Converter:
+    def convert(value: Any) -> Any:
+        passed = getattr(value, "passed", {}).get(name)
+        if passed is None:
+            raise ArgumentError(f"{where} takes what {HANDLES[name]} returns, got {type(value).__name__}")
+        return passed
+
+    return convert
+
+
 def _numbers(where: str) -> Converter:
     def convert(value: Any) -> PxNumbers:
         numbers = PxNumbers()
@@ -102,10 +118,11 @@ def _numbers(where: str) -> Converter:
     return convert
 
 
-def _float(where: str) -> Converter:
+def _float(where: str, narrow: Any) -> Converter:
     def convert(value: Any) -> float:
         if isinstance(value, int | float):
-            return float(value)
+            rounded: float = narrow(value).value  # what a float cannot hold becomes infinite
+            return rounded
         raise ArgumentError(f"{where} takes a number, got {type(value).__name__}")
 
     return convert

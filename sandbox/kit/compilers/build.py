@@ -28,6 +28,8 @@ from sandbox.kit.errors import CompileError
 
 TIMEOUT_S = 120.0
 """How long one run of gcc may take."""
+SHARED = "kit"
+"""Its subfolder for all kernels, which no world fills (sandbox/jail/kernel_cache.py)."""
 WAIT_S = 600.0
 """How long a rank waits for another rank's build. The slowest is an extension through nvcc."""
 
@@ -57,9 +59,18 @@ def content_key(*parts: str) -> str:
 
 def cache_dir() -> Path:
     """The folder that is first searched for artefacts of the loaded kernel."""
+    return _cache() / _kernel_digest()
+
+
+def shared_dir() -> Path:
+    """The folder of objects that were built outside worlds, from texts of the kit alone."""
+    return _cache() / SHARED
+
+
+def _cache() -> Path:
     named = os.environ.get("PKB_KERNEL_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return (Path(named) if named else Path(base) / "pkb-arena" / "kernels") / _kernel_digest()
+    return Path(named) if named else Path(base) / "pkb-arena" / "kernels"
 
 
 kernel_digest = ""

@@ -4,18 +4,28 @@ said."""
 import functools
 import os
 import sysconfig
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sandbox.kit.compilers.gcc import INCLUDE, first_error
 from sandbox.kit.errors import CompileError
 
-OPTIONS = (
+OPTIONS: tuple[str, ...] = (
     "-std=c++17",
     "--device-as-default-execution-space",
     "--diag-suppress=177",  # what a kernel leaves unused of the header is no news
 )
 HEADER_NAME = "px.cuh"
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def set_timeout(ms: int) -> None:
+    """Sets how long a wait in a kernel lasts before it traps, for what this process compiles from now on."""
+    global OPTIONS
+    OPTIONS = (*OPTIONS, f"-DPX_TIMEOUT_MS={ms}")
 
 
 @functools.cache
@@ -40,22 +50,34 @@ def header() -> str:
 
 @functools.cache
 def include_dirs() -> tuple[str, ...]:
-    """Directories with cuda_bf16.h, and with libcu++: of torch's own wheels, then of a toolkit."""
+    """Directories with cuda_bf16.h, and with libcu++: of torch's own wheels, then of a toolkit; libcu++ at last CuPy's own."""
     site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     candidates = [*sorted(site.glob("cu*/include")), site / "cuda_runtime" / "include", toolkit]
     # A jail may hide the toolkit: what cannot be read is not there. CUDA 13 keeps <cuda/atomic> and its kind in a folder below.
     found = [path for path in candidates if os.access(path / "cuda_bf16.h", os.R_OK)]
-    below = [path / "cccl" for path in found if os.access(path / "cccl" / "cuda" / "atomic", os.R_OK)]
-    return tuple(map(str, found + below))
+    below = [path / "cccl" for path in found]
+    if found and not any(map(_has_libcu, found + below)) and (cupy := find_spec("cupy")) is not None:
+        below = [Path(str(cupy.origin)).parent / "_core" / "include" / "cupy" / "_cccl" / "libcudacxx"]
+    return tuple(map(str, found + list(filter(_has_libcu, below))))
 
 
-def to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
-    """Compile a source (px.cuh goes in front) for an architecture such as "sm_90a"; raises CompileError."""
+def _has_libcu(path: Path) -> bool:
+    return os.access(path / "cuda" / "atomic", os.R_OK)
+
+
+def to_cubin(
+    source: str, arch: str, options: tuple[str, ...] = (), front: str | None = None, headers: Mapping[str, str] = _NONE
+) -> bytes:
+    """Compile a source for an architecture such as "sm_90a"; raises CompileError.
+
+    front: what goes in front of it; px.cuh if not given. headers: texts that are in no file, by their names in an #include.
+    """
     nvrtc = binding()
-    whole = f'#line 1 "{HEADER_NAME}"\n{header()}\n#line 1 "<source>"\n{source}'
+    whole = f'#line 1 "{HEADER_NAME}"\n{header() if front is None else front}\n#line 1 "<source>"\n{source}'
     flags = (*OPTIONS, f"--gpu-architecture={arch}", *options, *(f"-I{path}" for path in include_dirs()))
-    program = nvrtc.createProgram(whole, "<source>", (), ())
+    texts, names = ([word.encode() for word in words] for words in (headers.values(), headers))
+    program = nvrtc.createProgram(whole, "<source>", texts, names)
     try:
         nvrtc.compileProgram(program, flags)
         return bytes(nvrtc.getCUBIN(program))

@@ -49,6 +49,9 @@ SCALARS: dict[str, Scalar] = {
     **{f"uint{8 * size}_t": _int(size, False) for size in (1, 2, 4, 8)},
 }
 
+HANDLES = {"ncclDevComm": "nccl.devcomm(...)", "ncclWindow": "nccl.window(...)", "ncclLLA2AHandle": "nccl.devcomm(...)"}
+"""Types of backends that CUDA kernels take by value, and what makes the object that is passed. C adds _t to each."""
+
 _FLOAT_POINTEES = {
     "float": "float32",
     "double": "float64",
@@ -86,6 +89,16 @@ class Parameter:
     def is_numbers(self) -> bool:
         """Whether it takes a list of ints by value (CUDA alone)."""
         return self.base == "PxNumbers" and not self.pointers
+
+    @property
+    def handle(self) -> str:
+        """The name in HANDLES of a type of a backend."""
+        return self.base.removesuffix("_t")
+
+    @property
+    def is_handle(self) -> bool:
+        """Whether it takes an object of a backend by value (CUDA alone)."""
+        return self.handle in HANDLES and not self.pointers
 
     @property
     def dtype(self) -> str | None:
@@ -149,11 +162,11 @@ def _parameter(text: str, index: int, function: str, line: int) -> Parameter:
     base = " ".join(words)
     parameter = Parameter(name, spelled, base, pointers, None if pointers else SCALARS.get(base))
     reference = "&" in text
-    by_value = pointers or parameter.scalar or parameter.is_numbers
+    by_value = pointers or parameter.scalar or parameter.is_numbers or parameter.is_handle
     if (parameter.is_px and not pointers) or (not reference and by_value):
         return parameter
     raise CompileError(
         f"line {line} of the source: parameter `{text.strip()}` of {function} has a type that "
         "cannot be passed from Python; "
-        "use pointers, arithmetic types, Px or (in CUDA) PxNumbers"
+        "use pointers, arithmetic types, Px or (in CUDA) PxNumbers and NCCL's handles"
     )

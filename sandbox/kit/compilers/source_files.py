@@ -37,7 +37,9 @@ class SourceText(NamedTuple):
             with source_lines.readable(self.path):
                 yield
         except CompileError as error:
-            raise CompileError(error.message, None if self.in_file else error.line, error.text) from None
+            # An error in a header has a line of the header.
+            is_own = not self.in_file and error.message.startswith((f"{os.path.basename(self.path)}:", "<source>:"))
+            raise CompileError(error.message, error.line if is_own else None, error.text) from None
 
 
 def read(source: str | os.PathLike[str], frame: FrameType) -> SourceText:

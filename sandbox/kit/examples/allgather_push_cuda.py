@@ -34,7 +34,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.contiguous()
     # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which everybody
     # enters behind whatever has read the output of call e.
-    result = symm.out((symm.world, *tensor.shape), tensor.dtype, ring=2)
+    result = symm.out((symm.world, *tensor.shape), tensor.dtype)
     halves = tensor.numel() * tensor.element_size() // 2
     blocks = min(max(-(-halves // (8 * 512)), 1), BLOCKS)
     kernels.all_gather[blocks, 512](symm.px, tensor, result, halves, symm.next_epoch())

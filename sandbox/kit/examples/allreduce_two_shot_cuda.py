@@ -48,26 +48,34 @@ extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
         Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
     all_reduce(px, x, staged, y, n, epoch);
 }
+extern "C" __global__ void __launch_bounds__(512) all_reduce_f16(
+        Px px, const f16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    all_reduce(px, x, staged, y, n, epoch);
+}
 extern "C" __global__ void __launch_bounds__(512) all_reduce_f32(
         Px px, const float* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
     all_reduce(px, x, staged, y, n, epoch);
 }
 """
 kernels = cuda.compile(SOURCE)
-ALL_REDUCE = {torch.bfloat16: kernels.all_reduce_bf16, torch.float32: kernels.all_reduce_f32}
+ALL_REDUCE = {
+    torch.bfloat16: kernels.all_reduce_bf16,
+    torch.float16: kernels.all_reduce_f16,
+    torch.float32: kernels.all_reduce_f32,
+}
 BLOCKS = 64
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype not in ALL_REDUCE:
-        raise NotImplementedError(f"this example adds bfloat16 and float32, not {tensor.dtype}")
+        raise NotImplementedError(f"this example adds bfloat16, float16 and float32, not {tensor.dtype}")
     tensor = tensor.contiguous()
     each = 16 // tensor.element_size()
     share = -(-tensor.numel() // (each * symm.world))
-    # The last barrier of a call lets one staging buffer do. Results take turns in two: a rank pushes into the
+    # The last barrier of a call lets one staging buffer do. Results take turns, in two at least: a rank pushes into the
     # one of call e when all have begun call e+1, so what e-1 returned has been read, and e's stays as it is.
     staged = symm.empty((symm.world, share, each), tensor.dtype, tag="staged")
-    result = symm.out((symm.world * share, each), tensor.dtype, ring=2)
+    result = symm.out((symm.world * share, each), tensor.dtype)
     blocks = min(max(-(-share // 512), 1), BLOCKS)
     kernel = ALL_REDUCE[tensor.dtype][blocks, 512]
     kernel(symm.px, tensor, staged, result, tensor.numel(), symm.next_epoch())

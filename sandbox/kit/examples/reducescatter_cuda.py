@@ -55,19 +55,27 @@ extern "C" __global__ void __launch_bounds__(512) reduce_scatter_bf16(
         Px px, const bf16* x, uint4* staged, bf16* y, i64 n, int parts, u32 epoch) {
     reduce_scatter(px, x, staged, y, n, parts, epoch);
 }
+extern "C" __global__ void __launch_bounds__(512) reduce_scatter_f16(
+        Px px, const f16* x, uint4* staged, f16* y, i64 n, int parts, u32 epoch) {
+    reduce_scatter(px, x, staged, y, n, parts, epoch);
+}
 extern "C" __global__ void __launch_bounds__(512) reduce_scatter_f32(
         Px px, const float* x, uint4* staged, float* y, i64 n, int parts, u32 epoch) {
     reduce_scatter(px, x, staged, y, n, parts, epoch);
 }
 """
 kernels = cuda.compile(SOURCE)
-REDUCE_SCATTER = {torch.bfloat16: kernels.reduce_scatter_bf16, torch.float32: kernels.reduce_scatter_f32}
+REDUCE_SCATTER = {
+    torch.bfloat16: kernels.reduce_scatter_bf16,
+    torch.float16: kernels.reduce_scatter_f16,
+    torch.float32: kernels.reduce_scatter_f32,
+}
 BLOCKS, PARTS = 64, 8  # a slot of the signal pad for each range: 512 of 1008
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype not in REDUCE_SCATTER:
-        raise NotImplementedError(f"this example adds bfloat16 and float32, not {tensor.dtype}")
+        raise NotImplementedError(f"this example adds bfloat16, float16 and float32, not {tensor.dtype}")
     tensor = tensor.contiguous()
     each = 16 // tensor.element_size()
     result = tensor.new_empty((tensor.shape[0] // symm.world, *tensor.shape[1:]))

@@ -45,11 +45,11 @@ def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: f
         ) from None
     for descriptor in fds:
         os.close(descriptor)
-    parts = [_bytes_at(address + PADS_BYTES, heap_bytes) for address in addresses]
+    parts = [bytes_at(address + PADS_BYTES, heap_bytes) for address in addresses]
     return Heap(rank, parts, addresses, keep=block)
 
 
-def _bytes_at(address: int, size: int) -> torch.Tensor:
+def bytes_at(address: int, size: int) -> torch.Tensor:
     """Mapped memory as a tensor of this rank's device, also where it lies on another: torch alone would copy it here."""
     import cupy
 

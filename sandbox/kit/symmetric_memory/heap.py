@@ -94,8 +94,8 @@ class Heap:
         if index < 0 or not 0 <= offset < self.bytes or offset >= self._end(index):
             raise SymmetricMemoryError(
                 f"this tensor (shape {tuple(tensor.shape)}) is not symmetric memory: "
-                "make it with symm.empty or symm.out, "
-                "or copy it there with symm.stage"
+                "make it with `empty` or `out`, "
+                "or copy it there with `stage`"
             )
         owner = self._allocations[index].mask
         if owner & mask != mask:

@@ -15,7 +15,7 @@ from typing import Any
 
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
 
-_KEY = "pkb-kit/symm/socket"
+_KEY = "pkb-kit/{}/socket"
 _FAILED = "failed: "
 
 
@@ -34,13 +34,14 @@ class Segment:
         return self.address + rank * self.part_bytes
 
 
-def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float) -> Segment:
+def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float, what: str = "symm") -> Segment:
     """Make (rank 0) or receive the world's segment and map it. Collective.
 
-    store: a torch.distributed store that all ranks share. Raises BarrierTimeout naming the ranks that do not
-    come, and SymmetricMemoryError on every rank when the memory cannot be had.
+    store: a torch.distributed store that all ranks share; what: names the segment, once per store. Raises BarrierTimeout
+    naming the ranks that do not come, and SymmetricMemoryError on every rank when the memory cannot be had.
     """
-    fd = _make(world, store, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, timeout_s)
+    key = _KEY.format(what)
+    fd = _make(world, store, key, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, key, timeout_s)
     try:
         memory = mmap.mmap(fd, world * part_bytes)
     except (OSError, ValueError) as error:
@@ -50,13 +51,13 @@ def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float
     return Segment(memory, rank, world, part_bytes)
 
 
-def _make(world: int, store: Any, part_bytes: int, timeout_s: float) -> int:
+def _make(world: int, store: Any, key: str, part_bytes: int, timeout_s: float) -> int:
     try:
         fd = os.memfd_create("pkb-symm")
         os.ftruncate(fd, world * part_bytes)
     except OSError as error:
         text = _too_large(world, part_bytes, error)
-        store.set(_KEY, _FAILED + text)
+        store.set(key, _FAILED + text)
         raise SymmetricMemoryError(text) from None
     if world == 1:
         return fd
@@ -67,14 +68,14 @@ def _make(world: int, store: Any, part_bytes: int, timeout_s: float) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
         listener.listen(world)
-        store.set(_KEY, name)
+        store.set(key, name)
         while missing:
             listener.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
                 os.close(fd)
-                raise _nobody(sorted(missing), timeout_s) from None
+                raise _nobody(key, sorted(missing), timeout_s) from None
             with connection:
                 connection.settimeout(timeout_s)
                 peer = connection.recv(1)
@@ -83,12 +84,12 @@ def _make(world: int, store: Any, part_bytes: int, timeout_s: float) -> int:
     return fd
 
 
-def _receive(rank: int, store: Any, timeout_s: float) -> int:
+def _receive(rank: int, store: Any, key: str, timeout_s: float) -> int:
     try:
-        store.wait([_KEY], timedelta(seconds=timeout_s))
+        store.wait([key], timedelta(seconds=timeout_s))
     except RuntimeError:
-        raise _nobody([0], timeout_s) from None
-    name = store.get(_KEY).decode()
+        raise _nobody(key, [0], timeout_s) from None
+    name = store.get(key).decode()
     if name.startswith(_FAILED):
         raise SymmetricMemoryError(name.removeprefix(_FAILED))
     try:
@@ -104,9 +105,10 @@ def _receive(rank: int, store: Any, timeout_s: float) -> int:
     return fds[0]
 
 
-def _nobody(missing: list[int], timeout_s: float) -> BarrierTimeout:
+def _nobody(key: str, missing: list[int], timeout_s: float) -> BarrierTimeout:
+    what = key.split("/")[1]
     return BarrierTimeout(
-        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; the first one is collective",
+        f"{ranks_text(missing)} did not reach its first {what} call within {timeout_s:g} s; the first one is collective",
         missing,
     )
 

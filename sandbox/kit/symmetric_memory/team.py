@@ -15,7 +15,9 @@ from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
-OUT_RING = 4
+RINGS_ON_GPUS, RINGS = (65, 2), (4, 2)
+"""Buffers that results take turns in: the larger number where half of the heap holds them. The judge copies results in groups of
+up to 64, unless a later call writes to one of them: then it copies each before the next call, on the clock."""
 _MAIL = struct.Struct(f"<QQ{layout.MAIL_BYTES - 16}s")
 
 
@@ -24,8 +26,16 @@ class Team:
     global rank."""
 
     def __init__(
-        self, segment: Segment, heap: Heap, signals: Signals, ranks: Sequence[int], host: Signals | None = None
+        self,
+        segment: Segment,
+        heap: Heap,
+        signals: Signals,
+        ranks: Sequence[int],
+        host: Signals | None = None,
+        name: str = "symm",
     ) -> None:
+        """name: the module of the kit, for messages."""
+        self._name = name
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
         self.rank = self.ranks.index(segment.rank)
@@ -43,6 +53,7 @@ class Team:
             self.ranks,
             self.rank,
         )
+        self._rings = RINGS_ON_GPUS if heap.parts[segment.rank].is_cuda else RINGS
         self._epoch = 0
         self._barriers = 0
         self._agreements = 0
@@ -63,42 +74,50 @@ class Team:
 
         Collective the first time: all members must ask for the same buffers in the same order.
         """
-        return self._buffer(shape, dtype, tag, "empty", 1)
+        return self._buffer(shape, dtype, tag, "empty", (1,))
 
     def stage(self, x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
         """Copy x into symmetric memory and return the copy, for peers to read after a barrier.
 
         Alternates between two buffers, so one barrier per call is enough: see `sandbox.kit.symm`.
         """
-        staged = self._buffer(x.shape, x.dtype, tag, "stage", 2)
+        staged = self._buffer(x.shape, x.dtype, tag, "stage", (2,))
         staged.copy_(x)
         return staged
 
-    def out(self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
+    def out(self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int | None = None) -> torch.Tensor:
         """A symmetric buffer for a result that peers write into, the next of a ring of `ring` buffers.
 
-        The buffer may be returned from solution(): it is used again `ring` calls later.
+        The buffer may be returned from solution(): it is used again `ring` calls later. ring: None takes 65 on GPUs and 4 on CPU
+        ranks where half of the heap holds them, else 2.
         """
-        return self._buffer(shape, dtype, tag, "out", ring)
+        rings = (ring,) if ring is not None else self._rings
+        return self._buffer(shape, dtype, tag, "out", rings)
 
-    def room(self, count: int, dtype: torch.dtype, tag: str | None = None, ring: int = 2) -> torch.Tensor:
+    def room(self, count: int, dtype: torch.dtype, tag: str | None = None, ring: int | None = 2) -> torch.Tensor:
         """`out` for results whose size changes from call to call: flat, for at least `count` elements (the same on all members).
 
         Buffers have powers of two elements, so that they do not become more with every new size; slice what you return.
         """
         return self.out(1 << max(count - 1, 0).bit_length(), dtype, f"room {tag}", ring)
 
-    def _buffer(self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int) -> torch.Tensor:
+    def _buffer(
+        self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, rings: tuple[int, ...]
+    ) -> torch.Tensor:
         size = (shape,) if isinstance(shape, int) else tuple(shape)
         key = (role, size, dtype, tag)
         turns = self._buffers.get(key)
         if turns is None:
-            turns = self._buffers[key] = [self._allocate(size, dtype, role, tag) for _ in range(ring)]
-        turn = self._turns.get(key, 0)
-        self._turns[key] = (turn + 1) % len(turns)
+            turns = self._buffers[key] = self._allocate(size, dtype, role, tag, rings)
+            self._turns[key] = 0
+        turn = self._turns[key]
+        self._turns[key] = turn + 1 if turn + 1 < len(turns) else 0
         return turns[turn]
 
-    def _allocate(self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None) -> torch.Tensor:
+    def _allocate(
+        self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None, rings: tuple[int, ...]
+    ) -> list[torch.Tensor]:
+        """Buffers of one kind that take turns. rings: numbers of them, the best first; the last is taken where none fits."""
         what = f"{role}({list(size)}, {str(dtype).removeprefix('torch.')}, tag={tag!r})"
         nbytes = dtype.itemsize
         for extent in size:
@@ -106,16 +125,20 @@ class Team:
                 raise SymmetricMemoryError(f"negative extent in the shape of {what}")
             nbytes *= extent
         offset = self._agree(nbytes, what)
-        return self._heap.take(offset, nbytes, self.mask, what).view(dtype).view(size)
+        each = -(-nbytes // layout.ALIGN) * layout.ALIGN
+        fitting = [ring for ring in rings if offset + ring * each <= self._heap.bytes // 2]
+        ring = fitting[0] if fitting else rings[-1]
+        whole = self._heap.take(offset, (ring - 1) * each + nbytes, self.mask, what)
+        return [whole[n * each : n * each + nbytes].view(dtype).view(size) for n in range(ring)]
 
     def _agree(self, nbytes: int, what: str) -> int:
         """An offset that is free on all members; raises when they do not ask for the same thing."""
         mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: layout.MAIL_BYTES - 16])
         ctypes.memmove(mail[self.rank], mine, layout.MAIL_BYTES)
-        self._meet(10.0, f"symm.{what} is collective the first time")
+        self._meet(10.0, f"{self._name}.{what} is collective the first time")
         letters = [_MAIL.unpack(ctypes.string_at(address, layout.MAIL_BYTES)) for address in mail]
-        self._meet(10.0, f"symm.{what}")
+        self._meet(10.0, f"{self._name}.{what}")
         texts = [text.rstrip(b"\0").decode(errors="replace") for _, _, text in letters]
         for rank, text in zip(self.ranks, texts, strict=True):
             if text != texts[self.rank]:
@@ -163,7 +186,7 @@ class Team:
         self._barriers = (self._barriers + 1) & layout.EPOCH_MASK
         missing = self._signals.barrier(self.px, layout.BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
         if missing:
-            self._fail(missing, timeout_s, "symm.barrier; do all ranks make the same calls?")
+            self._fail(missing, timeout_s, f"{self._name}.barrier; do all ranks make the same calls?")
 
     def signal(self, peer: int, slot: int, value: int) -> None:
         """Set this rank's word of `slot` at `peer` (0..1007; a u32 that must only grow)."""
@@ -190,7 +213,7 @@ class Team:
             raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
         mask = layout.team_mask(chosen)
         if mask not in self._teams:
-            team = Team(self._segment, self._heap, self._signals, chosen, self._host)
+            team = Team(self._segment, self._heap, self._signals, chosen, self._host, self._name)
             team._teams = self._teams
             self._teams[mask] = team
         return self._teams[mask]
@@ -213,9 +236,9 @@ class Team:
             )
         mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
-        self._meet(10.0, "symm.gather_numbers")
+        self._meet(10.0, f"{self._name}.gather_numbers")
         found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
-        self._meet(10.0, "symm.gather_numbers")  # no member writes again before all have read
+        self._meet(10.0, f"{self._name}.gather_numbers")  # no member writes again before all have read
         return found
 
     def meet_on_host(self, timeout_s: float = 10.0) -> None:

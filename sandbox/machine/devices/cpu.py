@@ -35,6 +35,8 @@ class Cpu(DeviceKind):
         return ["cores"]
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Gives gloo's polling threads the lowest priority."""
+        """Gives gloo's polling threads the lowest priority, and the worlds a lower one than the referee's."""
         if scheduling.sessions_are_groups():
+            ranks = list(ranks)
             scheduling.polling_gives_way(ranks)
+            scheduling.worlds_give_way(ranks)

@@ -1,6 +1,8 @@
 """CPU ranks: gloo, memory files."""
 
 import mmap
+import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -11,8 +13,10 @@ from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.devices.fastest import fastest
+from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
 
 LINK_BYTES = 16 << 20
+LARGEST_TRANSFER = 32 << 20
 
 
 class CpuDevice:
@@ -34,7 +38,7 @@ class CpuDevice:
     def deliver(self, size: int) -> None:
         """Nothing: the kernel writes to the arena."""
 
-    def join(self, rank: int, world: int, folder: str) -> None:
+    def join(self, rank: int, world: int, folder: str, *, lazy: bool = False) -> None:
         """Joins a gloo process group over a file store, and adds operations that gloo lacks."""
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
         gloo.install()
@@ -83,7 +87,7 @@ class CpuDevice:
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 
-    def free_blocks(self) -> None:
+    def free_blocks(self, beyond: int) -> None:
         """Nothing, as `free_cache`."""
 
     def release(self, arena: torch.Tensor) -> None:
@@ -109,6 +113,36 @@ class CpuDevice:
         mine.fill_(1)
         peer = symm.peers(mine)[(dist.get_rank() + 1) % dist.get_world_size()]
         return {"link": LINK_BYTES / fastest(partial(torch.empty_like(mine).copy_, peer), self)}
+
+    def transfer_ways(self) -> Ways:
+        """Copies to and from shared memory, and gloo."""
+        ways = {"memory stores": Way(_store), "memory loads": Way(_load, pulls=True), "gloo": Way(_gloo)}
+        return Ways(LARGEST_TRANSFER, ways, _seconds)
+
+
+def _store(pair: Pair, nbytes: int, turns: int) -> None:
+    to, source = pair.there(nbytes), pair.own[:nbytes]
+    pair.by_host(turns, lambda: to.copy_(source))
+
+
+def _load(pair: Pair, nbytes: int, turns: int) -> None:
+    to, source = pair.own[:nbytes], pair.there(nbytes)
+    pair.by_host(turns, lambda: to.copy_(source))
+
+
+def _gloo(pair: Pair, nbytes: int, turns: int) -> None:
+    for turn in range(turns):
+        if pair.moves_in(turn):
+            dist.send(pair.own[:nbytes], pair.peer)
+        else:
+            dist.recv(pair.shared[:nbytes], pair.peer)
+
+
+def _seconds(work: Callable[[], object], pair: Pair) -> float:
+    pair.team.meet_on_host()
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def device(rank: int) -> CpuDevice:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import torch
 
+from sandbox.rank.devices.transfer_ways import Ways
+
 
 class RankGate(Protocol):
     """A rank's side of the starting gate."""
@@ -42,8 +44,8 @@ class Device(Protocol):
     def deliver(self, size: int) -> None:
         """Copies the first bytes of unsealed outputs to where the trusted side reads them."""
 
-    def join(self, rank: int, world: int, folder: str) -> None:
-        """Brings up the device and the process group (collective)."""
+    def join(self, rank: int, world: int, folder: str, *, lazy: bool = False) -> None:
+        """Brings up the device and the process group (collective). lazy: connections are made when they are first used."""
 
     def warm_kit(self) -> None:
         """Loads what a kernel that uses the kit would otherwise wait for."""
@@ -81,8 +83,8 @@ class Device(Protocol):
     def free_cache(self) -> None:
         """Frees memory that the framework and its libraries cache."""
 
-    def free_blocks(self) -> None:
-        """Frees blocks that the framework's allocator caches, which takes less time."""
+    def free_blocks(self, beyond: int) -> None:
+        """Frees the blocks that the framework's allocator caches, if they take more than so many bytes."""
 
     def release(self, arena: torch.Tensor) -> None:
         """Frees an arena of this rank. Its tensor must not be used afterwards."""
@@ -102,3 +104,6 @@ class Device(Protocol):
 
     def link_peaks(self) -> dict[str, float]:
         """Peaks of the link to other ranks, with the key "link"; see sandbox.rank.calibration (collective)."""
+
+    def transfer_ways(self) -> Ways:
+        """The ways to move a block between two ranks. Raises CompileError if they cannot be compiled here."""

@@ -1,9 +1,16 @@
-"""Describes exceptions of a kernel by its own lines, without the harness's frames."""
+"""Sorts exceptions of a kernel by kind, and describes them by its own lines, without the harness's frames."""
 
 import traceback
 from pathlib import Path
 
-from sandbox.kit.errors import CompileError
+import torch
+
+from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.protocol.frames import Kind
+
+GPU_FAULTS = frozenset({214, 700, 702, *range(710, 720)})
+"""Errors of CUDA after which a context is unusable: memory, addresses, instructions, traps. The driver and the runtime number
+them alike. The other errors are wrong calls."""
 
 
 def stand_in(error: BaseException) -> BaseException:
@@ -23,6 +30,24 @@ def deepest(error: BaseException, folder: str) -> str:
     """The deepest file of the traceback that is in a folder; empty if there is none."""
     inside = [f.filename for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(f"{folder}/")]
     return inside[-1] if inside else ""
+
+
+def failure_kind(error: BaseException, *, loading: bool) -> Kind:
+    """What an exception of the kernel's code reports. loading: the kernel has no solution yet.
+
+    A GPU fault is reported by the first call that notices it: one of torch, or a launch of CuPy, whose errors have a `status`.
+    """
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+        return Kind.NO_MEMORY
+    if isinstance(error, CompileError):
+        return Kind.COMPILE_FAILED
+    if isinstance(error, BarrierTimeout):
+        return Kind.STALLED
+    of_cupy = type(error).__name__ in ("CUDADriverError", "CUDARuntimeError")
+    if isinstance(error, torch.AcceleratorError) or (of_cupy and getattr(error, "status", 0) in GPU_FAULTS):
+        return Kind.DEVICE
+    return Kind.LOAD_FAILED if loading else Kind.RAISED
 
 
 def describe(error: BaseException, kernel_path: str, folder: str = "") -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox.memory.bits import raw_bytes
+from sandbox.memory.bits import raw_bytes, same_bits
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.verdict import Verdict
 
@@ -105,6 +105,8 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
     Shapes equal; any floating or complex dtypes. rms: ‖y − y*‖ / ‖y*‖ (0/0 is 0). max: max |y − y*| / (|y*| + rms(y*)).
     """
+    if (error := _errors_of_finite(got, oracle)) is not None:
+        return error
     sums = torch.zeros(3, dtype=torch.float64, device=got.device)
     for _, (difference, o, finite) in _finite_parts(got, oracle):
         sums += torch.stack([finite.sum().to(torch.float64), o.square().sum(), difference.square().sum()])
@@ -116,6 +118,21 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
         return OwnError(*[math.inf if off else 0.0] * 2)
     largest = [(difference / (o.abs() + scale)).max() for _, (difference, o, _) in _finite_parts(got, oracle)]
     return OwnError(off / scale, float(torch.stack(largest).max()))
+
+
+def _errors_of_finite(got: torch.Tensor, oracle: torch.Tensor) -> OwnError | None:
+    """As `errors`, with a third of its passes; None where an element is not finite."""
+    squares = torch.zeros(2, dtype=torch.float64, device=got.device)
+    for _, (y, o) in _parts(got, oracle):
+        squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
+    here, off = (math.sqrt(each) for each in squares.tolist())
+    if not math.isfinite(here + off):
+        return None
+    if here == 0.0:
+        return OwnError(*[math.inf if off else 0.0] * 2)
+    scale = here / math.sqrt(got.numel() * (2 if got.is_complex() or oracle.is_complex() else 1))
+    largest = [(y - o).abs_().div_(o.abs().add_(scale)).max() for _, (y, o) in _parts(got, oracle)]
+    return OwnError(off / here, float(torch.stack(largest).max()))
 
 
 def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
@@ -181,53 +198,29 @@ def compare(
     """
     total = got.numel()
     floating = got.dtype.is_floating_point or got.dtype.is_complex
+    error = errors(got, oracle) if floating and total else OwnError()
     verdict = Verdict.PASS
-    error = OwnError()
+    wrong: torch.Tensor | None = None
+    """By element; None where all are right."""
     not_finite: torch.Tensor | None = None
     """Where that is the verdict: the elements that are not finite and should be, or the reverse."""
-    if total == 0:
-        wrong = torch.zeros_like(got, dtype=torch.bool)
-    elif held.exact:
-        element = got.element_size()
-        differs = raw_bytes(got).view(-1, element) != raw_bytes(baseline).view(-1, element)
-        wrong = differs.any(dim=1).view(got.shape)
-        if floating:
-            # -0.0 and 0.0 are the same number; NaN must be NaN.
-            wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
-            error = errors(got, oracle)
-            strange = _nonfinite_differs(wide(got), wide(baseline))
-            if bool(strange.any()):
-                verdict, not_finite = Verdict.NONFINITE, strange
-        if bool(wrong.any()) and verdict is Verdict.PASS:
-            verdict = Verdict.WRONG_RESULT
-    else:
-        scale = _rms(oracle)
-        strange, beyond = (torch.empty(total, dtype=torch.bool, device=got.device) for _ in range(2))
-        for place, (y, o, b, rounded) in _parts(got, oracle, baseline, oracle.to(got.dtype)):
-            odd = _nonfinite_differs(y, b) & _nonfinite_differs(y, rounded)
-            far = (y - o).abs_() > (o.abs() + scale).mul_(held.max)
-            far &= torch.isfinite(y) & torch.isfinite(o)
-            if got.dtype.is_complex:
-                odd, far = odd.any(dim=-1), far.any(dim=-1)
-            strange[place], beyond[place] = odd, far
-        strange, beyond = strange.view(got.shape), beyond.view(got.shape)
-        if held.along >= 0:
-            off = _slices_beyond((wide(got) - wide(oracle)).nan_to_num(0.0), held, scale)
-            beyond |= off.any(dim=-1) if got.dtype.is_complex else off
-        wrong = strange | beyond
-        error = errors(got, oracle)
-        if bool(strange.any()):
-            verdict, not_finite = Verdict.NONFINITE, strange
-        elif bool(beyond.any()) or not error.rms <= held.rms:
-            verdict = Verdict.WRONG_RESULT
-    count = int(wrong.sum())
+    if held.exact:
+        if total and not same_bits(got, baseline):
+            wrong, not_finite = _inexact(got, baseline)
+    elif total and not _within(got, baseline, error, held):
+        wrong, not_finite = _beyond(got, baseline, oracle, held)
+    if not_finite is not None:
+        verdict = Verdict.NONFINITE
+    elif (wrong is not None and bool(wrong.any())) or not (held.exact or error.rms <= held.rms):
+        verdict = Verdict.WRONG_RESULT
+    count = 0 if wrong is None else int(wrong.sum())
     first: list[int] | None = None
     expected = shown = ""
     if verdict is not Verdict.PASS and total:
         named = wrong if not_finite is None else not_finite
-        if named.dim() > got.dim():
+        if named is not None and named.dim() > got.dim():
             named = named.any(dim=-1)  # real and imaginary parts
-        flat = int(named.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
+        flat = int(named.reshape(-1).to(torch.uint8).argmax()) if count and named is not None else _worst(got, oracle)
         index = _index(flat, got.shape)
         first = list(index)
         expected = _show(baseline if held.exact else oracle, index)
@@ -248,9 +241,54 @@ def compare(
         first_wrong=first,
         expected=expected,
         got=shown,
-        where=_map(wrong) if count else [],
+        where=_map(wrong) if count and wrong is not None else [],
     )
     return figures, verdict
+
+
+def _inexact(got: torch.Tensor, baseline: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The elements that differ from the baseline's, and which of them only one has finite, if any."""
+    element = got.element_size()
+    differs = raw_bytes(got).view(-1, element) != raw_bytes(baseline).view(-1, element)
+    wrong = differs.any(dim=1).view(got.shape)
+    if not (got.dtype.is_floating_point or got.dtype.is_complex):
+        return wrong, None
+    # -0.0 and 0.0 are the same number; NaN must be NaN.
+    wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
+    strange = _nonfinite_differs(wide(got), wide(baseline))
+    return wrong, strange if bool(strange.any()) else None
+
+
+def _within(got: torch.Tensor, baseline: torch.Tensor, error: OwnError, held: Limits) -> bool:
+    """Whether no element can be wrong: all are finite, and the largest error is within its limit. `_beyond` decides otherwise."""
+    if held.along >= 0 or not error.max <= held.max:
+        return False
+    return all(_all_finite(tensor) for tensor in (got, baseline))
+
+
+def _all_finite(tensor: torch.Tensor) -> bool:
+    known = tensor.to(torch.float32) if tensor.element_size() == 1 else tensor  # torch cannot tell of 8 bits
+    return bool(known.isfinite().all())
+
+
+def _beyond(
+    got: torch.Tensor, baseline: torch.Tensor, oracle: torch.Tensor, held: Limits
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The elements beyond their limit, and which of them are not finite and should be, or the reverse, if any."""
+    scale = _rms(oracle)
+    strange, beyond = (torch.empty(got.numel(), dtype=torch.bool, device=got.device) for _ in range(2))
+    for place, (y, o, b, rounded) in _parts(got, oracle, baseline, oracle.to(got.dtype)):
+        odd = _nonfinite_differs(y, b) & _nonfinite_differs(y, rounded)
+        far = (y - o).abs_() > (o.abs() + scale).mul_(held.max)
+        far &= torch.isfinite(y) & torch.isfinite(o)
+        if got.dtype.is_complex:
+            odd, far = odd.any(dim=-1), far.any(dim=-1)
+        strange[place], beyond[place] = odd, far
+    strange, beyond = strange.view(got.shape), beyond.view(got.shape)
+    if held.along >= 0:
+        off = _slices_beyond((wide(got) - wide(oracle)).nan_to_num(0.0), held, scale)
+        beyond |= off.any(dim=-1) if got.dtype.is_complex else off
+    return strange | beyond, strange if bool(strange.any()) else None
 
 
 def _rms(oracle: torch.Tensor) -> float:

@@ -12,7 +12,6 @@ import socket
 import statistics
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -22,16 +21,12 @@ import torch
 import torch.distributed as dist
 from torch.autograd.profiler import profile, record_function
 
-from problems.specification import load_problem
 from sandbox.kit import cuda
 from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
-from sandbox.rank.kernel.module import KernelRefused, load_solution
-from sandbox.rank.kernel.traceback import describe, kernel_line
-from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.profiling.calls import ProfiledCalls
+from sandbox.rank.profiling.loading import enter_world, failure, find_compat, loaded_calls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
@@ -50,8 +45,7 @@ def main() -> None:
     """Forks the ranks and waits for their end."""
     die_with_parent()
     plan = decode_plan(sys.argv[1])
-    compat = str(Path(__file__).parents[2] / "kit" / "compat")
-    sys.path.append(compat)
+    find_compat()
     torch.set_num_threads(1)
     devices = import_module(plan.device_module)
     launcher = os.getpid()
@@ -75,59 +69,31 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
         for other, end in enumerate(ends):
             if other != rank:
                 os.close(end)
-    os.sched_setaffinity(0, plan.cores[rank])
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.setting.world)}
     try:
         found = _profile(plan, rank, device)
     except BaseException as error:
-        found = RankProfile(rank, failed=_failure(error, plan, rank)[-4000:], failed_at=time.monotonic())
+        found = RankProfile(rank, failed=failure(error, plan, rank)[-4000:], failed_at=time.monotonic())
     with os.fdopen(report, "wb") as stream:
         stream.write(encode(found))
 
 
-def _kernel_path(plan: ProfilePlan, rank: int) -> str:
-    if plan.kernel_folder:
-        return f"{plan.kernel_folder}/{MAIN}"
-    return str(Path(plan.folder) / f"rank{rank}" / plan.kernel_name)
-
-
-def _has_stamps(plan: ProfilePlan) -> bool:
-    files = [path for path in Path(plan.kernel_folder).rglob("*") if path.is_file()] if plan.kernel_folder else []
-    return stamps.CALL in plan.source or any(stamps.CALL.encode() in path.read_bytes() for path in files)
-
-
-def _failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
-    """An exception of the kernel by its own lines; any other one in full."""
-    path = _kernel_path(plan, rank)
-    if isinstance(error, KernelRefused):
-        return str(error)
-    if kernel_line(error, path):
-        head, _, text = describe(error, path, plan.kernel_folder).partition("\n\n")  # a traceback ends with its head
-        return text or head
-    return traceback.format_exc()
-
-
 def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
-    folder = Path(plan.folder) / f"rank{rank}"
-    folder.mkdir(exist_ok=True)
-    os.chdir(folder)
-    device.join(rank, plan.setting.world, plan.folder)
+    enter_world(plan, rank, device, plan.folder)
     _mark_waits()
-    setting = plan.setting
-    code = ProblemCode(load_problem(Path(setting.problem_dir)))
-    rank_setting = code.setting(setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device)
     if plan.controls and _has_stamps(plan):
         stamps.begin(device.torch_device)
-    solution = code.baseline
-    if plan.source:
-        solution = load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters, plan.kernel_folder)
-    calls = ProfiledCalls(code, rank_setting, solution, plan.seed, rotate=bool(plan.controls))
+    calls = loaded_calls(plan, rank, device, rotate=bool(plan.controls))
     calls.make(plan.warm)
     if not plan.controls:
         return _recorded_on_host(plan, rank, calls)
     with socket.socket(fileno=plan.controls[rank]) as control:
         _row(control, calls, device)
     return _recorded_on_gpu(plan, rank, calls, device)
+
+
+def _has_stamps(plan: ProfilePlan) -> bool:
+    files = [path for path in Path(plan.kernel_folder).rglob("*") if path.is_file()] if plan.kernel_folder else []
+    return stamps.CALL in plan.source or any(stamps.CALL.encode() in path.read_bytes() for path in files)
 
 
 def _recorded_on_host(plan: ProfilePlan, rank: int, calls: ProfiledCalls) -> RankProfile:

@@ -12,8 +12,8 @@ from sandbox.machine.nvml import NvmlMissing
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.profile import SAID, TOLD, Outside
 
-ROW_S, MOST_CALLS = 0.4, 20_000
-"""Seconds of a row of calls, and calls at most."""
+ROW_S, MOST_CALLS = 0.8, 40_000
+"""Seconds of a row of calls, and calls at most. The counters of energy step every 0.1 s."""
 ROW_LIMIT_S = 20.0
 """Deadline of a row, from its order."""
 

@@ -121,6 +121,8 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             for number, line in enumerate(self._visible)
             for start in row_starts(line.text, self._columns)
         ]
+        if self.cursor is not None:  # the rank's oldest lines may have made room for those of others
+            self.cursor = min(self.cursor, len(self._rows) - 1) if self._rows else None
         self.virtual_size = Size(self._columns + _MARK, len(self._rows))
         self._to_end()
         self.refresh()

@@ -4,10 +4,7 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from arena.runs.headline import brief_words, by_clock
 from arena.runs.other_sizes import setting_words
-from arena.runs.results import OtherSize
-from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.other_sizes_run import OtherSizesUpdate
@@ -16,29 +13,17 @@ from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
 _FRAME = 2
-_RESULT = 20
-"""Columns of a result, so that the settings begin below each other."""
-
-
-def row(other: OtherSize) -> Content:
-    """ "▲ 1.31× faster  M=512 N=96 float32 world 2"."""
-    if other.verdict is not Verdict.PASS:
-        words, colour = figures.verdict_words(other.verdict), figures.verdict_style(other.verdict)
-    elif (speedup := by_clock(other.speedup, other.clock)) is None:
-        words, colour = "✓ correct", "success"
-    else:
-        words = f"{figures.outcome_sign(other.outcome)} {brief_words(speedup.median, other.outcome)}"
-        colour = figures.outcome_style(other.outcome)
-    return Content.assemble((f"{words:<{_RESULT}}", f"${colour}"), setting_words(other))
 
 
 def rows(update: OtherSizesUpdate) -> list[Content]:
     """A row for each result, and one for the setting that is judged now."""
-    found = [row(other) for other in update.found]
+    found = [figures.other_size_row(other) for other in update.found]
     if update.progress is not None:
         longest = update.progress.most_s if update.phase == "time" else None
         doing = f"▸ {update.phase or 'starting'}" + (f", up to {longest:g} s" if longest else "")
-        found.append(Content.assemble((f"{doing:<{_RESULT}}", "$accent"), setting_words(update.progress.setting)))
+        found.append(
+            Content.assemble((f"{doing:<{figures.RESULT_COLUMNS}}", "$accent"), setting_words(update.progress.setting))
+        )
     elif update.ended and not found:
         found.append(Content.styled("No other legal setting was found.", "$muted"))
     return found

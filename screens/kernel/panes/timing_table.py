@@ -45,7 +45,10 @@ def remark(update: RunUpdate) -> str:
         return ""
     helps = f"what helps: {update.advice}" if update.advice else ""
     told = result.outcome not in ("faster", "slower")  # the sentence has it
-    return " · ".join(filter(None, [helps, "" if told else sees_words(result.speedup)]))
+    setting = update.state.setting
+    unmeasured = result.roofline is None and setting is not None and kind_of(setting.device).on_gpus
+    bound = "of bound: after `pkb-arena calibrate`" if unmeasured else ""
+    return " · ".join(filter(None, [helps, "" if told else sees_words(result.speedup), bound]))
 
 
 def _wrapped(text: str, width: int, colour: str) -> list[Content]:

@@ -8,6 +8,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from arena.foreign_text import masked
+
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
@@ -51,7 +53,7 @@ class DiffView(ScrollView, can_focus=True):
         if row >= len(self._lines):
             text, kind = (self._empty, "empty") if not self._lines and y == 0 else ("", "same")
         else:
-            text = self._lines[row].expandtabs(4)
+            text = masked(self._lines[row]).expandtabs(4)
             kind = _KINDS.get(text[:1], "same")
             if row < 2:
                 kind = "place"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 from textual.timer import Timer
 
-from arena.errors import UsageError
+from arena.errors import ArenaError, UsageError
 from arena.workspace.templates import starter
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
@@ -59,12 +59,12 @@ class KernelBuffer:
         self.editor.replace(text, self.editor.document.start, self.editor.document.end)
         self.editor.move_cursor((0, 0))
 
-    async def outside_saves(self) -> AsyncIterator[bool | UsageError]:
+    async def outside_saves(self) -> AsyncIterator[bool | ArenaError]:
         """Shows what other programs save into the file.
 
         Yields:
             For every such save, True where it took the place of unsaved text. That stays within reach of undo.
-            The reason where the file is no kernel: the editor stays as it is.
+            The reason where the file is no kernel, or the unsaved text cannot be kept: the editor stays as it is.
         """
         async for kernel in self.session.outside_saves():
             if isinstance(kernel, UsageError):
@@ -72,7 +72,11 @@ class KernelBuffer:
                 continue
             replaced = self.editor.dirty and kernel.text != self.editor.saved_text
             if replaced:
-                await self.session.keep(self.editor.file_text)
+                try:
+                    await self.session.keep(self.editor.file_text)
+                except ArenaError as error:
+                    yield error
+                    continue
             if not self.editor.dirty or replaced:  # else another file of the folder was saved
                 self.editor.show_saved(kernel.text)
             yield replaced

@@ -101,6 +101,7 @@ class SourcePane(TitledPane):
         self.editor, self.problem, self.file = editor, problem, file
         self._copy_key = ""
         self._beside = 0
+        self._mark = ""
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
@@ -131,21 +132,25 @@ class SourcePane(TitledPane):
             bar.close()
         switcher = self.query_one("#sources", ContentSwitcher)
         switcher.current = name
-        view = switcher.visible_content
+        self.follow_editor()
+
+    def follow_editor(self) -> None:
+        """The view in front shows the text that the editor has now."""
+        view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
             view.bring_up(self.problem, self.editor.text, self.file.name)
 
     def on_resize(self) -> None:
         """The path has more room now, or less."""
         if self._copy_key:
-            self.show_title(self._copy_key, self._beside)
+            self.show_title(self._copy_key, self._beside, self._mark)
 
-    def show_title(self, copy_key: str, beside: int = 0) -> None:
+    def show_title(self, copy_key: str, beside: int = 0, mark: str = "") -> None:
         """The file, the cursor's place and the signature there, or what else is shown.
 
-        copy_key: copies the path. beside: number of the kernel's other files.
+        copy_key: copies the path. beside: number of the kernel's other files. mark: stands behind the file.
         """
-        self._copy_key, self._beside = copy_key, beside
+        self._copy_key, self._beside, self._mark = copy_key, beside, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
             entitle(self, view.TITLE, "")
@@ -154,7 +159,7 @@ class SourcePane(TitledPane):
         place = f"{row + 1}:{column + 1}"
         signature = self.editor.signature(self.size.width - FRAME)
         more = f" + {beside} file{'s' * (beside > 1)}" if beside else ""
-        entitle(self, f"{self.file.name}{more}  {place}", signature or self._path_words(copy_key))
+        entitle(self, f"{self.file.name}{more}{mark}  {place}", signature or self._path_words(copy_key))
 
     def _path_words(self, copy_key: str) -> str:
         hint = f" · {copy_key} copies"

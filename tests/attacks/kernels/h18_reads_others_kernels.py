@@ -12,7 +12,8 @@ import torch.distributed as dist
 from sandbox.kit.compilers import build
 
 folder = Path(os.environ["PKB_KERNEL_CACHE"])
-others = [path for path in folder.rglob("*") if path.is_file() and build.cache_dir() not in path.parents]
+own = {build.cache_dir(), build.shared_dir()}  # the second has what this program has built for all
+others = [path for path in folder.rglob("*") if path.is_file() and not own & set(path.parents)]
 if others:
     raise RuntimeError(f"another kernel's work: {others[0]}")
 

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 import sandbox.kit
-from sandbox.kit.compilers import build, gcc, nvrtc, signature
+from sandbox.kit import symm
+from sandbox.kit.compilers import build, gcc, nvrtc, nvshmem_link, signature
 from sandbox.kit.compilers.arguments import converter
 
 THREADS = 8
@@ -107,16 +108,41 @@ BODIES = {
 """What stands for the functions of px.cuh that are PTX."""
 
 
+NVSHMEM_BODIES = {
+    "u64 nvshmem_signal_fetch(const u64* signal)": "sched_yield(); return __atomic_load_n(signal, __ATOMIC_ACQUIRE);"
+}
+NVSHMEM = r"""
+static Px everybody;
+extern "C" __attribute__((visibility("default"))) void know(const Px* px) { everybody = *px; }
+extern "C" int px_nvshmem_my_pe() { return everybody.rank; }
+extern "C" int px_nvshmem_n_pes() { return everybody.world; }
+extern "C" void px_nvshmem_put_signal_block(void* to, const void* from, u64 bytes, u64* signal, u64 value, int op, int pe) {
+    if (op != NVSHMEM_SIGNAL_SET || pe < 0 || pe >= everybody.world) __trap();
+    px_copy(px_at(everybody, pe, (char*)to), from, bytes, threadIdx.x, blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) __atomic_store_n(px_at(everybody, pe, signal), value, __ATOMIC_RELEASE);
+}
+"""
+"""What stands for NVSHMEM's device functions that the kit's own kernels call."""
+
+
 def header() -> str:
     """px.cuh with the PTX of `BODIES` replaced; its other PTX is in functions that nothing calls."""
-    text = (
-        nvrtc.header().replace("#pragma once", "").replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000")
-    )
-    for head, body in BODIES.items():
+    text = nvrtc.header().replace("#pragma once", "")
+    return _replaced(text.replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000"), BODIES)
+
+
+def nvshmem_header() -> str:
+    """px_nvshmem.cuh in the same way, with the functions of NVSHMEM."""
+    return _replaced((gcc.INCLUDE / nvshmem_link.HEADER).read_text(), NVSHMEM_BODIES) + NVSHMEM
+
+
+def _replaced(text: str, bodies: dict[str, str]) -> str:
+    for head, body in bodies.items():
         text, count = re.subn(
             rf"({re.escape(head)}) \{{.*?\n\}}", lambda m, body=body: f"{m[1]} {{ {body} }}", text, flags=re.S
         )
-        assert count == 1, f"px.cuh has no `{head}` any more"
+        assert count == 1, f"there is no `{head}` any more"
     return text
 
 
@@ -161,13 +187,25 @@ class Kernel:
 
 def compile(text: str) -> SimpleNamespace:
     """What stands for `cuda.compile`."""
+    return _compiled(text)[0]
+
+
+def compile_over_nvshmem(text: str) -> SimpleNamespace:
+    """What stands for `shmem.compile`."""
+    kernels, library = _compiled(text, nvshmem_header())
+    library.know(ctypes.byref(symm.connect().px))
+    return kernels
+
+
+def _compiled(text: str, behind: str = "") -> tuple[SimpleNamespace, ctypes.CDLL]:
     functions = [function for function in signature.exported(text).values() if function.kernel]
-    source = PRELUDE + header() + text + "".join(map(_wrapper, functions))
+    source = PRELUDE + header() + behind + text + "".join(map(_wrapper, functions))
     key = build.content_key("emulated cuda", source)
     library = ctypes.CDLL(
         str(build.once(f"{key}.so", lambda path: gcc.compile_shared(source, ("-O1", "-pthread"), path)))
     )
-    return SimpleNamespace(**{function.name: Kernel(library, function) for function in functions})
+    kernels = SimpleNamespace(**{function.name: Kernel(library, function) for function in functions})
+    return kernels, library
 
 
 class Stream:
@@ -187,10 +225,14 @@ class Stream:
 
 
 def install() -> None:
-    """From here on kernels of this process that import the kit's CUDA get the emulation."""
+    """From here on kernels of this process that import the kit's CUDA or NVSHMEM get the emulation, on symm's memory."""
     module = ModuleType("sandbox.kit.cuda")
     module.compile = compile  # type: ignore[attr-defined]
     sys.modules["sandbox.kit.cuda"] = sandbox.kit.cuda = module  # type: ignore[attr-defined]
+    shmem = ModuleType("sandbox.kit.shmem")
+    shmem.compile = compile_over_nvshmem  # type: ignore[attr-defined]
+    shmem.__getattr__ = lambda name: getattr(symm, name)  # type: ignore[method-assign]
+    sys.modules["sandbox.kit.shmem"] = sandbox.kit.shmem = shmem  # type: ignore[attr-defined]
     torch.cuda.Stream = Stream  # type: ignore[assignment, misc]
     torch.cuda.current_stream = Stream  # type: ignore[assignment]
     torch.cuda.stream = lambda stream: stream  # type: ignore[assignment]

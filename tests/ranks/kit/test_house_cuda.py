@@ -182,7 +182,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
 }
 for slug in ("ddp", "zero1_optimizer_shard", "zero2_optimizer_shard_grad", "fsdp_step_e2e"):
     SIZES[slug] = [{"M": 5, "N": 17}, {"M": 97, "N": 96}]
-for slug in ("allgather_gemm", "allgather_gemm_AT", "gemm_reducescatter"):
+for slug in ("allgather_gemm", "allgather_gemm_AT", "gemm_allreduce", "gemm_reducescatter"):
     SIZES[slug] = [{"M": 40, "N": 7, "K": 40}, {"M": 120, "N": 88, "K": 80}]
 for slug in ("fp8_reduce_scatter_grads", "fp8_allgather_params"):
     SIZES[slug] = [{"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}]

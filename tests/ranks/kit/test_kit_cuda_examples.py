@@ -16,6 +16,9 @@ import sandbox.kit
 EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"
 COLLECTIVES = {
     "allreduce_two_shot_cuda": "all_reduce",
+    "allreduce_shmem": "all_reduce",
+    "allgather_shmem": "all_gather",
+    "alltoall_shmem": "all_to_all",
     "allgather_push_cuda": "all_gather",
     "alltoall_push_cuda": "all_to_all",
     "reducescatter_cuda": "reduce_scatter",
@@ -113,4 +116,5 @@ def test_gemm_examples(worlds, world):
 
 
 def test_every_cuda_example_is_tested():
-    assert {path.stem for path in EXAMPLES.glob("*_cuda.py")} == {*COLLECTIVES, *GEMMS, ONE_SHOT}
+    paths = [path for ending in ("cuda", "shmem") for path in EXAMPLES.glob(f"*_{ending}.py")]
+    assert {path.stem for path in paths} == {*COLLECTIVES, *GEMMS, ONE_SHOT}

@@ -13,7 +13,8 @@ import torch
 import sandbox.kit.blocks as blocks_of_kit
 from arena.errors import UsageError
 from benchmarks.kit_soak import blocks, device_blocks, layers
-from benchmarks.kit_soak.soak import pattern, soak, unequal
+from benchmarks.kit_soak.soak import Block, Call, apart, pattern, soak, unequal
+from benchmarks.plain_ranks import PlainRanks
 from benchmarks.tables import kit_soak
 from benchmarks.tables.kit_soak import SoakRow, conclude, soaked
 from benchmarks.tables.scope import Scope
@@ -37,16 +38,25 @@ def test_the_blocks_are_right_in_every_call(worlds) -> None:
     assert worlds.run(on_cpu_ranks, 3) == [{name: [0, -1] for name in blocks.BLOCKS}] * 3
 
 
+async def rows_of(blocks: tuple[str, ...], world: int) -> list[SoakRow]:
+    ranks = PlainRanks(world, "cpu")
+    try:
+        await ranks.start()
+        return [await soaked(block, ranks, 1) for block in blocks]
+    finally:
+        await ranks.close()
+
+
 @pytest.mark.slow
-def test_a_block_is_soaked_in_ranks_of_its_own() -> None:
-    row = asyncio.run(soaked("pushed", 2, "cpu", 1))
-    assert row.sound, row
-    assert row.calls == kit_soak.CALLS
+def test_blocks_are_soaked_one_after_another_in_the_same_ranks() -> None:
+    rows = asyncio.run(rows_of(("pushed", "summed"), 2))
+    assert all(row.sound for row in rows), rows
+    assert [row.calls for row in rows] == [kit_soak.CALLS] * 2
 
 
 @pytest.mark.slow
 def test_ranks_that_fail_are_a_row_that_says_why() -> None:
-    row = asyncio.run(soaked("no such block", 1, "cpu", 1))
+    (row,) = asyncio.run(rows_of(("no such block",), 1))
     assert not row.sound
     assert "no such block" in row.detail
 
@@ -110,14 +120,43 @@ def test_a_block_is_right_on_emulated_gpus_and_launches_its_kernels(worlds, step
     assert worlds.run(on_emulated_gpus, 2, step, timeout_s=100) == [[0, -1, [], []]] * 2
 
 
-def without_barrier(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+def without_barrier(team: Team, number: int, chance: random.Random) -> Call:
     """What `staged_sum` would be with its barrier forgotten."""
-    at = torch.device("cpu")
-    mine = team.stage(pattern(team.rank, number, (64, 128), torch.float32, at))
-    total = sum(team.peers(mine), torch.zeros(64, 128))
-    return unequal(
-        total, sum((pattern(rank, number, (64, 128), torch.float32, at) for rank in range(team.world)), total * 0)
-    )
+    parts = [pattern(rank, number, (64, 128), torch.float32, torch.device("cpu")) for rank in range(team.world)]
+    expected = sum(parts, torch.zeros(64, 128))
+
+    def call() -> torch.Tensor:
+        mine = team.stage(parts[team.rank])
+        return unequal(sum(team.peers(mine), torch.zeros(64, 128)), expected)
+
+    return call
+
+
+def one_wrong_call(rank: int, world: int) -> list[tuple[int, int]]:
+    """Soaks of blocks that are wrong in one element of one call: by another value, or by none."""
+    made = [0]
+
+    def wrong_with(value: float) -> Block:
+        def block(team: Team, number: int, chance: random.Random) -> Call:
+            given = pattern(rank, number, (40,), torch.float32, torch.device("cpu"))
+            expected, room = given.double(), 1e-3 + 1e-3 * given.double().abs()
+
+            def call() -> torch.Tensor:
+                made[0] += 1
+                found = given.clone()
+                if made[0] == 77:
+                    found[3] += value
+                return apart(found, expected, room)
+
+            return call
+
+        return block
+
+    results = []
+    for value in (1.0, float("nan"), float("inf")):
+        made[0] = 0
+        results.append(soak(wrong_with(value), 1000, 200, seed=3))
+    return results
 
 
 def races(rank: int, world: int) -> tuple[int, int]:
@@ -129,6 +168,10 @@ def test_a_barrier_that_is_missing_is_found(worlds) -> None:
     found = worlds.run(races, 2)
     assert sum(wrong for wrong, _ in found) > 0
     assert any(first >= 0 for _, first in found)
+
+
+def test_one_wrong_element_in_one_call_is_found(worlds) -> None:
+    assert worlds.run(one_wrong_call, 1) == [[[1, 1064]] * 3]
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def buffers_of_a_smaller_team(rank: int, world: int) -> None:
     symm.barrier()
     with pytest.raises(errors.SymmetricMemoryError, match="only members"):
         symm.sub([r for r in range(world) if r != rank])
-    with pytest.raises(errors.SymmetricMemoryError, match=r"not symmetric memory.*symm\.stage"):
+    with pytest.raises(errors.SymmetricMemoryError, match=r"not symmetric memory.*`stage`"):
         symm.peers(torch.zeros(3))
 
 
@@ -292,3 +292,18 @@ def test_nothing_is_left_in_dev_shm(worlds):
 def test_symm_needs_a_process_group():
     with pytest.raises(errors.SymmetricMemoryError, match="needs torch"):
         symm.barrier()
+
+
+def rings_of_results(rank: int, world: int) -> list[int]:
+    team = symm.connect()
+    half = team._heap.bytes // 2
+    kept = []
+    for count in (1000, half // 5, half // 3):  # 4 fit, 4 no longer fit behind the first, 2 do not fit either
+        addresses = [team.out(count, torch.uint8, f"result {count}").data_ptr() for _ in range(9)]
+        kept.append(len(set(addresses)))
+        assert addresses[: kept[-1]] == addresses[kept[-1] : 2 * kept[-1]]
+    return kept
+
+
+def test_results_take_as_many_turns_as_half_of_the_heap_holds(worlds):
+    assert worlds.run(rings_of_results, 2) == [[4, 4, 2]] * 2

@@ -9,6 +9,7 @@ from arena.errors import UsageError
 from benchmarks.attacks.attack_suite import TWIN, Attack, AttackKernel, AttackOutcome, read_catalogue, summary, table
 from benchmarks.attacks.main import BEGIN, END, SUITE, command
 from sandbox.protocol.events import Microseconds, Result, Seconds
+from sandbox.protocol.samples import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)
@@ -39,6 +40,18 @@ def test_a_forged_time_is_one():
 
 def test_another_verdict_is_one():
     assert "CRASH" in KERNEL.surprise(msgspec.structs.replace(PASSED, verdict=Verdict.CRASH))
+
+
+def test_a_pass_in_batches_that_are_too_short_for_the_attack_gave_it_no_chance():
+    ahead = msgspec.structs.replace(KERNEL, calls=5)
+
+    def passed(calls: int) -> Result:
+        return msgspec.structs.replace(PASSED, samples=Samples(call=[Batches(calls, 1.0, 1.0, True)]))
+
+    assert ahead.had_no_chance(passed(4))
+    assert not ahead.had_no_chance(passed(5))
+    assert not KERNEL.had_no_chance(passed(1))
+    assert not ahead.had_no_chance(msgspec.structs.replace(passed(4), verdict=Verdict.WRONG_RESULT))
 
 
 def test_the_table_counts_attacks_and_twins():

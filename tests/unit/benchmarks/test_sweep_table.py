@@ -1,5 +1,6 @@
 """Journals of several sweeps as one table."""
 
+import tomllib
 from pathlib import Path
 
 import click.testing
@@ -10,27 +11,29 @@ from arena.runs.journal import RunHeader
 from arena.runs.results import report
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
-from benchmarks.sweep_table import command
-from sandbox.protocol.events import Interval, Result, Seconds, Setting, Speedup
+from benchmarks.sweep_table import EXPECTED, command
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting("", "production", {"M": 8}, 2, "cuda", "float32")
 
 
-def result(speedup: float) -> CellResult:
+def result(speedup: float, player: str = "house", us: float = 10.0, verdict: Verdict = Verdict.PASS) -> CellResult:
     header = RunHeader(
-        run_id="r", created=1.0, problem_id=1, slug="allreduce", category="collective", player="house", kernel_name="house.py",
+        run_id="r", created=1.0, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="kernel.py",
         kernel_path="", sha256="", source="", setting=SETTING,
     )  # fmt: skip
     passed = Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None, contender_us=None,
+        verdict=verdict, detail="", failure=None, paper_rule=None, error=None,
+        baseline_us=Microseconds(call=30.0, device=20.5), contender_us=Microseconds(call=us, device=8.25),
         speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
         seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
     )  # fmt: skip
-    cell = Cell(slug="allreduce", setting=SETTING, player="house", attempt=1, catalogue="v")
+    cell = Cell(slug="allreduce", setting=SETTING, player=player, attempt=1, catalogue="v")
     return CellResult(
         at=speedup, key=cell.key("", "m"), cell=cell, problem_id=1, category="collective", class_="C", sha256="", machine="m",
-        worker="local", verdict="PASS", detail="", report=report(header, passed), spent=Spent(), trace_id="", seconds=1.0,
+        worker="local", verdict=str(verdict), detail="", report=report(header, passed), spent=Spent(), trace_id="", seconds=1.0,
     )  # fmt: skip
 
 
@@ -51,3 +54,39 @@ def test_a_later_result_takes_the_place_of_an_earlier_one(journals: list[str]) -
     assert "3.00 [2.90, 3.10] faster" in done.stdout
     assert "1.20" not in done.stdout
     assert "1 results, 1 PASS, 1 faster, geometric mean 3.00" in done.stdout
+
+
+def told(tmp_path: Path, *found: CellResult) -> str:
+    journal = SweepJournal(tmp_path / "one.jsonl", "one")
+    for each in found:
+        journal.append(each)
+    journal.close()
+    done = click.testing.CliRunner().invoke(command, [str(journal.path)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_variants_become_columns_and_an_expected_speedup_stands_beside(tmp_path: Path) -> None:
+    text = told(
+        tmp_path, result(3.0, us=10.0), result(1.5, "baseline-graph", us=21.0), result(1.2, "baseline-windows", us=25.0)
+    )
+    lines = text.splitlines()
+    assert lines[1].split()[-5:] == ["2.10", "2.50", "–", "1.13", "1.0"]
+    assert lines[1].split("faster")[1].split()[:2] == ["20.5", "8.2"]
+    assert "baseline-graph" not in lines[1] + lines[2]
+    assert lines[-2].startswith("baseline-windows: 1 results, 1 PASS")
+
+
+def test_a_variant_that_failed_is_no_column(tmp_path: Path) -> None:
+    text = told(tmp_path, result(3.0), result(1.5, "baseline-graph", us=21.0, verdict=Verdict.CRASH))
+    assert text.splitlines()[1].split()[-5:] == ["–", "–", "–", "1.13", "1.0"]
+
+
+def test_variants_alone_have_rows(tmp_path: Path) -> None:
+    assert "baseline-graph" in told(tmp_path, result(1.5, "baseline-graph", us=21.0)).splitlines()[1]
+
+
+def test_a_speedup_is_expected_of_every_problem_at_both_sizes() -> None:
+    expected = tomllib.loads(EXPECTED.read_text())
+    assert list(expected) == [problem.slug for problem in load_catalogue().problems]
+    assert all(len(pair) == 2 and min(pair) > 1 for pair in expected.values())

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from arena.board.gathering import gather
 from arena.board.results import outcomes
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
@@ -22,6 +23,7 @@ from arena.runs.voids import NO_VOIDS
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
+from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
@@ -88,6 +90,18 @@ def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
     assert {card["player"]: card["kind"] for card in cards}["mcp"] == "agent"
     assert {round(card["speedup"]["value"], 6) for card in cards} == {2.1}
     assert "machine not recorded" not in pkb_arena("board").stdout
+
+
+def test_a_run_at_other_sizes_and_one_without_a_verdict_are_no_attempts(paths: Paths) -> None:
+    alone, result = run(1.2, KERNEL, "you", "alone")
+    elsewhere = msgspec.structs.replace(SETTING, world=1)
+    store = Store(paths.database, paths.runs)
+    store.record(entry_of(alone, result))
+    store.record(entry_of(msgspec.structs.replace(alone, run_id="b", setting=elsewhere, other_than="alone"), result))
+    broken = msgspec.structs.replace(result, verdict=Verdict.HARNESS_ERROR, speedup=None, outcome="")
+    store.record(entry_of(msgspec.structs.replace(alone, run_id="c", player="anna"), broken))
+    store.close()
+    assert [(card.player, card.place.world) for card in gather(paths, load_catalogue([])).cards] == [("you", 2)]
 
 
 @pytest.mark.slow

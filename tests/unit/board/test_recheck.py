@@ -55,6 +55,7 @@ def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> 
         entry("other-dtype", "a = 1", 1.1, dtype="float32"),
         entry("wrong", "a = 4", 9.0, verdict=Verdict.WRONG_RESULT),
         entry("other-sizes", "a = 5", 9.0, preset_sizes=False),
+        entry("only-another-dtype", "a = 5", 9.0, dtype="float16", other_than="fast"),
     ]
     assert [[each.run_id for each in kernels] for kernels in bests(entries)] == [
         ["fast", "slow", "untimed"],

@@ -7,7 +7,7 @@ import pytest
 from arena.board.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
 from arena.board.outcomes import Outcome, ResultPlace, kind_of
 from arena.board.scorecard import ALL, scorecard, scorecards
-from arena.board.tables import holds_words
+from arena.board.tables import counts_words
 
 PLACE = ResultPlace("tiny", "cpu", 2, "m")
 
@@ -78,7 +78,7 @@ def test_a_scorecard() -> None:
             outcome(1, speedup=2.5, faster=True, percent=50.0, usd=0.5, holds="some"),
             outcome(1, speedup=1.2, percent=12.5, one_size_only=True),
             outcome(2, passed=False, paper=True, speedup=None),
-            outcome(2, speedup=4.0, over_graph=1.6, percent=25.0),
+            outcome(2, speedup=4.0, over_graph=1.6, percent=25.0, backend="nccl device"),
             outcome(3, passed=False, paper=False, speedup=None),
             outcome(3, passed=False, paper=False, speedup=None),
         ]
@@ -98,8 +98,9 @@ def test_a_scorecard() -> None:
     assert card.percent is not None
     assert card.percent.value == pytest.approx(25.0)
     assert card.one_size_only == 1
+    assert card.backends == {"nccl device": 1}
     assert card.holds == {"some": 1}
-    assert holds_words(card) == "1 some"
+    assert counts_words(card.holds) == "1 some"
     assert card.usd == pytest.approx(0.5)
 
 

@@ -5,6 +5,9 @@ import sys
 
 import pexpect
 import pytest
+from textual.drivers.headless_driver import HeadlessDriver
+
+from screens.terminal_app import TerminalApp
 
 
 def open_app(*command: str, **environment: str) -> tuple[int, str]:
@@ -33,3 +36,22 @@ def test_the_command_line_alone_names_the_command_that_has_the_app() -> None:
     code, text = open_app("arena.cli")
     assert code == 2
     assert "`pkb-arena`" in text
+
+
+def test_an_app_whose_stderr_is_no_terminal_does_not_begin() -> None:
+    """Textual would draw there, and nobody would see it."""
+    for closed in ("2>&-", "2>/dev/null"):
+        app = pexpect.spawn("bash", ["-c", f'"{sys.executable}" -P -m screens.main {closed}'], timeout=60)
+        app.expect(pexpect.EOF)
+        app.close()
+        assert app.exitstatus == 2
+
+
+def test_an_error_in_the_app_is_no_kernel_that_failed() -> None:
+    class Broken(TerminalApp):
+        def on_ready(self) -> None:
+            raise KeyError("x")
+
+    app = Broken()
+    app.driver_class = HeadlessDriver
+    assert app.run_to_end() == 3

@@ -6,9 +6,10 @@ import pytest
 from arena.cli.colour import rendered
 from arena.cli.output import compact, print_report
 from arena.runs.results import OtherSize, RunReport, holds
+from sandbox.protocol.energy import Energy, SideEnergy
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import conclude
+from sandbox.timing.conclusion import Withheld, conclude
 
 
 def report(device: Interval | None) -> RunReport:
@@ -75,7 +76,7 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pyte
 
 def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     call, batches = Interval(1.0, 0.98, 1.02), Interval(9.0, 8.5, 9.5)
-    single = msgspec.structs.replace(report(None), told=conclude(call, None, withheld=batches).sentence)
+    single = msgspec.structs.replace(report(None), told=conclude(call, None, withheld=Withheld(batches)).sentence)
     print_report(single)
     out = capsys.readouterr().out
     assert "same speed end-to-end 1.00× [0.98, 1.02]" in out.splitlines()[0]
@@ -93,6 +94,19 @@ def test_a_report_of_an_older_version_names_no_clock(capsys: pytest.CaptureFixtu
 def test_without_a_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(None))
     assert "device time  1" not in capsys.readouterr().out
+
+
+def test_energy_has_a_line_with_its_error_or_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    base, mine = SideEnergy(650.0, 0.0612, 0.02), SideEnergy(512.0, 0.00035, 0.041)
+    print_report(msgspec.structs.replace(report(None), energy=Energy(base, mine)))
+    assert (
+        "energy a call, all GPUs: baseline 61.2 mJ, kernel 350 µJ; power of a GPU 650 W and 512 W (±4 %)\n"
+        in capsys.readouterr().out
+    )
+    why = "no energy: 0.80 s are too short, the counter stepped once"
+    print_report(msgspec.structs.replace(report(None), energy=Energy(missing=why)))
+    assert f"{why}\n" in capsys.readouterr().out
+    assert b"energy" not in msgspec.json.encode(report(None))
 
 
 def test_other_sizes_have_a_line_each_and_one_that_says_whether_the_kernel_holds(

@@ -9,15 +9,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from arena.cli.runs import sweep
+from arena.errors import UsageError
 from arena.runs.engine import Engine
 from sandbox.protocol.verdict import ExitCode
 
 COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 
 
-def swept(monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call") -> Result:
+def swept(
+    monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call", verdict: str = "PASS"
+) -> Result:
     """A sweep in which the baseline is called so by that clock."""
-    environment = {"PKB_SCRIPTED_OUTCOME": outcome, "PKB_SCRIPTED_CLOCK": clock}
+    environment = {"PKB_SCRIPTED_OUTCOME": outcome, "PKB_SCRIPTED_CLOCK": clock, "PKB_SCRIPTED_VERDICT": verdict}
     engine = partial(Engine, command=COMMAND, environment=environment)
     monkeypatch.setattr(sweep, "Engine", engine)
     return CliRunner().invoke(sweep.command, ["1", "13", "--device", "cpu", *arguments])
@@ -79,3 +82,28 @@ def test_a_size_that_a_problem_does_not_have_is_a_row(monkeypatch):
     done = swept(monkeypatch, "even", "--size", "Q=3", "--json")
     assert done.exit_code == ExitCode.KERNEL_FAILED
     assert [row["verdict"] for row in json.loads(done.stdout)] == ["REFUSED", "REFUSED"]
+
+
+def test_a_harness_that_fails_is_no_kernel_that_fails(monkeypatch):
+    done = swept(monkeypatch, "", "--json", verdict="HARNESS_ERROR")
+    assert done.exit_code == ExitCode.ENVIRONMENT
+    assert {row["verdict"] for row in json.loads(done.stdout)} == {"HARNESS_ERROR"}
+    assert swept(monkeypatch, "", verdict="NONFINITE").exit_code == ExitCode.KERNEL_FAILED
+
+
+def test_a_sweep_in_which_nobody_can_play_is_bad_usage(monkeypatch, paths):
+    done = swept(monkeypatch, "even", "--players", "house", "--dtype", "nonsense", "--json")
+    assert isinstance(done.exception, UsageError)
+    assert "nothing can be played" in done.exception.message
+    assert "nonsense" in done.exception.advice
+    assert done.stdout == ""
+    assert list(paths.sweeps.iterdir()) == []
+
+
+def test_a_sweep_without_a_result_prints_its_json(monkeypatch, tmp_path):
+    for number in (1, 13):
+        (tmp_path / f"{number}.py").write_text("pass\n")
+    done = swept(monkeypatch, "", "--players", f"file:{tmp_path}", "--json", verdict="HARNESS_ERROR")
+    assert done.exit_code == ExitCode.ENVIRONMENT
+    said = json.loads(done.stdout)
+    assert (said["done"], said["total"], said["whole"], said["scores"]) == (0, 2, False, [])

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import arena
+from arena.cli import exit_code_of
 from arena.machine.facts import visible_gpus
 from arena.paths import paths_in
 from problems.catalogue import load_catalogue
+from sandbox.protocol.verdict import ExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +155,9 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["walk"], ["walk"]),
         (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
         (["config", "path", "attic"], ["attic"]),
+        (["config", "path", "attic", "--json"], ["attic"]),
+        (["replay", "last", "--source", "--json"], ["--source prints"]),
+        (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
         (["doctor", "--bench"], ["python -m benchmarks"]),
         (["attacks"], ["python -m benchmarks attacks"]),
         (["run", "13", "kernel.py", "--budget", "0"], ["--budget", "0.1"]),
@@ -250,6 +255,43 @@ def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(home: Path, co
         assert done.stderr.startswith("pkb-arena: ")
     assert "Traceback" not in done.stderr
     assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [KeyError("x")])])
+def test_an_error_that_no_command_expects_ends_with_3_and_keeps_its_traceback(
+    home: Path, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    kept = paths_in(home).traceback
+    assert exit_code_of(fail) == ExitCode.ENVIRONMENT
+    said = capsys.readouterr().err
+    assert said.startswith(f"pkb-arena: unexpected error: {type(error).__name__}: ")
+    assert str(kept) in said
+    assert "Traceback" not in said
+    assert "KeyError: 'x'" in kept.read_text()
+    kept.unlink()
+    kept.mkdir()
+    assert exit_code_of(fail) == ExitCode.ENVIRONMENT
+    assert "KeyError: 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("list --json 2>&-", 0, ""),
+        ("show nonsense 2>&-", 2, ""),
+        ("run 13 - <&-", 2, "standard input is closed"),
+        ("<&-", 2, "needs a terminal"),
+    ],
+)
+def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: int, words: str) -> None:
+    script = f'"{sys.executable}" -m screens.main {command}'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert bool(done.stdout) == (code == 0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.foreign_text import escaped_json, printable
+from arena.foreign_text import escaped_json, masked, printable
 from arena.runs.journal import RunHeader
 from sandbox.protocol.events import Setting, encode
 from screens.record.animated_svg import animated_svg
@@ -50,6 +50,13 @@ def draws(text: str) -> list[str]:
 def test_a_printable_text_only_shows_characters(text):
     assert draws(printable(text)) == []
     assert printable(printable(text)) == printable(text)
+
+
+@given(TEXT)
+@MANY
+def test_a_masked_text_only_shows_characters_and_keeps_its_columns(text):
+    assert draws(masked(text)) == []
+    assert len(masked(text)) == len(text)
 
 
 @given(TEXT, TEXT)

@@ -95,6 +95,31 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(
     assert (tmp_path / "there.py").read_text() == "mine"
 
 
+def test_a_folder_that_takes_no_kernel_is_named_before_anything_is_asked(
+    pkb_arena: CommandLine, models: ModelServer
+) -> None:
+    done = pkb_arena("generate", "1", *SETTING, "--model", "openai_chat", "-o", "/proc/nowhere/x.py")
+    assert done.returncode == 3
+    assert "cannot write to /proc/nowhere" in done.stderr
+    assert models.seen == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("walls")
+def test_harness_errors_are_no_attempts(
+    pkb_arena: CommandLine, models: ModelServer, made_problem: Callable[..., Path], home: Path
+) -> None:
+    settings = home / "config" / "settings.toml"
+    folder = made_problem(baseline="def solution(x):\n    raise RuntimeError\n").parent
+    settings.write_text(f'problem_dirs = ["{folder}"]\n' + settings.read_text())
+    models.replies = [streamed(RIGHT), streamed(RIGHT)]
+    given = ("generate", "total", *SETTING, "--model", "openai_chat", "--attempts", "2", "--json")
+    done = pkb_arena(*given)
+    said = json.loads(done.stdout)
+    assert {attempt["report"]["verdict"] for attempt in said["attempts"]} == {"HARNESS_ERROR"}
+    assert (done.returncode, said["pass_at"], said["faster_at"], said["passed"]) == (3, {}, {}, False)
+
+
 def test_only_writing_runs_nothing(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [streamed(RIGHT)]
     done = pkb_arena("generate", "1", *SETTING, "--model", "gemini", "--no-run", "-o", "mine.py", "--json")
@@ -126,6 +151,19 @@ def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models
     assert "401 Unauthorized: bad key [key]" in done.stderr
     assert KEY not in done.stdout + done.stderr
     no_key_below(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("walls")
+def test_kernels_that_were_judged_are_reported_when_the_provider_fails(
+    pkb_arena: CommandLine, models: ModelServer
+) -> None:
+    models.replies = [streamed(WRONG), status("402 Payment Required")]
+    done = pkb_arena("agent", "1", *SETTING, "--model", "anthropic")
+    assert done.returncode == 3, done.stderr
+    assert "1  ✗ WRONG_RESULT" in done.stdout
+    assert "ended: failed: m-1 at 127.0.0.1" in done.stdout
+    assert "402 Payment Required" in done.stdout
 
 
 @pytest.mark.slow
@@ -205,6 +243,23 @@ def test_attempts_are_independent_and_the_best_is_kept(
     assert "symm.barrier()" in (tmp_path / "best.py").read_text()
     assert len({seen.prompt for seen in models.seen}) == 1
     assert KEY not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("walls")
+def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
+    pkb_arena: CommandLine, models: ModelServer
+) -> None:
+    models.replies = [streamed(WRONG), streamed(RIGHT), streamed(RIGHT)]
+    given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
+    done = pkb_arena(*given, "--attempts", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    wrong, right = (attempt["report"] for attempt in json.loads(done.stdout)["attempts"])
+    assert "other_sizes" not in wrong
+    assert [other["verdict"] for other in right["other_sizes"]] == ["PASS"] * 3
+    assert "other setting 3 of 3" in done.stderr
+    shown = pkb_arena(*given)
+    assert "     right in 3 other settings, too\n     ✓ M=" in shown.stdout
 
 
 @pytest.mark.slow

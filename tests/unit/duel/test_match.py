@@ -9,11 +9,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.duel.events import SIDES, Abandoned, AnyDuelEvent, DuelEnded, DuelPlayer, KernelJudged, Left, Submitted
+from arena.duel.events import (
+    SIDES,
+    WAITING,
+    Abandoned,
+    AnyDuelEvent,
+    DuelEnded,
+    DuelPlayer,
+    KernelJudged,
+    KernelJudging,
+    Left,
+    Submitted,
+)
 from arena.duel.journal import duel_records, read_duel
 from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
-from arena.duel.state import DuelState
+from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.jail_policy import NoJail
 from arena.paths import Paths
@@ -29,6 +40,7 @@ from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
+from screens.duel.words import status
 
 COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
@@ -105,6 +117,15 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
 
 
+async def test_a_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("waits", "a"), fixed("wrong", "b"))
+    await match.play()
+    phases = [event.phase for event in told(match, paths) if isinstance(event, KernelJudging) and event.side == "left"]
+    assert phases == ["check", WAITING]
+    side = SideState(attempts=[AttemptState(number=1, sha256="", source="", phase=WAITING)])
+    assert status(side, None).plain.startswith("▸ Waiting: another run is timing")
+
+
 async def test_kernels_of_several_files_play_to_the_end(make_match: MakeMatch, paths: Paths, tmp_path: Path) -> None:
     folder = tmp_path / "two_shot"
     folder.mkdir()
@@ -169,6 +190,46 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
     assert ended.winner == "left"
 
 
+@pytest.mark.parametrize("reason", ["agreed", "time"])
+async def test_a_save_during_a_judgement_is_judged_before_the_final(
+    make_match: MakeMatch, tmp_path: Path, reason: str
+) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("wrong")
+    match = make_match(user("you", kernel), fixed("pass", "b"), minutes=1.0)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: match.state.left.last is not None)
+    match.pause()  # the judgement of the first kernel, or its next event, stands
+    kernel.write_text("pass")
+    if reason == "agreed":
+        match.agree("left")
+    else:
+        match._leave("left", "time")
+    await until(lambda: match.state.left.left == reason)
+    match.resume()
+    ended = await playing
+    assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
+    assert (ended.reason, ended.left.attempt) == ("faster in the final", 2)
+
+
+async def test_what_was_submitted_or_is_taken_back_is_not_submitted_at_the_end(
+    make_match: MakeMatch, tmp_path: Path
+) -> None:
+    yours, guests = tmp_path / "yours.py", tmp_path / "guests.py"
+    yours.write_text("pass")
+    guests.write_text("pass")
+    match = make_match(user("you", yours), user("guest", guests), minutes=1.0)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
+    match.pause()
+    guests.write_text("pass\n# not with giving up")
+    match.agree("left")
+    match.give_up("right")
+    match.resume()
+    assert (await playing).winner == "left"
+    assert [len(match.state.side(name).attempts) for name in SIDES] == [1, 1]
+
+
 async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
@@ -187,6 +248,23 @@ async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: M
     match.resume()
     match.give_up("left")
     assert (await playing).winner == "right"
+
+
+async def test_a_pause_during_the_last_run_holds_the_final_back(make_match: MakeMatch) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"), minutes=5.0)
+    match.listeners.append(lambda event: match.pause() if _runs_last(match, event) else None)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: match.state.left.left == match.state.right.left == "done")
+    await asyncio.sleep(0.3)
+    assert (match.state.stage, match.state.final) == ("paused", None)
+    match.resume()
+    assert (await playing).reason == "faster in the final"
+
+
+def _runs_last(match: Match, event: AnyDuelEvent) -> bool:
+    """The second of two kernels runs."""
+    runs = isinstance(event, KernelJudging) and event.phase == "check"
+    return runs and any(match.state.side(name).best is not None for name in SIDES)
 
 
 async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not(

@@ -126,6 +126,13 @@ def test_who_gives_up_has_no_best_kernel() -> None:
     assert duel.left.best is None
 
 
+def test_who_has_agreed_can_give_up_and_not_the_other_way_round() -> None:
+    reasons = ("agreed", "gave up", "time")
+    duel = state(*handed_in("left", 1), *(Left(side="left", reason=reason) for reason in reasons))
+    assert duel.left.left == "gave up"
+    assert duel.left.best is None
+
+
 def test_a_new_attempt_starts_an_empty_text() -> None:
     duel = state(
         SideWrote(side="right", attempt=1, text="def "),
@@ -167,11 +174,8 @@ def test_without_a_clock_nothing_remains_to_be_counted() -> None:
     assert state(minutes=None).remaining(5.0) is None
 
 
-def test_playing_is_over_when_both_have_left() -> None:
-    duel = state(Left(side="left", reason="done"))
-    assert not duel.playing_over
-    duel.apply(Left(side="right", reason="time"))
-    assert duel.playing_over
+def test_a_final_can_be_abandoned() -> None:
+    duel = state(Left(side="left", reason="done"), Left(side="right", reason="time"))
     duel.apply(FinalBegan(at=1.0, left=1, right=1, run_id=""))
     assert duel.stage == "final"
     duel.apply(Abandoned(at=2.0, reason="it was left"))

@@ -15,13 +15,14 @@ from arena.board.gathering import gather
 from arena.errors import UsageError
 from arena.export.bundle import export_bundle, import_bundle
 from arena.export.manifest import check_manifest
+from arena.export.pages.attempts import gather_attempts
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.rewards import reward
 from arena.runs.results import RunReport
 from arena.runs.voids import Void, append_void
-from arena.sweep.journal import SweepJournal
+from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
@@ -70,7 +71,8 @@ def sweep(paths: Paths) -> Paths:
         )  # fmt: skip
     journal.close()
     paths.traces.mkdir(parents=True)
-    (paths.traces / "t1.jsonl").write_text('{"type":"trace"}\n')
+    header = {"type": "trace", "setting": {"problem_dir": "/home/me/problems/collective/allreduce", "preset": "tiny"}}
+    (paths.traces / "t1.jsonl").write_text(json.dumps(header) + '\n{"type":"asked"}\n')
     return paths
 
 
@@ -80,12 +82,28 @@ def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(sweep: Paths,
     assert (row["verdict"], row["player"], row["machine"]) == ("PASS", "file:mine", str(HERE))
     assert (row["speedup_low"], row["reward"]) == (1.4, pytest.approx(math.log2(1.4)))
     assert (tmp_path / "b" / "kernels" / f"{row['sha256']}.py").read_text() == KERNEL
-    assert (tmp_path / "b" / "traces" / "t1.jsonl").exists()
+    header, asked = (json.loads(line) for line in (tmp_path / "b/traces/t1.jsonl").read_text().splitlines())
+    assert (header["setting"], asked) == ({"problem_dir": "", "preset": "tiny"}, {"type": "asked"})
     assert manifest.results == 1
     for path in (tmp_path / "b").rglob("*"):
         assert not path.is_file() or b"/home/me" not in path.read_bytes(), path
     with pytest.raises(UsageError, match="not empty"):
         export_bundle(sweep, CATALOGUE, tmp_path / "b")
+
+
+def test_folders_of_the_same_name_stay_different_players(sweep: Paths, tmp_path: Path) -> None:
+    first = (sweep.sweeps / "spring.jsonl").read_bytes()
+    for name, folder in (("summer", b"/elsewhere/mine"), ("autumn", b"/home/me/secret-project/mine")):
+        (sweep.sweeps / f"{name}.jsonl").write_bytes(first.replace(b"/home/me/secret-project/mine", folder))
+    export_bundle(sweep, CATALOGUE, tmp_path / "b", ["spring", "summer", "autumn"])
+    rows = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
+    players = {row["campaign"]: row["player"] for row in rows}
+    assert players == {"spring": "file:mine", "summer": "file:mine-2", "autumn": "file:mine"}
+    for name, player in players.items():
+        lines = read_lines(tmp_path / "b" / "campaigns" / f"{name}.jsonl")
+        assert {line.cell.player for line in lines if isinstance(line, CellResult)} == {player}
+    pages = gather_attempts(sweep, ["spring", "summer"])
+    assert [attempt.player for attempt in pages.attempts] == ["file:mine", "file:mine-2"]
 
 
 def test_a_bundle_has_all_files_of_a_kernel(sweep: Paths, tmp_path: Path) -> None:

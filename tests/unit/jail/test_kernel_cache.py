@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.jail import kernel_cache
+from sandbox.kit.compilers import build
 
 CODE = kernel_cache.ELF.ljust(18, b"\0") + kernel_cache.MACHINES[platform.machine()].to_bytes(2, "little")
 CODE = CODE.ljust(4096, b"\0")
@@ -39,6 +40,23 @@ def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
     (inside / "pkb-kernels-7" / "0123456789.so").write_bytes(CODE + b"other")
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
     assert (cache / ("a" * 64) / "0123456789.so").read_bytes() == CODE
+
+
+def test_what_all_kernels_share_is_shown_to_a_world_and_filled_by_none(
+    cache: Path, inside: Path, tmp_path: Path
+) -> None:
+    assert build.SHARED == kernel_cache.SHARED
+    shared, shown = kernel_cache.shared(), tmp_path / "shown"
+    shared.mkdir(parents=True)
+    shown.mkdir()
+    (shared / "nvshmem-01234567.cubin").write_bytes(CODE)
+    kernel_cache.show(kernel_cache.SHARED, shown)
+    assert (shown / build.SHARED / "nvshmem-01234567.cubin").read_bytes() == CODE
+    planted = inside / "pkb-kernels-7" / build.SHARED
+    planted.mkdir()
+    (planted / "nvshmem-76543210.cubin").write_bytes(CODE)
+    kernel_cache.harvest(os.getpid(), inside, "a" * 64)
+    assert [path.name for path in shared.iterdir()] == ["nvshmem-01234567.cubin"]
 
 
 def test_links_pipes_and_other_names_are_left(cache: Path, inside: Path) -> None:

@@ -9,6 +9,7 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, Reveal
+from sandbox.protocol.transfers import Transfers
 from sandbox.protocol.verdict import Verdict
 
 BatchTime = Callable[[int], float]
@@ -106,6 +107,8 @@ class MadeOracle:
     foreign_us: Callable[[Reveal], float] = lambda order: 0.0
     peaks_of: Callable[[int], dict[str, float]] = lambda rank: {"local": 1e9, "start_us": 5.0}
     """By rank."""
+    transfers_of: Callable[[int, bool], Transfers] = lambda rank, backends: Transfers([2048], [])
+    """By rank, and whether by other libraries."""
     faults: list[Fault] = field(default_factory=list)
 
 

@@ -20,6 +20,7 @@ from sandbox.protocol.messages import (
     LookedAhead,
     MakeArenas,
     MeasurePeaks,
+    MeasureTransfers,
     Order,
     OutputsTaken,
     PeaksMeasured,
@@ -33,6 +34,7 @@ from sandbox.protocol.messages import (
     Sync,
     Synced,
     TakeOutputs,
+    TransfersMeasured,
 )
 from sandbox.worlds.world_spec import WorldSpec
 
@@ -80,6 +82,8 @@ class TrustedRanks(MadeRanks):
                 return PoisonChecked(made.touched(rank, order))
             case MeasurePeaks():
                 return PeaksMeasured(made.peaks_of(rank))
+            case MeasureTransfers():
+                return TransfersMeasured(made.transfers_of(rank, order.backends))
             case Sync():
                 return Synced(order.number)
         return None

@@ -20,8 +20,8 @@ from sandbox.worlds.exchange import REFERENCE, Exchange
 PEAKS = Peaks(1e12, 1e10, 1e10, "made-gpu")
 
 
-def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Evaluation:
-    pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds)
+def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS, energy: bool = False) -> Evaluation:
+    pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds, energy=energy)
     stage = pool.prepare(setting, 2)
     world = pool.contenders.take(setting)
     correctness = CorrectnessCheck(
@@ -138,3 +138,14 @@ def test_noisy_calls_leave_the_headline_to_device_time() -> None:
     assert (result.outcome, result.clock) == ("faster", "device")
     assert result.told.endswith("end-to-end time too noisy")
     assert "more rounds" in result.advice
+
+
+def test_energy_is_in_a_result_where_it_was_asked_for_and_the_kernel_passed() -> None:
+    assert judged(gpu()).energy is None
+    found = revision(gpu(), energy=True).judge()
+    assert found.energy is not None
+    assert found.energy.missing == "CPU ranks have no counter of energy"  # made worlds are on CPU ranks
+    machine = gpu()
+    machine.oracle.finding = lambda rank, order, slot: wrong()
+    assert revision(machine, energy=True).judge().energy is None
+    assert revision(gpu(), rounds=0, energy=True).judge().energy is None

@@ -53,7 +53,7 @@ def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
     draw = machine.ranks(found.oracle).orders[-1]
     assert isinstance(draw, Draw)
     assert (draw.sides, draw.intact, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
-    found.arm(found.contender, 2, 3)
+    found.arm(found.contender, first=2, count=3)
     armed = machine.ranks(found.contender).orders[-1]
     assert isinstance(armed, Arm)
     assert [table.index for table in armed.slots] == [2, 3, 4]

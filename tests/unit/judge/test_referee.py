@@ -23,12 +23,16 @@ from sandbox.protocol.events import (
     Rival,
     Run,
     RunStarted,
+    TransfersTimed,
+    Waiting,
 )
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.transfers import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
 from sandbox.referee.lease import Lease
 from sandbox.referee.main import Referee
+from sandbox.referee.measurements import LOST
 from sandbox.worlds.state import State
 
 
@@ -382,6 +386,54 @@ def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None
     (fatal,) = [event for event in told() if isinstance(event, Fatal)]
     assert fatal.message.startswith("calibration failed: rank 0: BROKEN no")
     assert referee.oracle.world is None
+
+
+def test_transfers_are_of_the_pairs_of_all_ranks(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    pairs = [PairTimes((0, 1), {"SM stores": [2.0]}), PairTimes((1, 2), {"SM stores": [3.0]})]
+    machine.oracle.transfers_of = lambda rank, backends: Transfers([2048], [pairs[1 - rank]], {"TMA": "too old"})
+    referee.time_transfers(machine.setting())
+    (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
+    assert timed.transfers == Transfers([2048], pairs, {"TMA": "too old"})
+    assert timed.transfers.us("SM stores") == [3.0]
+    assert (referee.contenders.spares, referee.references.worlds) == ([], [])
+
+
+def test_other_libraries_add_their_ways_and_their_faults_take_none_away(
+    monkeypatch: pytest.MonkeyPatch, gpu: MadeGpu, told: Callable[[], list[Any]]
+) -> None:
+    monkeypatch.setattr(gpu, "on_gpus", True)
+
+    def measured(rank: int, backends: bool) -> Transfers:
+        us = {"NVSHMEM": [3.0]} if backends else {"TMA": [2.0]}
+        return Transfers([2048], [PairTimes((0, 1), us)][rank:], {"NCCL device": "too old"} if backends else {})
+
+    broken = Fault(Kind.MEASURE_TRANSFERS, Kind.BROKEN, text="Traceback:\nRuntimeError: no", after=1)
+    for fault, ways, absent in (
+        ([], ["TMA", "NVSHMEM"], {"NCCL device": "too old"}),
+        ([broken], ["TMA"], {LOST: "RuntimeError: no"}),
+    ):
+        machine = MadeMachine("made-gpu")
+        machine.oracle.transfers_of = measured
+        machine.oracle.faults += fault
+        machine.referee().time_transfers(machine.setting())
+        (timed,) = [event for event in told() if isinstance(event, TransfersTimed)]
+        assert (timed.transfers.ways, timed.transfers.absent) == (ways, absent)
+
+
+@pytest.mark.parametrize("measured", ["calibrate", "time_transfers"])
+def test_a_measurement_waits_until_no_other_arena_times_on_these_devices(
+    contended: Lease, measured: str, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine("made-gpu")
+    assert contended.take()
+    machine.clock.after(30.0, contended.close)
+    getattr(machine.referee(), measured)(machine.setting())
+    found = [event for event in told() if not isinstance(event, events.WorldChanged | Log)]
+    assert [type(event) for event in found] in ([Waiting, Calibrated], [Waiting, TransfersTimed])
+    assert found[0].run_id == ""
+    assert machine.clock.monotonic() > 30.0
 
 
 def test_closing_ends_every_world() -> None:

@@ -10,6 +10,7 @@ from made_machine import MadeCpu, MadeGpu, MadeMachine
 from sandbox.machine.devices.pace import MOST_DISTINCT
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import RankChecked, Timed
+from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
 from sandbox.protocol.verdict import Verdict
@@ -66,6 +67,22 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     rounds.measure()
     assert rounds.turns.kernels[0].observations is not None
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
+
+
+def test_an_iteration_of_every_pair_that_counts_is_compared_and_of_others_at_least_the_first() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds(machine.run(rounds=6))
+    compared = {True: 0, False: 0}
+
+    def note(rank: int, order: CompareOutputs, slot: int) -> OutputFinding:
+        if rank == 0 and order.against is not None:
+            compared[bool(rounds.call.raw)] += 1
+        return right()
+
+    machine.oracle.finding = note
+    rounds.measure()
+    assert compared[True] == len(rounds.call.raw)
+    assert compared[False] >= 1
 
 
 @pytest.mark.parametrize("rival", ["", "rival.py"])

@@ -43,7 +43,7 @@ def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) 
 def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
     rounds = measured(kernel(ahead(110.0, 3.0)))
     assert rounds.withheld is not None
-    assert rounds.withheld.median > 5
+    assert rounds.withheld.speedup.median > 5
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "faster"
     assert not rounds.behind_gate.runs
@@ -54,6 +54,18 @@ def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_sin
     assert rounds.withheld is not None
     assert rounds.call.speed is not None
     assert rounds.call.speed.low < 1.33 < rounds.call.speed.high
+
+
+@pytest.mark.parametrize("slowed", [True, False])
+def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(slowed: bool) -> None:
+    reference = MadeKernel(lambda calls: calls * (1000.0 if slowed and calls > 1 else 100.0), start_us=START_US)
+    machine = MadeMachine(kernel=kernel(ahead(75.0, 1.0)), reference=reference)
+    rounds = machine.rounds(machine.run(rounds=12))
+    rounds.measure()
+    assert rounds.withheld is not None
+    alone = rounds.withheld.alone_us
+    assert (alone is not None) == slowed
+    assert alone is None or alone < 500.0 < rounds.withheld.baseline_us
 
 
 def test_even_and_slower_kernels_need_no_witness() -> None:

@@ -61,3 +61,12 @@ def test_a_file_that_is_not_there_is_a_compile_error(frame: FrameType) -> None:
 )
 def test_which_text_is_a_path(source: str, path: bool) -> None:
     assert source_files.is_path(source) is path
+
+
+@pytest.mark.parametrize(
+    ("message", "line"), [("kernel.py:7: wrong", 7), ("<source>:7: wrong", 7), ("tile.cuh:7: wrong", None)]
+)
+def test_an_error_in_a_header_has_no_line_of_the_kernel(frame: FrameType, message: str, line: int | None) -> None:
+    with pytest.raises(CompileError) as caught, source_files.read("int x;\n", frame).readable():
+        raise CompileError(message, 7)
+    assert caught.value.line == line

@@ -1,5 +1,6 @@
 """What GPUs did over a window: counted through the real pynvml, answered by a driver made for the test."""
 
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -17,18 +18,21 @@ for counted in counters.end():
     print(counted.sm, counted.tensor, counted.dram)
     print(counted.link_peak and round(counted.link_peak / 1e9), counted.dram_peak and round(counted.dram_peak / 1e9))
     print(*counted.missing, sep="|")
+    print(counted.watts and round(counted.watts))
 """
+LINES = 5
+"""A GPU."""
 KIB_OF_100_GB = 100 * 10**9 // 1024
 
 
 @pytest.fixture
 def counted(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
-    """The lines that `COUNT` prints, four a GPU."""
+    """The lines that `COUNT` prints of the two GPUs, without those of power."""
 
     def count(seconds: float = 0.3, **knobs: int) -> list[str]:
         done = with_driver(COUNT.format(seconds=seconds), **knobs)
         assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return [line for at, line in enumerate(done.stdout.splitlines()) if at % LINES != LINES - 1]
 
     return count
 
@@ -65,3 +69,30 @@ def test_samples_that_are_too_near_say_so(counted: Callable[..., list[str]]) -> 
     lines = counted(seconds=0.01)
     assert lines[1] == "None None None"
     assert "must be 100 ms apart" in lines[3]
+
+
+@pytest.fixture
+def watts(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
+    """The line of power and the line of what is missing, by GPU."""
+
+    def count(seconds: float = 0.4, **knobs: int) -> list[str]:
+        done = with_driver(COUNT.format(seconds=seconds), **knobs)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        return [line for at in range(0, len(lines), LINES) for line in (lines[at + 4], lines[at + 3])]
+
+    return count
+
+
+def test_power_is_taken_between_two_steps_of_the_counter(watts: Callable[..., list[str]]) -> None:
+    first, no_reason, second, _ = watts(MILLIWATTS_0=400_000, MILLIWATTS_1=120_000, STEP_MS=50)
+    assert 340 <= int(first) <= 460
+    assert 100 <= int(second) <= 140
+    assert no_reason == ""
+
+
+def test_a_window_with_too_few_steps_has_no_power_and_says_so(watts: Callable[..., list[str]]) -> None:
+    lines = watts(STEP_MS_0=300, MILLIWATTS_1=-3)
+    assert lines[0] == lines[2] == "None"
+    assert re.fullmatch(r"no energy: 0\.\d\d s are too short, the counter stepped (once|2 times)", lines[1])
+    assert "the driver has no counter" in lines[3]

@@ -35,6 +35,16 @@ def test_the_gpus_are_listed_in_the_drivers_order(ask: Ask) -> None:
     assert ask("gpus()[1].uuid") == "GPU-abcd0001-0000-1111-2222-333344445555"
 
 
+def test_kernels_are_built_for_the_architectures_of_the_gpus(
+    with_driver: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    program = "from sandbox.machine.nvshmem_package import architectures; print(architectures())"
+    done = with_driver(program, GPUS=3)
+    assert done.stdout.strip() == "['sm_90']", done.stderr
+    assert with_driver(program, GPUS=3, MAJOR_1=10).stdout.strip() == "['sm_100', 'sm_90']"
+    assert with_driver(program, INIT=-9).stdout.strip() == "[]"
+
+
 def test_what_a_container_may_not_use_is_left_out(ask: Ask) -> None:
     """The driver counts all four, and refuses a handle for one of them."""
     assert ask("[g.index for g in gpus()]", HANDLE_1=-4) == "[0, 2, 3]"

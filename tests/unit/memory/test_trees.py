@@ -22,3 +22,9 @@ def test_memory_is_free_without_a_collection_of_garbage():
         assert [reference() for reference in storages] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_numbers_are_on_the_cpu_whatever_device_a_kernel_made_the_default():
+    with torch.device("meta"):
+        leaves = flatten((1, 2.5, torch.Size((3, 4))))[1]
+    assert {tensor.device.type for _, tensor in leaves} == {"cpu"}

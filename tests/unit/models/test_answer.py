@@ -59,6 +59,12 @@ def test_longer_fences_and_tildes_hold_shorter_ones() -> None:
     assert kernel_source(block(inner, fence="~~~")) == inner
 
 
+@pytest.mark.parametrize("line", ["~" * 100_000 + "`", "~~~ " * 25_000 + "`", "a" + " " * 100_000 + "b"])
+def test_a_long_line_is_read_at_once(line: str) -> None:
+    assert kernel_source(line + "\n" + block(WHOLE)) == WHOLE
+    assert blocks_of(f"```python\n{WHOLE}```{line}\n")[0].text.startswith(WHOLE)
+
+
 def test_an_open_fence_is_known_as_open() -> None:
     assert [found.closed for found in blocks_of(block("x = 1\n") + "```python\ny = ")] == [True, False]
 

@@ -27,8 +27,11 @@ def test_a_stand_in_answers_with_a_kernel_of_the_problem_though_the_prompt_has_a
     prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)
     assert prompt.shots == 1
     whole = str(prompt)
-    right = kernel_source(answer(whole, 1.0))
+    right = kernel_source(answer(whole, able=0.6, drawn=0.59))
     assert right.strip() == (problem.house_source or problem.baseline_source).strip()
-    wrong = {answer(whole, 0.0) for _ in range(60)}
-    assert len(wrong) == 3
-    assert any(problem.baseline_source.strip() in text for text in wrong)
+    in_words, unreadable, twice_the_result = (answer(whole, able=0.6, drawn=drawn) for drawn in (0.6, 0.7, 0.85))
+    assert "```" not in in_words
+    with pytest.raises(SyntaxError):
+        compile(kernel_source(unreadable), "kernel.py", "exec")
+    assert problem.baseline_source.strip() in twice_the_result
+    assert kernel_source(twice_the_result).strip() != problem.baseline_source.strip()

@@ -9,6 +9,7 @@ import pytest
 from model_server import (
     KEY,
     PROTOCOLS,
+    Line,
     ModelServer,
     Seen,
     broken_off,
@@ -22,7 +23,7 @@ from model_server import (
 
 from arena.errors import PlayerFailed, UsageError
 from arena.models.answer import ModelAnswer
-from arena.models.budget import Budget, BudgetPool
+from arena.models.budget import Budget, BudgetPool, Spent
 from arena.models.connection import reading
 from arena.models.connection import stream as streaming
 from arena.models.connection.keys import HIDDEN
@@ -344,6 +345,37 @@ async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer)
     assert len(model_server.seen) == 1  # nobody is asked any more
 
 
+async def test_what_a_request_used_before_its_retry_is_paid_for(model_server: ModelServer) -> None:
+    thought = {"choices": [{"delta": {"reasoning_content": "hm " * 10_000}}]}
+
+    def cut_off(line: Line, seen: Seen) -> None:
+        line.head(Transfer_Encoding="chunked")
+        line.chunk(b"data: " + json.dumps(thought).encode() + b"\n\n")
+
+    model_server.replies = [cut_off, cut_off, streamed(KERNEL, usage=(7, 8))]
+    answer, pieces = await ask(player(model_server))
+    assert [piece.refused for piece in pieces if isinstance(piece, Retry)] == [False, False]
+    assert (answer.spent.written, answer.spent.estimated) == (2 * 10_000 + 8, True)
+
+
+async def test_a_request_that_is_refused_costs_nothing(model_server: ModelServer) -> None:
+    model_server.replies = [status("429 Too Many Requests"), status("402 Payment Required")]
+    refused = player(model_server)
+    with pytest.raises(PlayerFailed, match="402"):
+        await ask(refused)
+    assert refused.budget.spent == Spent()
+    model_server.replies = [status("500 Oops"), streamed(KERNEL, usage=(7, 8))]
+    assert (await ask(player(model_server)))[0].spent == Spent(7, 8)
+
+
+async def test_a_request_that_reaches_nobody_costs_nothing(model_server: ModelServer) -> None:
+    away = player(model_server, retries=1)
+    model_server.close()
+    with pytest.raises(PlayerFailed):
+        await ask(away)
+    assert away.budget.spent == Spent()
+
+
 async def test_a_key_that_a_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:
     model_server.replies = [streamed(f"your key is {KEY}, yes {KEY[:20]} no", sizes=random_sizes(1))]
     answer, _ = await ask(player(model_server))
@@ -357,6 +389,10 @@ def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> Non
         "ftp://host",
         "host:99999",
         "http://[::1",
+        "htps://me:secret@host/v1",
+        "https://me:se/secret@host",
+        "htps://host/v1?key=secret",
     ):
-        with pytest.raises(UsageError, match="base_url"):
+        with pytest.raises(UsageError, match="base_url") as caught:
             open_model("test", Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}))
+        assert "secret" not in caught.value.message

@@ -58,6 +58,11 @@ async def test_a_file_house_and_a_run_stand_for_kernels(paths: Paths, tmp_path: 
     assert (house.name, house.player) == ("house.py", "house")
     run_id = await judged(paths, mine)
     again = find(run_id, paths)
+    journal = paths.runs / f"{run_id}.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))  # a crash took its end; the index has the run
+    assert find(run_id, paths).judgement is None
+    journal.write_bytes(whole)
     assert (again.name, again.kernel, again.player) == ("mine.py", Kernel("pass"), "you")
     assert again.judgement is not None
     assert again.judgement.report.outcome == "faster"

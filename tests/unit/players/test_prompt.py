@@ -11,6 +11,7 @@ import pytest
 import sandbox.kit
 from arena.errors import UsageError
 from arena.machine.calibration import Calibration
+from arena.machine.transfers import keep
 from arena.models.answer import ModelAnswer
 from arena.models.budget import BudgetPool, Spent
 from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
@@ -20,7 +21,7 @@ from arena.models.providers import find_provider, provider_names
 from arena.models.templates import TEMPLATES, read_template
 from arena.own_modules import module_environment
 from arena.paths import Paths
-from arena.players.attempts import Attempt, best_of, gains, pass_at
+from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
 from arena.players.prompts.feedback import fenced, judgement_words, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
@@ -30,9 +31,20 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.templates import signature
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Failure, Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
+from sandbox.protocol.events import (
+    Failure,
+    Interval,
+    Microseconds,
+    Result,
+    Roofline,
+    Seconds,
+    Setting,
+    Speedup,
+    TransfersTimed,
+)
+from sandbox.protocol.transfers import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import conclude
+from sandbox.timing.conclusion import Withheld, conclude
 
 CATALOGUE = load_catalogue()
 EXAMPLES = load_examples(TEMPLATES, CATALOGUE)
@@ -114,6 +126,15 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
     assert "set by link" in text
 
 
+def test_measured_transfers_are_told_where_they_are_of_this_setting(paths: Paths) -> None:
+    found = Transfers([2048], [PairTimes((0, 1), {"SM stores": [2.5], "NCCL": [11.0]})])
+    keep(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
+    assert "microseconds of one block" not in str(prompt("1", paths))
+    text = str(prompt("1", paths, device="cuda"))
+    assert "| block | SM stores | NCCL |\n|---|---|---|\n| 2 KB | 2.50 | 11.0 |" in text
+    assert "Fastest: SM stores at every size." in text
+
+
 def test_a_gpu_prompt_has_the_kit_for_gpus(paths: Paths) -> None:
     text = str(prompt("13", paths, device="cuda"))
     assert "cuda.compile" in text
@@ -193,7 +214,7 @@ ASK = Conversation("system", (Message("user", "the task"),))
 def test_a_result_of_single_calls_tells_the_model_why() -> None:
     tried = attempt(1, Verdict.PASS, speedup=1.0)
     assert tried.judgement is not None
-    told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Interval(9.0, 8.5, 9.5)).sentence
+    told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Withheld(Interval(9.0, 8.5, 9.5))).sentence
     result = msgspec.structs.replace(tried.judgement.result, told=told)
     text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.source, TEMPLATES)
     assert "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:" in text
@@ -296,6 +317,20 @@ def test_a_lucky_measurement_of_the_same_code_is_neither_a_gain_nor_the_best() -
 )
 def test_pass_at_k(k: int, n: int, c: int, expected: float) -> None:
     assert pass_at(k, n, c) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "told"),
+    [
+        ("kernel", Verdict.PASS, True),
+        ("kernel", Verdict.WRONG_RESULT, True),
+        ("kernel", Verdict.HARNESS_ERROR, False),
+        ("refusal", None, True),
+        ("budget", None, False),
+    ],
+)
+def test_what_counts_as_an_attempt(outcome: str, verdict: Verdict | None, told: bool) -> None:
+    assert counts(outcome, attempt(1, verdict).report if verdict is not None else None) is told
 
 
 # --- budget, keys, settings ----------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The comparison rules: what an honest kernel may differ by, and what no kernel may."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -130,6 +132,27 @@ def test_zeros_fail_even_when_values_are_below_an_absolute_tolerance():
     zeros = torch.zeros_like(baseline)
     assert judged(zeros, baseline, oracle)[1] is Verdict.WRONG_RESULT
     assert paper_rule(zeros, baseline)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64])
+def test_an_element_that_both_have_not_finite_leaves_the_error_of_the_others_as_it_is(dtype):
+    oracle = torch.randn(500, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    got = (oracle * (1 + 1e-3 * torch.randn(500))).to(dtype)
+    beside = torch.tensor([complex(math.nan, math.nan) if dtype.is_complex else math.nan])
+    odd = errors(torch.cat([got, beside.to(dtype)]), torch.cat([oracle, beside.to(oracle.dtype)]))
+    alone = errors(got, oracle)
+    assert (odd.rms, odd.max) == (pytest.approx(alone.rms, rel=1e-9), pytest.approx(alone.max, rel=1e-9))
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_values_of_eight_bits_are_compared_like_others(moved):
+    oracle = torch.linspace(1, 2, 40, dtype=torch.float64)
+    baseline = oracle.to(torch.float8_e4m3fn)
+    got = (oracle + moved * torch.eye(40, dtype=torch.float64)[7]).to(torch.float8_e4m3fn)
+    own = errors(baseline, oracle)
+    held = limits(baseline, torch.bfloat16, UsualError(own.rms, 0.0, own.max), own, 0.0, 0.0, False)
+    figure, verdict = compare("out", got, baseline, oracle, own, held)
+    assert (verdict is Verdict.PASS, figure.wrong) == (not moved, moved)
 
 
 def test_empty_outputs_are_equal():

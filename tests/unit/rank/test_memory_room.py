@@ -3,7 +3,17 @@
 import pytest
 
 from problems.setting import SizesRefused
-from sandbox.rank.memory_room import CONTEXTS_BYTES, GIB, HEAP_BYTES, arenas_bytes, most_references
+from sandbox.rank.memory_room import (
+    COMPARED,
+    CONTEXT_BYTES,
+    CONTEXTS_BYTES,
+    FRAGMENTED,
+    GIB,
+    HEAP_BYTES,
+    arenas_bytes,
+    comparing_bytes,
+    most_references,
+)
 
 
 def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit_one_side() -> None:
@@ -11,10 +21,26 @@ def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit
     assert arenas_bytes(10, inputs=20, outputs=1) == 2 * 20 + 3 * 1
 
 
-def test_each_takes_a_call_beside_the_kernels_own() -> None:
-    device = CONTEXTS_BYTES + HEAP_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * 10 * GIB
-    assert most_references(device, iterations=7 * GIB, call=10 * GIB, oracle=5 * GIB) == 3
-    assert most_references(device - 1, iterations=7 * GIB, call=10 * GIB, oracle=5 * GIB) == 2
+EACH = int(FRAGMENTED * 8 * GIB) + CONTEXT_BYTES
+
+
+def test_each_takes_a_call_and_a_context_beside_the_kernels_own() -> None:
+    device = CONTEXTS_BYTES + HEAP_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * EACH
+    assert most_references(device, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 3
+    assert most_references(device - 1, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 2
+
+
+def test_what_the_oracle_world_does_beside_the_oracle_limits_all_but_the_first() -> None:
+    device = CONTEXTS_BYTES + HEAP_BYTES + 5 * GIB + (3 + 1) * EACH
+    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=5 * GIB) == 3
+    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=16 * GIB) == 1
+    assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=90 * GIB) == 1
+
+
+def test_a_comparison_holds_copies_and_the_references_of_so_many_bytes() -> None:
+    assert comparing_bytes(outputs=1, at_once=100) == COMPARED * (1 + 5)
+    assert comparing_bytes(outputs=50, at_once=100) == COMPARED * 50 + 5 * 100
+    assert comparing_bytes(outputs=500, at_once=100) == COMPARED * 500 + 5 * 500
 
 
 def test_where_not_one_fits_the_sizes_are_refused_with_what_is_needed() -> None:
@@ -24,5 +50,8 @@ def test_where_not_one_fits_the_sizes_are_refused_with_what_is_needed() -> None:
         most_references(device, iterations=40 * GIB, call=GIB, oracle=GIB)
 
 
-def test_calls_that_take_nothing_have_room_for_any_number() -> None:
-    assert most_references(80 * GIB, iterations=0, call=0, oracle=0) > 1000
+def test_calls_that_take_nothing_still_have_a_context_each() -> None:
+    assert (
+        most_references(80 * GIB, iterations=0, call=0, oracle=0)
+        == (80 * GIB - CONTEXTS_BYTES - HEAP_BYTES) // CONTEXT_BYTES - 1
+    )

@@ -1,5 +1,6 @@
 """`arguments` of each problem reads no values of its inputs, which come with GO, but of those that it names."""
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ from problems.specification import Problem, WorldRefused
 from sandbox.rank.problem_code import ProblemCode
 
 PROBLEMS = load_catalogue().problems
+SEEDS = (1, 2, 3, 5, 8, 13)
+"""Variants that a problem takes by turns differ between these."""
 WORLD = 8
 """So large that splits and counts of ranks are withheld, too, where a problem does not say that they are read."""
 
@@ -32,7 +35,9 @@ def shape_of(value: Any) -> Any:
     return value
 
 
-def opened(problem: Problem, dtype: str) -> tuple[ProblemCode, RankSetting, dict[str, torch.Tensor]] | None:
+def opened(
+    problem: Problem, dtype: str, seed: int = 12345
+) -> tuple[ProblemCode, RankSetting, dict[str, torch.Tensor]] | None:
     """The last rank's inputs in the largest world that the tiny preset allows, without a process group."""
     code = ProblemCode(problem)
     for world in (WORLD, 4, 2, 1):
@@ -46,7 +51,7 @@ def opened(problem: Problem, dtype: str) -> tuple[ProblemCode, RankSetting, dict
                 device=torch.device("cpu"),
                 groups=NoGroups(),
             )
-            return code, setting, code.draw(setting, 12345)
+            return code, setting, code.draw(setting, seed)
         except (SizesRefused, WorldRefused):
             continue
     return None
@@ -67,6 +72,18 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
             for name, tensor in tensors.items()
         }
         assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+def test_arguments_are_the_same_with_the_withheld_inputs_of_another_iteration(problem: Problem) -> None:
+    draws = [found for seed in SEEDS if (found := opened(problem, problem.dtypes[0], seed)) is not None]
+    code, setting, _ = draws[0]
+    for (_, _, tensors), (_, _, other) in itertools.permutations(draws, 2):
+        mixed = {
+            name: other[name] if code.is_withheld(name) and other[name].shape == tensor.shape else tensor
+            for name, tensor in tensors.items()
+        }
+        assert shape_of(code.arguments(mixed, setting)) == shape_of(code.arguments(tensors, setting))
 
 
 def test_names_that_arguments_reads_are_inputs() -> None:

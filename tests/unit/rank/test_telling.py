@@ -1,8 +1,11 @@
-"""Exceptions that cannot be told are told by their name and their place."""
+"""Exceptions of a kernel: their kinds, and those that cannot be told, which are told by their name and their place."""
 
 import pytest
+import torch
 
-from sandbox.rank.kernel.traceback import describe, kernel_line, stand_in
+from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.protocol.frames import Kind
+from sandbox.rank.kernel.traceback import describe, failure_kind, kernel_line, stand_in
 
 
 class Unspeakable(Exception):
@@ -34,3 +37,34 @@ def test_an_exception_whose_own_methods_fail_has_a_stand_in(error: Exception) ->
     assert str(told) == "what it says cannot be read"
     assert describe(told, __file__).startswith(f"{name}: what it says cannot be read")
     assert kernel_line(told, __file__) > 0
+
+
+class CUDADriverError(RuntimeError):
+    """As CuPy's."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("CUDA_ERROR")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError(), Kind.NO_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), Kind.NO_MEMORY),
+        (CompileError("kernel:2: expected a `;`"), Kind.COMPILE_FAILED),
+        (BarrierTimeout("rank 1 did not come", [1]), Kind.STALLED),
+        (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), Kind.DEVICE),
+        (CUDADriverError(700), Kind.DEVICE),
+        (CUDADriverError(719), Kind.DEVICE),
+        (CUDADriverError(1), Kind.RAISED),
+        (ZeroDivisionError(), Kind.RAISED),
+    ],
+)
+def test_what_noticed_a_fault_of_the_gpu_does_not_change_its_kind(error: Exception, kind: Kind) -> None:
+    assert failure_kind(error, loading=False) is kind
+
+
+def test_any_other_exception_before_there_is_a_solution_is_one_of_loading() -> None:
+    assert failure_kind(ZeroDivisionError(), loading=True) is Kind.LOAD_FAILED
+    assert failure_kind(CUDADriverError(719), loading=True) is Kind.DEVICE

@@ -17,6 +17,8 @@ from sandbox.worlds.failures import WorldFailed
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'kernel.cu'", "into a string"),
         ("BAD_STRUCTURE", "solution returned a AsyncCollectiveTensor; a result is", "wait_tensor"),
         ("SYNTAX", "line 1 is a Markdown fence\nSyntaxError: invalid syntax", "```"),
+        ("DEVICE", "CUDA error: unspecified launch failure", "must signal as often"),
+        ("DEVICE", "an illegal memory access was encountered", "compute-sanitizer"),
         ("RAISED", "RecursionError: maximum recursion depth exceeded", "calls itself"),
     ],
 )

@@ -20,7 +20,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.machine import processes
-from sandbox.machine.scheduling import POLLING, polling_gives_way, sessions_are_groups
+from sandbox.machine.scheduling import POLLING, YIELDING, polling_gives_way, sessions_are_groups
 
 
 def machine(folder: Path, enabled: str, cgroup: str) -> Path:
@@ -82,19 +82,23 @@ def test_only_polling_threads_give_way(polling: int):
 
 @pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
 @pytest.mark.slow
-async def test_those_of_a_timed_world_do(paths: Paths):
+async def test_those_of_a_timed_world_do_and_the_world_yields_to_the_referee(paths: Paths):
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
     async with Engine(paths) as engine:
         run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="", rounds=1)
         await judge_to_end(engine, run)
+        processes_below = psutil.Process().children(recursive=True)
         threads = [
             int(task.name)
-            for process in psutil.Process().children(recursive=True)
+            for process in processes_below
             for task in Path(f"/proc/{process.pid}/task").iterdir()
             if (task / "comm").read_text().strip() == POLLING
         ]
         policies = [os.sched_getscheduler(thread) for thread in threads]
+        groups = {Path(f"/proc/{process.pid}/autogroup").read_text().strip() for process in processes_below}
+    yielding = [group for group in groups if group.endswith(f" nice {YIELDING}")]
+    assert len(yielding) >= 2  # the oracle's and the references' worlds
     assert policies.count(os.SCHED_IDLE) >= setting.world  # the baseline's stay, the contender's have ended
 
 

@@ -98,6 +98,21 @@ def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
     assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
 
 
+def test_a_run_at_other_sizes_is_no_best_where_only_its_dtype_differs(store: Store) -> None:
+    setting = msgspec.structs.replace(header("b").setting, dtype="float32")
+    for entry in entries(
+        (header("a", 1.0), result(speedup=1.2, outcome="faster")),
+        (
+            header("b", 2.0, setting=setting, source="code_of_a = 1", other_than="a"),
+            result(speedup=9.0, outcome="faster"),
+        ),
+    ):
+        store.record(entry)
+    standing, overall = store.standings()[13], store.best()[13]
+    assert standing.best is not None
+    assert (standing.best.run_id, standing.holds, overall.run_id) == ("a", "all", "a")
+
+
 def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(store: Store) -> None:
     """Comments alone change nothing: the luckiest run is neither the best nor a record."""
     for number, speedup in enumerate((1.25, 3.06, 1.3)):
@@ -174,7 +189,17 @@ def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) ->
     paths.database.parent.mkdir(parents=True, exist_ok=True)
     Store(paths.database, paths.runs).close()
     with sqlite3.connect(paths.database) as old:
-        for column in ("clock", "call_sees", "device_sees", "code", "rounds", "machine", "gap_closed"):
+        for column in (
+            "clock",
+            "call_sees",
+            "device_sees",
+            "code",
+            "rounds",
+            "machine",
+            "gap_closed",
+            "other_than",
+            "backend",
+        ):
             old.execute(f"alter table result drop column {column}")
         old.execute(
             "insert into result values ('a', 1, 13, 's', 'you', '', 'k.py', 'ab', 'cpu', 2, 'float32', 'tiny', 1,"
@@ -183,7 +208,9 @@ def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) ->
         old.execute("pragma user_version = 1")
     old.close()
     one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
-    one.record(entry_of(header("b", 2.0), result(speedup=1.2, outcome="faster")))
+    timed = msgspec.structs.replace(result(speedup=1.2, outcome="faster"), labels=["nccl device", "another"])
+    one.record(entry_of(header("b", 2.0), timed))
+    assert [entry.backend for entry in two.history(13)] == ["nccl device", ""]
     assert [(entry.run_id, entry.clock, entry.speedup) for entry in two.history(13)] == [("b", "", 1.2), ("a", "", 1.5)]
 
 

@@ -1,6 +1,9 @@
 """The phase line where not all phases fit."""
 
-from screens.kernel.phase_line import fitting
+from run_states import fold
+
+from sandbox.protocol.events import PhaseEnded, PhaseStarted, RunStarted, Setting
+from screens.kernel.phase_line import fitting, phase_parts
 
 PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
 
@@ -31,3 +34,22 @@ def test_a_wait_keeps_its_seconds_and_the_key_before_who_is_waited_for():
 
 def test_what_is_going_on_stays_however_narrow_it_is():
     assert texts(5) == ["▸ time 1.2/31 s", "esc cancels"]
+
+
+def test_a_phase_whose_compiling_goes_on_has_not_failed():
+    """Kernels for GPUs compile in their first call, which is a part of the check."""
+    setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
+    state = fold(
+        [
+            RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            PhaseStarted(run_id="r", phase="load", limit_s=5.0, at=1.0),
+            PhaseEnded(run_id="r", phase="load", seconds=0.5, at=1.5),
+            PhaseStarted(run_id="r", phase="check", limit_s=5.0, at=1.5),
+            PhaseStarted(run_id="r", phase="compile", limit_s=60.0, at=1.6),
+        ]
+    )
+    words = [text for text, _ in phase_parts(state, 2.0)]
+    assert words == ["✓ load 0.50", "▸ compile 0.4 s", "▸ check", "· time"]
+    state.apply(PhaseEnded(run_id="r", phase="compile", seconds=0.9, at=2.5))
+    words = [text for text, _ in phase_parts(state, 2.6)]
+    assert words == ["✓ load 0.50", "✓ compile 0.90", "▸ check 1.1 s", "· time"]

@@ -11,8 +11,9 @@ from arena.runs.results import output_of
 from arena.runs.store import Entry, Standing
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Failure
+from sandbox.protocol.events import Failure, Interval
 from sandbox.protocol.verdict import Verdict
+from screens import figures
 from screens.dialogs import dialog
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.status_words import best_words
@@ -82,3 +83,8 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     keys = [words for text in sources for words in re.findall(r'border_subtitle = "([^"]+)"', text)]
     assert len(keys) > 10
     assert [words for words in keys if len(words) > room] == []
+
+
+def test_an_interval_without_an_answer_is_written_with_at_most_three_places() -> None:
+    assert figures.speedup_words(Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
+    assert figures.speedup_words(Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"

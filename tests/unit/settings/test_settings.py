@@ -1,12 +1,16 @@
 """Settings: one TOML file, unknown keys refused, written atomically with its own explanations."""
 
+import subprocess
 import tomllib
+from collections.abc import Callable
 
 import pytest
 
 from arena.errors import FolderUnwritable, SettingsError
 from arena.paths import Paths
-from arena.settings import Settings, check_settings, load_settings, save_settings, setting_fields
+from arena.settings import TABLES, Settings, check_settings, load_settings, save_settings, setting_fields
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_no_file_means_the_defaults(paths: Paths) -> None:
@@ -33,6 +37,20 @@ def test_the_file_explains_itself_and_comments_out_defaults(paths: Paths) -> Non
     assert tomllib.loads(text) == {"world": 4, "keymap": {}}
     for field in setting_fields():
         assert f"# {field.description}" in text
+
+
+def test_the_command_explains_every_key_of_every_table(pkb_arena: CommandLine, paths: Paths) -> None:
+    paths.config.mkdir(parents=True)
+    tables = '[models.opus]\nprovider = "anthropic"\nmodel = "m-1"\n[agents.mine]\ncommand = ["prog", "-x"]\n'
+    paths.settings_file.write_text(tables)
+    shown = pkb_arena("config", "show").stdout
+    lines = [line.split(maxsplit=1)[0] for line in shown.splitlines() if line.startswith("  ")]
+    for schema in TABLES.values():
+        for field in setting_fields(schema):
+            assert field.name in lines
+            assert field.description in shown
+    assert "[models.NAME]" in lines
+    assert shown.splitlines()[-2:] == ["* models.opus: m-1 by anthropic", "* agents.mine: prog -x"]
 
 
 def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Paths) -> None:

@@ -1,5 +1,6 @@
 """Journals of sweeps that end early or have a wrong byte: whole lines, then one clear error; a torn last line is no damage."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.board.gathering import gather
 from arena.errors import ArenaError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
@@ -18,13 +20,16 @@ from arena.sweep.journal import (
     JournalDamaged,
     JournalReader,
     SweepJournal,
+    journals,
     last_plan,
     open_journal,
     plan_to_go_on,
     read_lines,
+    same_plan,
 )
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepSession, Unanswered, Written
+from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
 
 HERE = Machine("a small box", "", "2.9", "gloo")
@@ -131,6 +136,34 @@ def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
         assert path.read_bytes() == flip.data
     else:
         assert flip.data.startswith(path.read_bytes())
+
+
+def test_an_older_sweep_is_not_continued_in_the_place_of_a_damaged_one(paths: Paths) -> None:
+    damaged = written(paths, WHOLE + b"???\n" + msgspec.json.encode(LINES[-1]) + b"\n")
+    older = paths.sweeps / "older.jsonl"
+    older.write_bytes(WHOLE)
+    os.utime(older, (1.0, 1.0))
+    for name in ("", "c"):
+        with pytest.raises(JournalDamaged, match="line 9 is no line") as found:
+            plan_to_go_on(paths, name)
+        assert "remove that line" in found.value.advice
+    with pytest.raises(JournalDamaged):
+        same_plan(paths, PLAN)
+    damaged.write_bytes(b"?" + WHOLE)
+    with pytest.raises(JournalDamaged, match="line 1 is no line"):
+        plan_to_go_on(paths, "")
+    damaged.unlink()
+    damaged.symlink_to("nowhere")
+    assert plan_to_go_on(paths, "") == ("older", PLAN)
+    assert [path.name for path in journals(paths.sweeps)] == ["older.jsonl", "c.jsonl"]
+
+
+def test_a_board_names_a_link_to_nothing(paths: Paths) -> None:
+    written(paths, WHOLE)
+    (paths.sweeps / "link.jsonl").symlink_to("nowhere")
+    found = gather(paths, load_catalogue([]))
+    assert [card.player for card in found.cards] == ["agent:s"]
+    assert ["link.jsonl: No such file" in left.what for left in found.left_out] == [True]
 
 
 def test_a_line_that_is_no_text_is_named(paths: Paths) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import msgspec
 import pytest
 
 from arena.paths import Paths
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import Task
+from arena.players.prompts.feedback import judgement_words
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import (
@@ -23,6 +27,7 @@ from arena.runs.other_sizes import (
 )
 from arena.runs.results import OtherSize, holds
 from arena.runs.run_request import RunRequest
+from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
@@ -116,6 +121,81 @@ def test_a_kernel_holds_where_it_is_right_and_faster(results: list[str], told: s
             )
         )
     assert holds(others) == told
+
+
+async def test_an_index_knows_where_a_kernel_holds_also_after_it_is_rebuilt(paths: Paths) -> None:
+    problem = CATALOGUE.find("1")
+    setting = choose_setting(problem, ON_CPU, Settings())
+    request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass")
+    async with Engine(paths, command=REFEREE) as engine:
+        report = (await judge_to_end(engine, request)).report
+        judged = await with_other_sizes(engine, request, report)
+        await judge_to_end(engine, request)
+    assert judged.holds_at_other_sizes == "all"
+    for _ in range(2):
+        store = Store(paths.database, paths.runs)
+        standing = store.standings()[1]
+        assert (standing.holds, standing.runs) == ("all", 5)
+        store.close()
+        paths.database.unlink()
+
+
+async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_results(paths: Paths) -> None:
+    problem = CATALOGUE.find("1")
+    setting = choose_setting(problem, ON_CPU, Settings())
+    told: list[str] = []
+    async with Engine(paths, command=REFEREE) as engine:
+        access = JudgeAccess(
+            *(engine, Task(problem, setting), "agent:m"),
+            unsafe=True,
+            other_sizes=True,
+            hear_other_size=lambda progress: told.append(progress.words),
+        )
+        right, wrong = await access.judge("pass", "k.py"), await access.judge("wrong", "k.py")
+        built = await access.build("pass", "k.py")
+    assert right.report.holds_at_other_sizes == "all"
+    assert len(told) == SETTINGS
+    assert not wrong.report.tried_other_sizes
+    assert not built.report.tried_other_sizes
+    words = judgement_words(right, "pass", "v1")
+    assert words.count("- At other sizes, M=") == SETTINGS
+    assert "- Holds at other sizes: all" in words
+    assert right.others is not None
+    one = replace(
+        right, others=(msgspec.structs.replace(right.others[0], verdict=Verdict.WRONG_RESULT, detail="`no`"),)
+    )
+    assert ": WRONG_RESULT, `'no'`" in (words := judgement_words(one, "pass", "v1"))
+    assert "It must be right at every legal size." in words
+
+
+@pytest.mark.long
+async def test_a_kernel_that_is_far_faster_holds_at_other_sizes_on_real_ranks(
+    paths: Paths, shared_referee: Any
+) -> None:
+    """The house's neighbour sampling asks its peers nothing: it was 10 to 17 times as fast on two cores.
+
+    A busy machine may be too noisy to say so, but never the opposite.
+    """
+    problem = CATALOGUE.find("64")
+    setting = choose_setting(problem, ON_CPU, Settings())
+    source = (problem.folder / "house.py").read_text()
+    request = RunRequest(problem=problem, setting=setting, kernel_name="house.py", source=source, player="house")
+    async with Engine(paths, command=shared_referee.command) as engine:
+        report = (await judge_to_end(engine, request)).report
+        if (report.verdict, report.outcome) == ("PASS", "too noisy"):
+            pytest.skip("the machine is too noisy to say that the kernel is faster")
+        assert (report.verdict, report.outcome) == ("PASS", "faster")
+        judged = await with_other_sizes(engine, request, report)
+    assert judged.other_sizes
+    assert len(judged.other_sizes) == SETTINGS
+    assert [other.verdict for other in judged.other_sizes] == ["PASS"] * SETTINGS
+    timed = [other.outcome for other in judged.other_sizes if other.outcome]
+    assert len(timed) == 2
+    assert set(timed) <= {"faster", "too noisy"}
+    store = Store(paths.database, paths.runs)
+    assert store.standings("house")[64].holds == judged.holds_at_other_sizes
+    assert judged.holds_at_other_sizes == ("all" if "faster" in timed else "")
+    store.close()
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from model_server import KEY, ModelServer, dripping, status, streamed
 
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
@@ -21,9 +22,10 @@ from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths, paths_in
 from arena.players.file import FilePlayer
 from arena.players.make_player import make_player
+from arena.players.model import ModelPlayer
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
-from arena.settings import Settings
+from arena.settings import ModelSettings, Settings
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import Listener
@@ -236,6 +238,70 @@ async def test_what_was_spent_without_an_answer_counts_in_later_sessions(paths: 
     assert sweep.pool.spent.usd == 0.75
 
 
+@pytest.fixture
+def agent(model_server: ModelServer, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> ModelPlayer:
+    """A model at the server, with feedback."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    model = ModelSettings(
+        provider="openai_chat", model="m", base_url=model_server.url, key_env="TEST_KEY", price_in=1.0, price_out=1.0
+    )
+    setup = PlayerSetup(Settings(models={"m": model}), CATALOGUE, paths, BudgetPool(1.0))
+    return ModelPlayer(PlayerName(PlayerKind.AGENT, "m"), setup)
+
+
+PASSES = streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(100_000, 100_000))
+
+
+async def test_a_kernel_that_was_judged_before_its_provider_failed_is_a_result(
+    paths: Paths, model_server: ModelServer, agent: ModelPlayer
+) -> None:
+    model_server.replies = [PASSES, status("402 Payment Required")]
+    said: list[str] = []
+    sweep = await played(paths, plan_for("1", steps=3), [agent], Listener(said=said.append))
+    assert sweep.progress.whole
+    (result,) = results(paths)
+    assert (result.verdict, result.spent) == ("PASS", Spent(100_000, 100_000, 0.2))
+    assert any("402" in text for text in said)
+    await played(paths, plan_for("1", steps=3), [agent])
+    assert len(model_server.seen) == 2
+
+
+async def test_what_an_attempt_had_spent_when_the_sweep_was_interrupted_counts(
+    paths: Paths, model_server: ModelServer, agent: ModelPlayer
+) -> None:
+    model_server.replies = [PASSES, dripping(b"", b": still here\n\n")]
+    playing = asyncio.create_task(played(paths, plan_for("1", steps=3), [agent]))
+    while len(model_server.seen) < 2:
+        await asyncio.sleep(0.01)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
+    assert 0.2 < journal.spent.usd < 0.3
+    journal.close()
+
+
+async def test_answers_on_their_way_to_the_journal_are_kept_when_the_sweep_is_interrupted(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = SweepJournal.append
+
+    def slow(journal: SweepJournal, line: Written | CellResult) -> None:
+        time.sleep(0.1)
+        append(journal, line)
+
+    monkeypatch.setattr(SweepJournal, "append", slow)
+    player = Scripted("pass")
+    playing = asyncio.create_task(played(paths, plan_for("1-4"), [player]))
+    while len(player.asked) < 4 or player.at_once:
+        await asyncio.sleep(0.001)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    written = [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, Written)]
+    assert len(written) == len(player.asked) == 4
+
+
 async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
@@ -381,7 +447,7 @@ def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None
 
 SCRIPT = """
 import asyncio, sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_sweep import HERE, Scripted, plan_for, played
 from arena.paths import find_paths
 asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Scripted("pass", "wrong")]))
@@ -405,7 +471,7 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
-    command = [sys.executable, "-c", SCRIPT.format(folder=str(Path(__file__).parent))]
+    command = [sys.executable, "-c", SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:2]])]
     for _ in range(3):
         killed_in_the_middle(command, paths.sweeps / "c.jsonl")
     before = {result.key for result in results(paths)}

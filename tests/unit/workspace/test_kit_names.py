@@ -44,7 +44,7 @@ def test_a_signature_has_its_types_and_an_attribute_none() -> None:
     names = {each.name: each for each in kit_names("symm")}
     assert names["stage"].call == "symm.stage(x, tag=None)"
     assert names["stage"].types == "(x: torch.Tensor, tag: str | None=None) -> torch.Tensor"
-    assert names["out"].call == "symm.out(shape, dtype, tag=None, ring=4)"
+    assert names["out"].call == "symm.out(shape, dtype, tag=None, ring=None)"
     assert names["rank"] == KitName("symm", "rank", "", ": int", "This rank, from 0 to world - 1.")
 
 

@@ -87,6 +87,16 @@ async def test_own_writes_are_no_saves(kernel: Path) -> None:
         assert await next_text(seen) == "theirs"
 
 
+async def test_another_programs_way_back_to_what_was_written_here_is_seen(kernel: Path) -> None:
+    async with watching(kernel) as (watcher, seen):
+        watcher.wrote(content_hash("one"))  # a save without a change
+        kernel.write_text("one")
+        await asyncio.sleep(0.3)
+        for text in ("theirs", "one"):
+            kernel.write_text(text)
+            assert await next_text(seen) == text
+
+
 async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("mine"))

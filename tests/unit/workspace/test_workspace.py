@@ -62,6 +62,15 @@ def test_a_draft_survives_until_the_text_is_saved(workspace: Workspace, problem:
     assert workspace.draft(path) is None
 
 
+def test_a_draft_that_a_save_discards_stays_among_the_revisions(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "saved")
+    workspace.save_draft(path, "typed elsewhere")
+    workspace.save(path, "another text")
+    assert workspace.draft(path) is None
+    assert workspace.revision(content_hash("typed elsewhere")) == "typed elsewhere"
+
+
 def test_a_draft_that_equals_the_file_is_none(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "same")

@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from sandbox.kit.compilers import build
+from sandbox.kit.compilers import build, kittens_headers
 from sandbox.kit.errors import CompileError
 
 
@@ -31,11 +32,17 @@ def compile_cuda_extension(
 
     cuda_source: CUDA C++, empty for an extension without kernels. cpp_source: C++ of the host side
     (load_inline's names cuda_sources and cpp_sources are understood, too). functions: names to export (without
-    a PYBIND11_MODULE of one's own). Other options go to load_inline. Raises CompileError.
+    a PYBIND11_MODULE of one's own). Other options go to load_inline. A source that includes ThunderKittens is compiled with the
+    checkout of THUNDERKITTENS_ROOT, and with the kit's memory under its TKParallelTensor. Raises CompileError.
     """
     cuda = _texts(options.pop("cuda_sources", cuda_source))
     cpp = _texts(options.pop("cpp_sources", cpp_source))
     flags = {"cuda": extra_cuda_cflags or [], "cpp": extra_cflags or [], "ld": extra_ldflags or []}
+    kittens: Path | None = None
+    if any(map(kittens_headers.are_included, (*cuda, *cpp))):
+        kittens = kittens_headers.checkout()
+        for text in (*cuda, *cpp):
+            kittens_headers.refuse(text, dist.get_world_size())
     key = build.content_key(
         "load_inline",
         torch.__version__,
@@ -45,6 +52,7 @@ def compile_cuda_extension(
         *cuda,
         *cpp,
         repr((functions, flags, options)),
+        kittens_headers.key(kittens) if kittens else "",
     )
     module_name = f"{name}_{key[:12]}"
 
@@ -52,6 +60,9 @@ def compile_cuda_extension(
         folder = output.with_name(output.name + ".build")
         folder.mkdir()
         try:
+            if kittens is not None:
+                paths = kittens_headers.linked(kittens, folder / "kittens")
+                options["extra_include_paths"] = [*paths, *(options.get("extra_include_paths") or ())]
             _load_inline(module_name, cuda, cpp, functions, flags, options, folder)
             shutil.move(folder / f"{module_name}.so", output)
         finally:
@@ -77,6 +88,15 @@ def _arch() -> str:
     return f"{major}.{minor}" + ("a" if major >= 9 else "")
 
 
+def _loaded(library: str) -> str:
+    """The file of a library that this process has loaded, by the start of its name; empty if there is none.
+
+    The linker does not find the driver by itself where the toolkit has no stubs.
+    """
+    paths = (line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines())
+    return next((path for path in paths if Path(path).name.startswith(library)), "")
+
+
 def _load_inline(
     name: str,
     cuda: list[str],
@@ -95,6 +115,10 @@ def _load_inline(
     arch = _arch()
     if arch:
         os.environ["TORCH_CUDA_ARCH_LIST"] = arch
+    linked = flags["ld"]
+    if "-lcuda" in linked and (driver := _loaded("libcuda.so")):
+        (folder / "libcuda.so").symlink_to(driver)
+        linked = [*linked, f"-L{folder}"]
     try:
         cpp_extension.load_inline(  # type: ignore[no-untyped-call]
             name=name,
@@ -103,7 +127,7 @@ def _load_inline(
             functions=functions,
             extra_cflags=flags["cpp"],
             extra_cuda_cflags=flags["cuda"],
-            extra_ldflags=flags["ld"],
+            extra_ldflags=linked,
             build_directory=str(folder),
             **options,
         )

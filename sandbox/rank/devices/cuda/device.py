@@ -12,6 +12,7 @@ import torch.distributed as dist
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.rank.devices.device import RankGate
+from sandbox.rank.devices.transfer_ways import Ways
 
 if TYPE_CHECKING:
     from sandbox.rank.devices.cuda.input_copier import InputCopier
@@ -63,14 +64,23 @@ class CudaDevice:
         if not self.sealed:
             self.host_out[:size].copy_(self.mapped_out[:size])
 
-    def join(self, rank: int, world: int, folder: str) -> None:
-        """Makes the context and the NCCL communicator, and runs a collective to warm both up."""
+    def join(self, rank: int, world: int, folder: str, *, lazy: bool = False) -> None:
+        """Makes the context and the NCCL communicator, and runs a collective to warm both up.
+
+        lazy: NCCL starts at its first use.
+        """
         torch.cuda.set_device(self.index)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         dist.init_process_group(
-            "nccl", init_method=f"file://{folder}/store", rank=rank, world_size=world, device_id=self.torch_device
+            "nccl",
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=world,
+            device_id=None if lazy else self.torch_device,
         )
+        if lazy:
+            return
         dist.all_reduce(torch.zeros(1, device=self.torch_device))
         torch.cuda.synchronize()
 
@@ -163,9 +173,10 @@ class CudaDevice:
         torch.backends.cuda.cufft_plan_cache[self.index].clear()
         torch.cuda.empty_cache()
 
-    def free_blocks(self) -> None:
+    def free_blocks(self, beyond: int) -> None:
         """Returns torch's cached blocks to the driver, for other worlds."""
-        torch.cuda.empty_cache()
+        if torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > beyond:
+            torch.cuda.empty_cache()
 
     def release(self, arena: torch.Tensor) -> None:
         """Unmaps an arena, if it is mapped."""
@@ -205,6 +216,12 @@ class CudaDevice:
         peaks = calibration.measure(self)
         ways = ("link.copy_engine", "link.sm", "link.tma")
         return peaks | {"link": max((peaks[way] for way in ways if way in peaks), default=0.0)}
+
+    def transfer_ways(self) -> Ways:
+        """Those of sandbox.rank.devices.cuda.transfers."""
+        from sandbox.rank.devices.cuda import transfers
+
+        return transfers.ways()
 
 
 def device(rank: int) -> CudaDevice:

@@ -9,23 +9,24 @@ import subprocess
 import sys
 import tempfile
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from sandbox.kit import blocks, cuda
-from sandbox.kit.compilers import nvrtc
-from sandbox.kit.compilers.arguments import converter
-from sandbox.kit.compilers.signature import Function, exported
+from sandbox.kit.compilers import gcc, nvrtc
+from sandbox.kit.compilers.arguments import converter, ctypes_of
+from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
     "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
-    "gathered_gemm", "perceptron", "quantisation", "rows", "sharded_adam", "side_stream", "sums", "truncation",
+    "gathered_gemm", "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
-SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0}
+SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_MEETING": 0}
 """Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
 HERE = Path(__file__).parent
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
@@ -83,8 +84,7 @@ class _Kernel:
         self.call = library[f"emu_run_{function.name}"]
         self.call.restype = None
         self.convert = [converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)]
-        self.slots = [cuda._slot(p) for p in function.parameters]
-        self.px = [p.is_px or p.is_numbers for p in function.parameters]
+        self.types = [_type_of(p) for p in function.parameters]
         self.takes_px = any(p.is_px for p in function.parameters)
 
     @property
@@ -103,8 +103,8 @@ class _Kernel:
                 compiled_late.update(compiled)
                 compiled.clear()
             ready = []
-            for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
-                ready.append(convert(value) if px else type(slot)(convert(value)))
+            for value, convert, passed_as in zip(arguments, self.convert, self.types, strict=True):
+                ready.append(passed_as(convert(value)))
             extents = (ctypes.c_uint * 2)(*(*grid, 1)[:2])
             if queued is None:
                 self.call(extents, ctypes.c_uint(shape[1]), *ready)
@@ -112,6 +112,13 @@ class _Kernel:
                 queued.append(Launch(self.call, (extents, ctypes.c_uint(shape[1]), *ready), arguments))
 
         return launch
+
+
+def _type_of(parameter: Parameter) -> Callable[[Any], Any]:
+    """What turns a converted argument into what ctypes passes. Structs are passed as they are."""
+    if parameter.pointers:
+        return ctypes.c_void_p
+    return ctypes_of(parameter.scalar) if parameter.scalar else lambda struct: struct
 
 
 class Stream:
@@ -132,8 +139,8 @@ class Module:
         self.__dict__.update(kernels)
 
 
-def compile(source: str, options: Any = (), arch: Any = None) -> Module:
-    """As cuda.compile, for the CPU."""
+def compile(source: str, options: Any = (), arch: Any = None, *, front: str = "", behind: str = "") -> Module:
+    """As cuda.compile, for the CPU. front, behind: texts around px.cuh; options: for g++."""
     functions = [function for function in exported(source).values() if function.kernel]
     runs = []
     for function in functions:
@@ -143,11 +150,12 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
             f'extern "C" void emu_run_{function.name}(const unsigned* emu_grid, unsigned emu_threads, {listed})'
             f" {{ emu_launch(emu_grid, emu_threads, [=] {{ {function.name}({names}); }}); }}"
         )
-    text = '#include "emulation.h"\n' + _portable_header() + "\n#line 1\n" + source + "\n" + "\n".join(runs)
+    whole = '#include "emulation.h"\n' + front + _portable_header() + behind
+    text = whole + "\n#line 1\n" + source + "\n" + "\n".join(runs)
     folder = Path(tempfile.gettempdir()) / f"pkb-emulated-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     own = "".join((HERE / name).read_text() for name in ("emulation.h", "emulation_px.h"))
-    stem = hashlib.sha256((text + own).encode()).hexdigest()[:24]
+    stem = hashlib.sha256((text + own + repr(options)).encode()).hexdigest()[:24]
     library = folder / f"{stem}.so"
     if not library.exists():
         unfinished = folder / f"{stem}.{os.getpid()}"
@@ -155,7 +163,11 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
         written.write_text(text)
         command = ["g++", "-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-w", "-fpermissive", "-pthread", f"-I{HERE}"]
         done = subprocess.run(
-            [*command, "-o", str(unfinished), str(written)], capture_output=True, text=True, timeout=100, check=False
+            [*command, *options, "-o", str(unfinished), str(written)],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
         )
         if done.returncode:
             raise AssertionError(done.stderr[:4000])
@@ -163,6 +175,15 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
     loaded = ctypes.CDLL(str(library))
     compiled.extend(function.name for function in functions)
     return Module({function.name: _Kernel(function, loaded) for function in functions})
+
+
+def compile_kittens(source: str, headers: Path) -> Module:
+    """As kittens.compile, for the CPU. headers: a checkout whose headers g++ can compile."""
+    views = (gcc.INCLUDE / "px_kittens.cuh").read_text().replace("#pragma once", "")
+    front = "#define __host__\n#define bf16 px_bf16\n#define f16 px_f16\n"
+    behind = f"\n#undef bf16\n#undef f16\n{views}"
+    options = ("-std=c++20", "-DKITTENS_HOPPER", "-DKITTENS_NO_HOST", f"-I{headers / 'include'}")
+    return compile(source, options, front=front, behind=behind)
 
 
 def meet_as_ever(team: Team, *given: Any, meet: Any = Team._meet) -> None:

@@ -1,0 +1,233 @@
+"""The stored times of transfers on this machine, and their texts: tables, a plot, one line."""
+
+import datetime
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from arena.machine.facts import installed_version
+from arena.machine.finding import MachineFinding, limited, ok
+from arena.workspace.atomic_file import write_atomically
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import TransfersTimed
+from sandbox.protocol.transfers import Transfers, gigabytes_per_second
+
+COMMAND = "pkb-arena transfers"
+NEAR = 1.05
+"""Times that differ by less count as equal."""
+
+
+class StoredTransfers(msgspec.Struct, frozen=True):
+    """One stored measurement."""
+
+    device: str
+    world: int
+    transfers: Transfers
+    seconds: float
+    date: str
+    torch: str
+
+
+def _file(folder: Path, device: str, world: int) -> Path:
+    return folder / f"{device}-{world}-transfers.json"
+
+
+def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
+    """Stores a measurement beside the calibration. Raises OSError when the folder cannot be written."""
+    found = StoredTransfers(
+        device=event.device,
+        world=event.world,
+        transfers=event.transfers,
+        seconds=event.seconds,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        torch=installed_version("torch") or "",
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(_file(folder, event.device, event.world), msgspec.json.encode(found))
+    return found
+
+
+def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
+    """The stored measurement; None where none was made, or the file is damaged."""
+    return _read(_file(folder, device, world))
+
+
+def _read(path: Path) -> StoredTransfers | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=StoredTransfers)
+    except (OSError, ValueError):
+        return None
+
+
+# --- texts -----------------------------------------------------------------------------------------------------
+
+
+def size_words(nbytes: int) -> str:
+    """ "2 KB", "256 MB": powers of 1024."""
+    return f"{nbytes >> 20} MB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KB"
+
+
+def fastest_words(found: Transfers) -> str:
+    """ "SM stores to 32 KB, TMA to 2 MB, copy engine above": the fastest way by size, between the slowest two ranks.
+
+    Times within 5 % count as equal, so that the words change the way as seldom as possible; of equal ways the first.
+    """
+    us = {way: found.us(way) for way in found.ways}
+    words: list[str] = []
+    begin, count = 0, len(found.sizes)
+    while begin < count:
+        ends = {way: begin + _length_near_best(us, way, begin) for way in us}
+        way = max(us, key=lambda way: ends[way])
+        begin = ends[way]
+        words.append(f"{way} to {size_words(found.sizes[begin - 1])}" if begin < count else way)
+    return ", ".join(words) + (" above" if len(words) > 1 else " at every size")
+
+
+def _length_near_best(us: dict[str, list[float]], way: str, begin: int) -> int:
+    """For so many sizes from this one on is a way as fast as the fastest."""
+    best = [min(times) for times in zip(*us.values(), strict=True)]
+    near = [own <= NEAR * least for own, least in zip(us[way][begin:], best[begin:], strict=True)]
+    return (near.index(False)) if False in near else len(near)
+
+
+def transfers_finding(folder: Path) -> MachineFinding:
+    """The fastest ways as a finding of the doctor: of the last measurement on each kind of device."""
+    last: dict[str, StoredTransfers] = {}
+    try:
+        paths = sorted(folder.glob("*-transfers.json"))
+    except OSError as error:
+        return limited("transfers", f"cannot read {folder}: {error.strerror}", "check the permissions of its folders")
+    for path in paths:
+        found = _read(path)
+        if found is not None and (found.device not in last or found.date > last[found.device].date):
+            last[found.device] = found
+    if not last:
+        return limited("transfers", "not measured", "seconds tell which way to move data is fastest", COMMAND)
+    words = [
+        f"{each.world} {kind_of(each.device).ranks_name}: {fastest_words(each.transfers)}" for each in last.values()
+    ]
+    return ok("transfers", "; ".join(words))
+
+
+def prompt_lines(found: StoredTransfers) -> list[str]:
+    """A compact table for models: microseconds by size and way."""
+    transfers = found.transfers
+    us = {way: transfers.us(way) for way in transfers.ways}
+    lines = [
+        "Measured here: microseconds of one block from rank to rank, one direction, with its signal:",
+        "",
+        f"| block | {' | '.join(us)} |",
+        "|---" * (len(us) + 1) + "|",
+    ]
+    for at, size in enumerate(transfers.sizes):
+        lines.append(f"| {size_words(size)} | {' | '.join(_figure(times[at]) for times in us.values())} |")
+    return [*lines, "", f"Fastest: {fastest_words(transfers)}."]
+
+
+def report_lines(found: StoredTransfers, width: int) -> list[str]:
+    """The whole measurement as text for a terminal of `width` columns."""
+    transfers = found.transfers
+    several = len(transfers.pairs) > 1
+    lines = [
+        f"{found.world} {kind_of(found.device).ranks_name}: one block in one direction, with its signal",
+        *(["The slowest two ranks"] if several else []),
+        f"Fastest: {fastest_words(transfers)}",
+        "",
+        *table(transfers, width),
+        "",
+        *plot(transfers, width),
+        "",
+    ]
+    if several:
+        lines += ["GB/s of the largest blocks, each two ranks alone:", *pairs_table(transfers, width), ""]
+    for way, reason in transfers.absent.items():
+        lines += textwrap.wrap(f"No {way}: {reason}", width)
+    return [*lines, f"Measured in {found.seconds:.1f} s, {found.date}"]
+
+
+def table(found: Transfers, width: int) -> list[str]:
+    """Microseconds and GB/s by size and way, between the slowest two ranks; * marks the fastest way of a size."""
+    us = {way: found.us(way) for way in found.ways}
+    rows = [
+        [(us[way][at], gigabytes_per_second(size, us[way][at])) for way in found.ways]
+        for at, size in enumerate(found.sizes)
+    ]
+    names = [size_words(size) for size in found.sizes]
+    lines: list[str] = []
+    for unit, place, best in (("µs", 0, min), ("GB/s", 1, max)):
+        marked = [_marked([cell[place] for cell in row], best) for row in rows]
+        lines += [*_grid(unit, found.ways, names, marked, width), ""]
+    return lines[:-1]
+
+
+def pairs_table(found: Transfers, width: int) -> list[str]:
+    """GB/s of the largest blocks by pair of ranks and way."""
+    names = [f"{first}-{second}" for first, second in (pair.ranks for pair in found.pairs)]
+    rows = [
+        _marked([gigabytes_per_second(found.sizes[-1], pair.us[way][-1]) for way in found.ways], max)
+        for pair in found.pairs
+    ]
+    return _grid("ranks", found.ways, names, rows, width)
+
+
+def _marked(cells: Sequence[float], best: Callable[[Sequence[float]], float]) -> list[str]:
+    return [f"{_figure(cell)}{'*' if cell == best(cells) else ' '}" for cell in cells]
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[list[str]], width: int) -> list[str]:
+    """Right-aligned columns; the ones that do not fit come below."""
+    left = max(map(len, [corner, *names]))
+    lines: list[str] = []
+    begin = 0
+    while begin < len(heads):
+        end, used = begin, left
+        while end < len(heads) and (end == begin or used + 2 + max(8, len(heads[end]) + 1) <= width):
+            used += 2 + max(8, len(heads[end]) + 1)
+            end += 1
+        if begin:
+            lines.append("")
+        widths = [max(8, len(head) + 1) for head in heads[begin:end]]
+        title = [f"{head} ".rjust(wide) for head, wide in zip(heads[begin:end], widths, strict=True)]
+        lines.append("  ".join([corner.ljust(left), *title]).rstrip())
+        for name, row in zip(names, rows, strict=True):
+            cells = [cell.rjust(wide) for cell, wide in zip(row[begin:end], widths, strict=True)]
+            lines.append("  ".join([name.rjust(left), *cells]).rstrip())
+        begin = end
+    return lines
+
+
+def plot(found: Transfers, width: int) -> list[str]:
+    """A row for each size, and on it a letter for each way at its GB/s, on a logarithmic axis."""
+    letters = dict(zip(found.ways, "ABCDEFGHIJ", strict=False))
+    rates = {
+        way: [gigabytes_per_second(size, us) for size, us in zip(found.sizes, found.us(way), strict=True)]
+        for way in found.ways
+    }
+    every = [rate for each in rates.values() for rate in each]
+    low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+    high = max(high, low + 1)
+    left = max(len(size_words(size)) for size in found.sizes)
+    wide = max(20, min(width, 100) - left - 10)  # the axis ends with its last number and the unit
+
+    def column(rate: float) -> int:
+        return min(wide - 1, int((math.log10(rate) - low) / (high - low) * (wide - 1) + 0.5))
+
+    ticks = {column(10.0**power): f"{10.0**power:g}" for power in range(low, high + 1)}
+    legend = "  ".join(f"{letter} {way}".replace(" ", "\xa0") for way, letter in letters.items())
+    lines = [line.replace("\xa0", " ") for line in textwrap.wrap(legend, width)]
+    for at, size in enumerate(found.sizes):
+        row = ["┊" if place in ticks else "·" for place in range(wide)]
+        for way in sorted(found.ways, key=lambda way: rates[way][at]):  # the fastest is on top
+            row[column(rates[way][at])] = letters[way]
+        lines.append(f"{size_words(size).rjust(left)} {''.join(row)}")
+    axis = [" "] * (wide + 6)
+    for place, text in ticks.items():
+        axis[place : place + len(text)] = text
+    return [*lines, f"{' ' * left} {''.join(axis).rstrip()} GB/s"]

@@ -1,0 +1,96 @@
+"""Row blocks of a product, summed over the ranks: partial products leave for their owners by copy engine, and owners add them.
+
+    from sandbox.kit.blocks.scattered_gemm import scattered_product
+
+    own = team.out((rows, columns), dtype, "own", ring=2)
+    scattered_product(a, b, team.peers(own), team)     # a [W, M/W, K/W], b [K/W, N]: own becomes row block r of the sum
+
+No pass over the result is needed with two ranks: the owner's product comes last and adds what has arrived in its float32 sum.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+from sandbox.kit.blocks.columns import kernels, meet
+from sandbox.kit.blocks.side_stream import beside, join, mark
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = Path(__file__).with_name("scattered_gemm.cu").read_text()
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) add_arrived(TYPE* y, const TYPE* x, i64 n, i64 apart, int count) {
+    add_arrived_to<TYPE>(y, x, n, apart, count);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+CHUNKS = 2
+"""Of a block of rows: one is sent while the next is multiplied."""
+SLOT = 1000
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_arrived
+
+
+def scattered_product(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    owned: Sequence[torch.Tensor],
+    team: Team,
+    chunks: int = CHUNKS,
+    complete: Callable[[slice], None] | None = None,
+) -> None:
+    """owned[r] becomes row block r of Σ_s a_s b_s on rank r. GPUs only; partial products are rounded to their dtype.
+
+    a [W (owners), M/W, K/W], b [K/W, N]: this rank's own. owned: [M/W, N], contiguous, for each rank its block in its own
+    memory, as this rank maps it; others in the next call.
+    chunks: of the own block. complete: is called with each of them, when its product is queued on the current stream.
+    Uses the team's signal slot SLOT. Collective.
+    """
+    others, (_, rows, _), columns, own = team.world - 1, a.shape, b.shape[1], owned[team.rank]
+    kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    more = None
+    if others > 1:
+        kernel_for(a.dtype)
+        # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
+        more = team.out((others - 1, rows, columns), a.dtype, "scattered: more", ring=2)
+    rest = team.peers(more) if more is not None else []
+    parts = _parts(rows, chunks)
+    partial = a.new_empty((others, rows, columns))
+    arrived = []
+    # In the order r+1, r+2, ..., so that no rank receives from two at a time.
+    for away in range(1, team.world):
+        owner = (team.rank + away) % team.world
+        place = owned[owner] if away == 1 else rest[owner][away - 2]
+        for part in parts:
+            torch.mm(a[owner, part], b, out=partial[away - 1, part])
+            with beside():
+                place[part].copy_(partial[away - 1, part])
+                if away == others:
+                    meet(own, team, SLOT)
+                    if more is not None:
+                        _add(own[part], more[:, part], more.stride(0))
+                    arrived.append(mark())
+    for part, here in zip(parts, arrived, strict=True):
+        join(here)  # these rows have arrived
+        own[part].addmm_(a[team.rank, part], b)
+        if complete is not None:
+            complete(part)
+
+
+def _parts(rows: int, chunks: int) -> list[slice]:
+    edges = [rows * number // chunks for number in range(chunks + 1)]
+    return [slice(edges[number], edges[number + 1]) for number in range(chunks)]
+
+
+def _add(rows: torch.Tensor, more: torch.Tensor, apart: int) -> None:
+    """Adds more[0], more[1], ... to rows. apart: elements between the beginnings of two of them."""
+    blocks = min(max(-(-rows.nbytes // (16 * THREADS)), 1), BLOCKS)
+    kernel_for(rows.dtype)[blocks, THREADS](rows.data_ptr(), more.data_ptr(), rows.numel(), apart, more.shape[0])

@@ -1,0 +1,1 @@
+// For NVRTC: bool is built in.

@@ -1,0 +1,127 @@
+"""The backends: libraries for communication inside kernels, beside the kit's own symmetric memory. One row each.
+
+Read by `new --template`, `generate --backend`, the doctor, the labels of verdicts and the check before a run. A new backend is
+a row here, a module and a template of the kit with its name, and a page `kit_<name>.md` for models. Imports neither torch nor
+the kit.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from sandbox.machine import nccl_package, nvshmem_package, thunderkittens
+from sandbox.machine.devices import kind_of
+
+
+class Probe(NamedTuple):
+    """What a backend needs, on this machine."""
+
+    found: str
+    """What is there, or what is missing."""
+    advice: str = ""
+    """What to do; empty where nothing is missing."""
+    package: str = ""
+    """The package that mends it, for pip."""
+
+
+class Backend(NamedTuple):
+    """One backend. All of them need GPU ranks, and peers to communicate with."""
+
+    name: str
+    """The word of `new --template` and `generate --backend`."""
+    title: str
+    """Its name in sentences."""
+    modules: tuple[str, ...]
+    """Modules by which a kernel uses it."""
+    label: str
+    """In verdicts and on boards."""
+    probe: Callable[[], Probe]
+    """Looks at this machine's software, in milliseconds. The GPUs are the doctor's."""
+    build: Callable[[Path], bool] | None = None
+    """Builds what kernels over it share into a folder: once for a machine, in seconds. Returns whether it had to."""
+
+
+def _nccl() -> Probe:
+    headers = nccl_package.nccl_headers()
+    if headers is None:
+        return Probe(
+            "no nccl_device.h in an installed NCCL package",
+            "install torch from PyPI for CUDA 13: its NCCL package has the headers",
+            "nvidia-nccl-cu13==2.28.9",
+        )
+    if headers.version not in nccl_package.LAYOUTS:
+        return Probe(nccl_package.unknown(headers.version), "install the NCCL that torch was built with")
+    return Probe(f"NCCL {nccl_package.dotted(headers.version)} with device headers")
+
+
+def _nvshmem() -> Probe:
+    found = nvshmem_package.package()
+    if found is None:
+        return Probe("no NVSHMEM package", "install torch from PyPI for CUDA 13", "nvidia-nvshmem-cu13==3.4.5")
+    if found.version[0] != nvshmem_package.MAJOR:
+        return Probe(
+            f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {found.named}", "install that of torch"
+        )
+    if nvshmem_package.nvcc() is None:
+        return Probe(f"{found.named} without device functions: they need nvcc once", "install the CUDA toolkit")
+    return Probe(f"{found.named} with device functions")
+
+
+def _kittens() -> Probe:
+    root = thunderkittens.checkout()
+    if root is None:
+        return Probe(
+            thunderkittens.why_missing(),
+            f"clone HazyResearch/ThunderKittens, and name its folder in {thunderkittens.VARIABLE} or the setting thunderkittens",
+        )
+    return Probe(f"ThunderKittens, {thunderkittens.commit(root) or 'commit unknown'}, at {root}")
+
+
+BACKENDS = (
+    Backend("nccl", "NCCL's device API", ("sandbox.kit.nccl",), "nccl device", _nccl),
+    Backend(
+        "shmem",
+        "NVSHMEM",
+        ("sandbox.kit.shmem", "torch.distributed._symmetric_memory._nvshmem_triton"),
+        "nvshmem",
+        _nvshmem,
+        nvshmem_package.build_missing,
+    ),
+    Backend("kittens", "ThunderKittens", ("sandbox.kit.kittens", "utils.parallelkittens_runtime"), "kittens", _kittens),
+)
+
+
+def backend_names() -> list[str]:
+    """The backends by name."""
+    return [backend.name for backend in BACKENDS]
+
+
+def named(name: str) -> Backend | None:
+    """The backend of this name."""
+    return next((backend for backend in BACKENDS if backend.name == name), None)
+
+
+def used(modules: Iterable[str]) -> list[Backend]:
+    """The backends that a kernel with these imports uses. `from a import b` is the module a.b."""
+    imported = set(modules)
+    return [backend for backend in BACKENDS if any(_within(each, own) for each in imported for own in backend.modules)]
+
+
+def label_in(labels: Iterable[str]) -> str:
+    """The labels of backends among those of a verdict, joined; empty without one."""
+    found = set(labels)
+    return ", ".join(backend.label for backend in BACKENDS if backend.label in found)
+
+
+def refusal(backend: Backend, device: str, world: int) -> str:
+    """Why kernels of a backend cannot run with this device and world size, in one line; empty if they can."""
+    kind = kind_of(device)
+    if not kind.on_gpus:
+        return f"kernels over {backend.title} need GPUs, and this run is on {kind.ranks_name}"
+    if world == 1:
+        return f"kernels over {backend.title} need peers, and this world has one rank"
+    return ""
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")

@@ -1,0 +1,159 @@
+"""The installed NVSHMEM package, and the object of its device functions that nvcc builds once. Imports no torch.
+
+    python -m sandbox.machine.nvshmem_package      builds the object for this machine's GPUs, and prints where it lies
+
+NVRTC cannot compile nvshmem.h, so nvcc compiles a wrapper: the functions by C names. It is made at run time out of the installed
+headers, outside worlds, and never shipped. Kernels are linked with it in milliseconds.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from sandbox.machine import nvml
+
+PACKAGES = ("nvidia-nvshmem-cu13", "nvidia-nvshmem-cu12")
+ENVIRONMENT = {
+    "NVSHMEM_REMOTE_TRANSPORT": "none",  # one machine
+    "NVSHMEM_DISABLE_NVLS": "1",  # no multicast
+    "NVSHMEM_DISABLE_NCCL": "1",  # its own communicator would take memory
+    "NVSHMEM_DISABLE_LOCAL_ONLY_PROXY": "1",  # a thread that polls on the rank's core
+    "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
+    "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY": "AF_INET",
+}
+"""Of every process that uses NVSHMEM, by the kit, torch or Triton."""
+MAJOR = 3
+"""Of the versions whose structs the kit knows."""
+WRAPPER = Path(__file__).parents[1] / "kit" / "include" / "px_nvshmem_wrapper.cu"
+BUILD_SECONDS = 60.0
+_VERSION = re.compile(r"^#define NVSHMEM_VENDOR_(MAJOR|MINOR|PATCH)_VERSION\s+(\d+)", re.MULTILINE)
+
+
+class NvshmemPackage(NamedTuple):
+    """An installed package. folder: with `include` and `lib`."""
+
+    folder: Path
+    version: tuple[int, int, int]
+
+    @property
+    def host_library(self) -> Path:
+        """The host library. It finds its plugins beside it."""
+        return self.folder / "lib" / "libnvshmem_host.so.3"
+
+    @property
+    def device_library(self) -> Path:
+        """The archive that kernels are linked with."""
+        return self.folder / "lib" / "libnvshmem_device.a"
+
+    @property
+    def named(self) -> str:
+        """ "NVSHMEM 3.4.5"."""
+        return f"NVSHMEM {'.'.join(map(str, self.version))}"
+
+
+class NoWrapper(Exception):
+    """The object cannot be built. The message is one line."""
+
+
+@functools.cache
+def package() -> NvshmemPackage | None:
+    """The first installed package with device functions; None without one."""
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError, OSError, KeyError):
+            folder = Path(str(metadata.distribution(name).locate_file("nvidia/nvshmem")))
+            text = (folder / "include" / "non_abi" / "nvshmem_version.h").read_text(encoding="utf-8", errors="replace")
+            numbers = dict(_VERSION.findall(text))
+            found = NvshmemPackage(folder, (int(numbers["MAJOR"]), int(numbers["MINOR"]), int(numbers["PATCH"])))
+            if found.host_library.is_file():
+                return found
+    return None
+
+
+def nvcc() -> str | None:
+    """CUDA's compiler: of CUDA_HOME, of PATH, or where toolkits are installed."""
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    beside = (shutil.which("nvcc", path=f"{home}/bin") for home in homes if home)
+    return next((found for found in (shutil.which("nvcc"), *beside) if found), None)
+
+
+def architectures() -> list[str]:
+    """The architectures of this machine's GPUs, such as "sm_90"; none where NVML cannot be asked."""
+    try:
+        pairs = {tuple(nvml.call("nvmlDeviceGetCudaComputeCapability", nvml.handle(gpu.index))) for gpu in nvml.gpus()}
+    except nvml.NvmlMissing:
+        return []
+    return sorted(f"sm_{major}{minor}" for major, minor in pairs)
+
+
+def wrapper_name(found: NvshmemPackage, arch: str) -> str:
+    """The file of the wrapper's object for an architecture such as "sm_90"."""
+    digest = hashlib.sha256(WRAPPER.read_bytes() + repr((found.version, arch)).encode()).hexdigest()
+    return f"nvshmem-{digest[:32]}.cubin"
+
+
+def build_wrappers(folder: Path, archs: list[str]) -> list[Path]:
+    """The objects in a folder for these architectures. What is missing is built, in seconds.
+
+    Raises:
+        NoWrapper: there is no package, no compiler, or it fails.
+    """
+    found = package()
+    if found is None:
+        raise NoWrapper(f"no NVSHMEM is installed: pip install {PACKAGES[0]}==3.4.5")
+    return [_built(found, folder, arch) for arch in archs]
+
+
+def build_missing(folder: Path) -> bool:
+    """Builds the objects for this machine's GPUs that a folder does not have. Returns whether one was built.
+
+    A kernel that needs what cannot be built gets the reason by itself.
+    """
+    found, archs = package(), architectures()
+    if found is None or nvcc() is None or all((folder / wrapper_name(found, arch)).is_file() for arch in archs):
+        return False
+    with contextlib.suppress(NoWrapper):
+        build_wrappers(folder, archs)
+    return True
+
+
+def _built(found: NvshmemPackage, folder: Path, arch: str) -> Path:
+    target = folder / wrapper_name(found, arch)
+    if target.is_file():
+        return target
+    compiler = nvcc()
+    if compiler is None:
+        raise NoWrapper("NVSHMEM's device functions need nvcc once: install the CUDA toolkit")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryDirectory(prefix="pkb-nvshmem-") as scratch:
+            made = Path(scratch) / target.name
+            flags = ("-cubin", "-rdc=true", f"-arch={arch}", "-std=c++17", f"-I{found.folder / 'include'}")
+            command = [compiler, *flags, str(WRAPPER), "-o", str(made)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=BUILD_SECONDS)
+            if done.returncode:
+                raise NoWrapper(
+                    f"nvcc cannot compile nvshmem.h: {(done.stderr.strip().splitlines() or ['no reason'])[0]}"
+                )
+            unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+            shutil.copyfile(made, unfinished)
+            unfinished.chmod(0o755)
+            unfinished.replace(target)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoWrapper(f"nvcc cannot be run: {error}") from None
+    return target
+
+
+if __name__ == "__main__":
+    try:
+        print(*build_wrappers(Path(sys.argv[1] if sys.argv[1:] else tempfile.gettempdir()), architectures()), sep="\n")
+    except NoWrapper as reason:
+        sys.exit(str(reason))

@@ -1,0 +1,145 @@
+"""The result of a run and its parts. Microseconds in fields that end in `_us`, seconds in `Seconds`."""
+
+import msgspec
+
+from sandbox.protocol.energy import Energy
+from sandbox.protocol.samples import Samples
+from sandbox.protocol.verdict import Verdict
+
+
+class OutputError(msgspec.Struct, frozen=True):
+    """The error of one output of one rank against the float64 oracle, with its limits.
+
+    rms: ‖y − y*‖ / ‖y*‖. max: max |y − y*| / (|y*| + rms(y*)). Limits are 0 for outputs that must match exactly.
+    """
+
+    output: str
+    ok: bool
+    exact: bool
+    rms: float
+    max: float
+    baseline_rms: float
+    baseline_max: float
+    rms_limit: float
+    max_limit: float
+    wrong: int = 0
+    """Elements beyond the elementwise limit."""
+    total: int = 0
+    shape: list[int] = []
+    first_wrong: list[int] | None = None
+    """Index of the first wrong element; the first one that wrongly is or is not finite, if there is one."""
+    expected: str = ""
+    got: str = ""
+    where: list[float] = []
+    """Share of wrong elements in up to 32 equal parts of the flattened output, for a map."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a kernel failed. Its texts come from an untrusted process: show them, never parse them."""
+
+    phase: str
+    message: str
+    advice: str
+    rank: int | None = None
+    output: str | None = None
+    index: list[int] | None = None
+    expected: str | None = None
+    got: str | None = None
+    wrong_share: float | None = None
+    line: int | None = None
+    """Line in the kernel file, 1-based, when known."""
+    text: str = ""
+    """Traceback or compiler output, bounded to 64 KiB."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """An estimate with its 99 % interval (sandbox/timing/interval.py)."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Speedup(msgspec.Struct, frozen=True):
+    """Baseline time over contender time, by clock."""
+
+    call: Interval | None
+    device: Interval | None
+
+
+class Microseconds(msgspec.Struct, frozen=True):
+    """Median time per call by clock."""
+
+    call: float | None
+    device: float | None
+
+
+class Errors(msgspec.Struct, frozen=True):
+    """The worst output's errors over all ranks and checked iterations."""
+
+    rms: float
+    max: float
+    baseline_rms: float
+    baseline_max: float
+
+
+class Roofline(msgspec.Struct, frozen=True):
+    """The machine's lower bound of the time, and the kernel's percentage of it."""
+
+    bound_us: float
+    percent: float
+    limiter: str
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """The durations of a run's phases."""
+
+    load: float = 0.0
+    compile: float = 0.0
+    check: float = 0.0
+    time: float = 0.0
+    total: float = 0.0
+
+
+class RivalResult(msgspec.Struct, frozen=True):
+    """The result of the other kernel of a run between two contenders. Fields as in `Result`."""
+
+    verdict: Verdict
+    detail: str
+    failure: Failure | None
+    sha256: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The result of a run. The command line adds names and prints it as JSON."""
+
+    verdict: Verdict
+    detail: str
+    failure: Failure | None
+    paper_rule: str | None
+    error: Errors | None
+    speedup: Speedup | None
+    baseline_us: Microseconds | None
+    contender_us: Microseconds | None
+    roofline: Roofline | None
+    seconds: Seconds
+    jail: str
+    sealed: bool
+    outcome: str = ""
+    """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty if nothing was timed."""
+    clock: str = ""
+    """The clock of the headline: "call", or "device" if end-to-end time is too noisy; empty if nothing was timed."""
+    told: str = ""
+    """The conclusion from both clocks, in one sentence."""
+    advice: str = ""
+    """What would make the measurement more precise; empty if that is not needed."""
+    rounds: int = 0
+    rival: RivalResult | None = None
+    """Set for a run between two contenders. There is no speedup if either failed."""
+    labels: list[str] = []
+    """Hints about the source of a passing kernel's speed (sandbox/referee/labels.py)."""
+    samples: Samples = Samples()
+    beside: dict[str, Microseconds] = {}
+    """Times of the baseline variants in this setting, by name, measured before."""
+    energy: Energy | None = None
+    """None if it was not asked for, or the kernel failed."""

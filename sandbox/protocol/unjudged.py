@@ -1,0 +1,31 @@
+"""Results of runs that end before their kernel is judged."""
+
+from sandbox.protocol.events import Failure, Result, Seconds
+from sandbox.protocol.verdict import ADVICE, Verdict
+
+TEXT = 65536
+"""Characters of a traceback that are kept, from its end."""
+
+
+def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: bool = False) -> Result:
+    """The result of a run whose kernel was not judged. failure: its message is one sentence without a full stop."""
+    return Result(
+        verdict=verdict,
+        detail=f"{failure.message} (phase {failure.phase}). {failure.advice}",
+        failure=failure,
+        paper_rule=None,
+        error=None,
+        speedup=None,
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=Seconds(),
+        jail=jail,
+        sealed=sealed,
+    )
+
+
+def harness_error_result(phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False) -> Result:
+    """A HARNESS_ERROR in a phase: the kernel is not at fault. text: a traceback or prints."""
+    failure = Failure(phase=phase, message=message, advice=ADVICE[Verdict.HARNESS_ERROR], text=text[-TEXT:])
+    return unjudged_result(Verdict.HARNESS_ERROR, failure, jail, sealed)

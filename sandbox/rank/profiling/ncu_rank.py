@@ -1,0 +1,149 @@
+"""The ranks of a world whose rank 0 is under Nsight Compute: warm calls, then the one that is profiled.
+
+    ncu ... python -m sandbox.rank.profiling.ncu_rank PLAN MODE      rank 0
+    python -m sandbox.rank.profiling.ncu_rank PLAN                   forks the other ranks whenever rank 0 has started
+
+Rank 0 starts again for every pass of an application replay. The process that forks its peers has imported torch once.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sandbox.machine.processes import die_with_parent
+from sandbox.protocol.ncu import NcuPlan, decode_plan
+from sandbox.rank.profiling.ncu import FAILED, PEERS
+
+PEER_FAILED = 3
+ORDER_BYTES = 4096
+FAILURE = "failure"
+"""The file in which a peer says why it failed."""
+PEER_FIRST_S, LOOK_S = 0.5, 0.02
+
+
+def main() -> None:
+    """Rank 0, or the process that forks the others."""
+    die_with_parent()
+    plan = decode_plan(Path(sys.argv[1]).read_bytes())
+    if len(sys.argv) > 2:
+        _first(plan, sys.argv[2])
+    else:
+        _fork_peers(plan)
+
+
+def _first(plan: NcuPlan, mode: str) -> None:
+    """Rank 0. Its peers start while it imports torch."""
+    meeting = tempfile.mkdtemp(dir=plan.world.folder)
+    peers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    peers.connect(f"{plan.world.folder}/{PEERS}")
+    peers.send(json.dumps([mode, meeting]).encode())
+    threading.Thread(target=_watch, args=(peers,), daemon=True).start()
+    _rank(plan, mode, 0, meeting)
+
+
+def _watch(peers: socket.socket) -> None:
+    """Ends rank 0 when a peer has failed, because it would wait for it."""
+    print(peers.recv(ORDER_BYTES).decode(errors="replace"), flush=True)
+    os._exit(PEER_FAILED)
+
+
+def _fork_peers(plan: NcuPlan) -> None:
+    """Serves one rank 0 after the other, until this process is killed."""
+    from sandbox.rank.launcher import import_ahead
+
+    import_ahead(plan.world.device_module)
+    server = os.getpid()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"{plan.world.folder}/{PEERS}")
+        listener.listen()
+        while True:
+            first, _ = listener.accept()
+            with first:
+                if order := first.recv(ORDER_BYTES):
+                    mode, meeting = json.loads(order)
+                    _serve(plan, mode, meeting, first, server)
+
+
+def _serve(plan: NcuPlan, mode: str, meeting: str, first: socket.socket, server: int) -> None:
+    """Forks the peers of one rank 0. Returns when it is gone, or one of them failed; then none is left."""
+    left = set()
+    for rank in range(1, plan.world.setting.world):
+        pid = os.fork()
+        if pid == 0:
+            die_with_parent(server)
+            _rank(plan, mode, rank, meeting)
+            os._exit(0)
+        left.add(pid)
+    while not select.select([first], [], [], LOOK_S)[0]:
+        ended = [found for pid in left if (found := os.waitpid(pid, os.WNOHANG))[0]]
+        left -= {pid for pid, _ in ended}
+        if any(status for _, status in ended):
+            said = Path(meeting, FAILURE)
+            with contextlib.suppress(ConnectionError):
+                first.send(said.read_bytes() if said.exists() else f"{FAILED}died".encode())
+            break
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from sandbox.kit.compilers import nvrtc
+    from sandbox.rank.profiling.loading import enter_world, failure, find_compat, loaded_calls
+
+    world = plan.world
+    nvrtc.set_timeout(next(each.wait_ms for each in plan.replays if each.mode == mode))
+    find_compat()
+    torch.set_num_threads(1)
+    device: Any = import_module(world.device_module).device(rank)
+    try:
+        enter_world(world, rank, device, meeting, lazy=True)
+        _meet(dist, "joined")  # the rank under ncu starts more slowly than its peers' waits in the kernel last
+        calls = loaded_calls(world, rank, device, rotate=False)
+        calls.make(world.warm)
+        call = calls.prepared()
+        device.synchronize()
+        _meet(dist, "before")
+        cuda: Any = torch.cuda
+        profiler = cuda.cudart() if rank == 0 and device.torch_device.type == "cuda" else None
+        if profiler is not None:
+            profiler.cudaProfilerStart()
+        call()
+        device.synchronize()
+        if profiler is not None:
+            profiler.cudaProfilerStop()
+        _meet(dist, "after")
+    except BaseException as error:
+        last = failure(error, world, rank).strip().splitlines()[-1:]
+        said = f"{FAILED}{rank} failed: {' '.join(last)}"
+        if rank:
+            Path(meeting, FAILURE).write_text(said[: ORDER_BYTES // 4])
+        else:
+            time.sleep(PEER_FIRST_S)  # where a peer failed first, that is said
+            print(said, flush=True)
+        os._exit(1)
+    dist.destroy_process_group()
+
+
+def _meet(dist: Any, when: str) -> None:
+    """All ranks, through their store: a barrier of the process group would start NCCL."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"pkb-ncu-{when}-{dist.get_rank()}", "here")
+    store.wait([f"pkb-ncu-{when}-{rank}" for rank in range(dist.get_world_size())])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The part of the app that holds on every screen: keys, menu, help, settings and themes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from arena.settings import Settings
+from screens.actions import Scope, bindings, key_of, short_key_words
+from screens.base import BaseScreen
+from screens.complaints import explain
+from screens.keymap import as_sent
+from screens.services import Services
+from screens.terminal_app import TerminalApp
+from screens.themes import DEFAULT, FOLDER, SIXTEEN_COLOURS, VARIABLE_DEFAULTS, load_themes
+
+
+def _palette() -> Any:
+    """What the command palette offers: imported when it is opened."""
+    from screens import palette
+
+    return palette
+
+
+def _changes(old: Settings, new: Settings) -> dict[str, Any]:
+    """The values of the fields that differ."""
+    return {name: value for name in new.__struct_fields__ if (value := getattr(new, name)) != getattr(old, name)}
+
+
+class KeyedApp(TerminalApp):
+    """A terminal app with the keys, the settings and the themes of pkb-arena."""
+
+    COMMANDS: ClassVar[Any] = {
+        lambda: _palette().ActionCommands,
+        lambda: _palette().ProblemCommands,
+        lambda: _palette().ThemeCommands,
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+
+    _theme_read = ""
+    """The theme that the stylesheet has."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self.services = services
+        themes, self.theme_errors = load_themes((FOLDER, services.paths.config / "themes"))
+        for theme in themes:
+            self.register_theme(theme)
+        self.theme_names = [theme.name for theme in themes]
+        self.theme = services.settings.theme if services.settings.theme in self.available_themes else DEFAULT
+        self._theme_read = self.theme
+        self.stylesheet.set_variables(self.get_css_variables())
+        self.set_keymap(as_sent(services.settings.keymap))
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Reads the stylesheet again for another theme. Textual does so for the first one, too: 20 ms before the first paint."""
+        if self.theme != self._theme_read:
+            self._theme_read = self.theme
+            super().refresh_css(animate)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """None before the person's theme is known: Textual works out those of its default theme first, which nobody sees."""
+        variables = super().get_css_variables() if self._theme_read else {}
+        drawn = sys.__stdout__ is not None and sys.__stdout__.isatty()  # a picture or a page has all colours
+        if drawn and self.console.color_system == "standard" and not self.current_theme.ansi:
+            variables.update(SIXTEEN_COLOURS)  # in place: it is `theme_variables`, too
+        return variables
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    # --- settings and themes -------------------------------------------------------------------------------
+
+    def save_settings(self, settings: Settings, before: Settings | None = None) -> None:
+        """Takes settings over and writes those that changed into the file; says what went wrong.
+
+        before: what they were changed from; None: what is in force.
+        """
+        from arena.errors import ArenaError
+        from arena.settings import load_settings, save_settings
+
+        services, changed = self.services, _changes(before or self.services.settings, settings)
+        services.settings = settings
+        services.first_start = False
+        try:
+            services.settings = replace(load_settings(services.paths), **changed)  # others may have edited the file
+            save_settings(services.settings, services.paths)
+        except ArenaError as error:
+            self.notify(explain(error), severity="error", timeout=10, markup=False)
+        if services.settings.theme in self.available_themes:
+            self.theme = services.settings.theme
+        self.set_keymap(as_sent(services.settings.keymap))
+
+    def choose_theme(self, name: str) -> None:
+        """Shows a theme, and keeps it in the settings."""
+        self.save_settings(replace(self.services.settings, theme=name))
+
+    def action_next_theme(self) -> None:
+        names = self.theme_names
+        at = names.index(self.theme) if self.theme in names else -1
+        self.choose_theme(names[(at + 1) % len(names)])
+        self.notify(f"theme: {self.theme}", timeout=2, markup=False)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_command_palette(self) -> None:
+        palette = _palette().Palette
+        if not palette.is_open(self):
+            self.push_screen(palette(id="--command-palette"))
+
+    def action_help(self) -> None:
+        from screens.dialogs.help import HelpScreen, keys_in_focus
+
+        if not self._shows(HelpScreen):
+            self.push_screen(HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen)))
+
+    async def action_quit(self) -> None:
+        """Leaves; a draft is named in the terminal, where it can still be read."""
+        kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        self.exit(message="\n".join(filter(None, kept)) or None)
+
+    def action_help_quit(self) -> None:
+        """ctrl+c where nothing is selected."""
+        self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
+
+    def _shows(self, dialog: type[Screen[Any]]) -> bool:
+        """Whether a dialog is open already; the keys that open one work in dialogs, too."""
+        return any(isinstance(screen, dialog) for screen in self.screen_stack)
+
+    @property
+    def _scope(self) -> Scope:
+        """Whose keys are in force: of the uppermost screen that is no dialog."""
+        scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        return scopes[-1] if scopes else "everywhere"
+
+    def action_jump(self) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.jump()
+
+    def action_zoom(self) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.zoom_focused()
+
+    def action_settings(self) -> None:
+        from screens.dialogs.settings import SettingsScreen
+
+        if self._shows(SettingsScreen):
+            return
+
+        before = self.services.settings
+
+        def answered(settings: Settings | None) -> None:
+            if settings is not None:
+                self.save_settings(settings, before)
+
+        file = str(self.services.paths.settings_file)
+        self.push_screen(SettingsScreen(before, self.theme_names, file), answered)
+
+    def action_doctor(self) -> None:
+        from screens.dialogs.doctor import DoctorScreen
+
+        if not self._shows(DoctorScreen):
+            self.push_screen(DoctorScreen())
+
+    def get_key_display(self, binding: Binding) -> str:
+        """As the key is written everywhere here."""
+        return binding.key_display or short_key_words(binding.key)

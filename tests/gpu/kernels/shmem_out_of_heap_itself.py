@@ -1,0 +1,10 @@
+"""Asks NVSHMEM's own function for more symmetric memory than the world has."""
+
+import torch
+
+from sandbox.kit import shmem
+
+
+def solution(tensor: torch.Tensor) -> torch.Tensor:
+    shmem.library().dll.nvshmem_malloc(64 << 30)
+    return tensor.clone()

@@ -1,0 +1,2 @@
+// A stand-in for tests.
+#pragma once

@@ -1,0 +1,99 @@
+"""Keys that come after the end of the dialog that they were pressed at, and keys that are typed ahead."""
+
+import asyncio
+import time
+
+import pytest
+from textual.events import Key
+from textual.widgets import Select
+
+from screens.dialogs.help import HelpScreen
+from screens.dialogs.questions import Question
+from screens.duel.setup import DuelSetup
+from screens.kernel.setting_dialog import SettingDialog
+from screens.profile.screen import ProfileScreen
+
+pytestmark = pytest.mark.slow
+
+
+async def closed_by_escape(app, pilot, until) -> None:
+    """Opens the help, closes it, and returns before the display shows that it has gone."""
+    below = app.screen
+    await pilot.press("f1")
+    await until(pilot, lambda: isinstance(app.screen, HelpScreen) and app.screen.is_mounted)
+    app.post_message(Key("escape", None))
+    async with asyncio.timeout(30):
+        while app.screen is not below:
+            await asyncio.sleep(0)
+
+
+async def test_a_key_pressed_at_a_dialog_that_closes_does_not_reach_the_editor(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        editor = app.screen.editor
+        before = editor.text
+        await closed_by_escape(app, pilot, until)
+        app.post_message(Key("x", "x"))
+        await pilot.pause(0.4)
+        assert editor.text == before
+        await pilot.press("y")
+        await until(pilot, lambda: editor.text == f"y{before}")
+
+
+async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        await closed_by_escape(app, pilot, until)
+        now = time.monotonic()
+        for count in range(1, 20):  # 30 a second
+            key = Key("escape", None)
+            key.time = now + count / 30
+            app.post_message(key)
+        await pilot.pause(0.4)
+        assert app.screen is kernel
+        assert not kernel.was_pressed("cancel")
+        again = Key("escape", None)
+        again.time = now + 20 / 30 + 0.3  # let go, and pressed again
+        app.post_message(again)
+        await until(pilot, lambda: kernel.was_pressed("cancel"))
+
+
+async def test_keys_typed_ahead_reach_the_dialog_that_the_first_of_them_opens(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        before = kernel.editor.text
+        for key, character in (("f4", None), ("space", " "), ("end", None), ("enter", "\r")):
+            app.post_message(Key(key, character))
+        await until(pilot, lambda: isinstance(app.screen, SettingDialog) and app.screen.query("#preset"))
+        preset = app.screen.query_one("#preset", Select)
+        await until(pilot, lambda: preset.value == "production" and not preset.expanded)
+        assert isinstance(app.screen, SettingDialog)
+        assert kernel.editor.text == before
+
+
+@pytest.mark.parametrize(("key", "screen"), [("f8", DuelSetup), ("f7", Question), ("shift+f6", ProfileScreen)])
+async def test_keys_wait_for_a_screen_that_takes_a_while_to_prepare(open_app, until, key, screen) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        before = kernel.editor.text
+        app.post_message(Key(key, None))
+        await pilot.pause(0)
+        app.post_message(Key("x", "x"))
+        await until(pilot, lambda: isinstance(app.screen, screen))
+        app.post_message(Key("escape", None))
+        await until(pilot, lambda: app.screen is kernel)
+        await pilot.pause(0.4)
+        await pilot.press("y")
+        await until(pilot, lambda: kernel.editor.text == f"y{before}")
+
+
+async def test_keys_go_on_where_a_dialog_cannot_be_prepared(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        before = kernel.editor.text
+        settings = app.services.paths.settings_file
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text("no = [toml")
+        app.post_message(Key("f8", None))
+        app.post_message(Key("x", "x"))
+        await until(pilot, lambda: kernel.editor.text == f"x{before}")
+        assert app.screen is kernel

@@ -1,0 +1,127 @@
+"""Texts of measured transfers: the fastest ways in words, tables and a plot that fit the terminal, and what is stored."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.machine import transfers
+from arena.paths import Paths
+from sandbox.protocol.events import TransfersTimed
+from sandbox.protocol.transfers import PairTimes, Transfers
+
+KB, MB = 1 << 10, 1 << 20
+
+
+def made(**us: list[float]) -> Transfers:
+    ways = {name.replace("_", " "): times for name, times in us.items()}
+    return Transfers([2 * KB, 32 * KB, 8 * MB][: len(next(iter(us.values())))], [PairTimes((0, 1), ways)])
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (made(TMA=[2, 3, 50], NCCL=[9, 9, 60]), "TMA at every size"),
+        (made(stores=[2, 3, 60], NCCL=[9, 9, 50]), "stores to 32 KB, NCCL above"),
+        (made(A=[1, 2, 3], B=[2, 1, 4], C=[9, 9, 2]), "A to 2 KB, B to 32 KB, C above"),
+        (made(A=[1.0, 2.04, 3.0], B=[1.04, 2.0, 3.1]), "A at every size"),  # within 5 % is equal
+        (made(A=[1.0, 2.0, 9.0], B=[1.04, 2.0, 3.0]), "B at every size"),
+    ],
+)
+def test_the_fastest_ways_are_said_with_as_few_changes_as_possible(found: Transfers, words: str) -> None:
+    assert transfers.fastest_words(found) == words
+
+
+def test_the_slowest_pair_decides() -> None:
+    pairs = [PairTimes((0, 1), {"A": [1.0], "B": [2.0]}), PairTimes((0, 2), {"A": [5.0], "B": [2.5]})]
+    found = Transfers([2 * KB], pairs)
+    assert transfers.fastest_words(found) == "B at every size"
+    assert transfers.pairs_table(found, 80) == [
+        "ranks        A         B",
+        "  0-1     2.05*     1.02",
+        "  0-2     0.41      0.82*",
+    ]
+
+
+SEVEN = Transfers(
+    [2 * KB, 512 * KB, 256 * MB],
+    [
+        PairTimes(
+            (0, 1),
+            {
+                "copy engine": [9.0, 11.0, 700.0], "SM stores": [2.0, 5.0, 750.0], "SM loads": [3.0, 6.0, 800.0],
+                "TMA": [3.1, 7.0, 740.0], "NCCL": [12.0, 15.0, 900.0], "NCCL device": [2.1, 5.1, 751.0],
+                "NVSHMEM": [4.0, 9.0, 790.0],
+            },
+        )
+    ],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_tables_and_plot_fit_the_terminal_and_have_every_figure(width: int) -> None:
+    lines = [*transfers.table(SEVEN, width), *transfers.plot(SEVEN, width)]
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for way, times in SEVEN.pairs[0].us.items():
+        assert text.count(way) >= 3  # both tables and the legend
+        for us in times:
+            assert f"{us:.0f}" in text
+    assert text.count("*") == 2 * len(SEVEN.sizes)
+
+
+def test_a_plot_has_the_fastest_way_on_top_at_its_place() -> None:
+    found = Transfers([2 * KB, 2 * MB], [PairTimes((0, 1), {"slow": [2.048, 2097.152], "fast": [2.048, 20.97152]})])
+    legend, small, large, axis = transfers.plot(found, 60)
+    assert legend == "A slow  B fast"
+    assert ("A" in small.removeprefix("2 KB"), small.removeprefix("2 KB").count("B")) == (False, 1)
+    assert (large.index("A"), large.rindex("B")) == (axis.index("1 "), axis.index("100"))
+    assert small.rindex("B") == large.index("A")  # 1 GB/s
+    assert axis.rstrip().endswith("GB/s")
+
+
+def test_what_is_stored_is_read_again_and_told_by_doctor_and_to_models(paths: Paths) -> None:
+    folder = paths.calibrations
+    assert transfers.transfers_finding(folder).state == "limited"
+    kept = transfers.keep(folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
+    assert transfers.stored_transfers(folder, "cuda", 2) == kept
+    assert transfers.stored_transfers(folder, "cuda", 4) is None
+    found = transfers.transfers_finding(folder)
+    assert (found.state, found.advice) == ("ok", "")
+    assert found.found == "2 GPUs: SM stores to 512 KB, copy engine above"
+    lines = transfers.prompt_lines(kept)
+    assert "| 2 KB | 9.00 | 2.00 | 3.00 | 3.10 | 12.0 | 2.10 | 4.00 |" in lines
+    assert lines[-1] == "Fastest: SM stores to 512 KB, copy engine above."
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"device": 3}'])
+def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
+    transfers.keep(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    (file,) = paths.calibrations.iterdir()
+    Path(file).write_bytes(damage)
+    assert transfers.stored_transfers(paths.calibrations, "cpu", 2) is None
+    assert transfers.transfers_finding(paths.calibrations).state == "limited"
+
+
+def test_a_file_of_today_can_be_read_by_its_names(paths: Paths) -> None:
+    """Scripts read it, too."""
+    transfers.keep(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())
+    assert found["transfers"]["pairs"][0]["us"]["TMA"] == [3.1, 7.0, 740.0]
+
+
+PICTURES = Path(__file__).parents[3] / "benchmarks" / "2xH100"
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_two_h100_as_the_terminal_shows_them(width: int) -> None:
+    """transfers.json was measured on two H100; the texts beside it are what the command prints of it."""
+    measured = msgspec.json.decode((PICTURES / "transfers.json").read_bytes())
+    pairs = [PairTimes(tuple(pair["ranks"]), pair["us"]) for pair in measured["pairs"]]
+    stored = transfers.StoredTransfers(
+        transfers=Transfers(measured["sizes"], pairs, measured["absent"]),
+        **{name: measured[name] for name in ("device", "world", "seconds", "date", "torch")},
+    )
+    assert "\n".join(transfers.report_lines(stored, width)) + "\n" == (PICTURES / f"transfers-{width}.txt").read_text(
+        encoding="utf-8"
+    )

@@ -1,0 +1,51 @@
+"""Arenas in host memory: a mapping has the bytes of the file, keeps no descriptor open, and ends with its last user."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from sandbox.memory import host
+from sandbox.memory.slots import bytes_of
+
+SIZE = 8 * host.PAGE
+
+
+def open_arenas() -> int:
+    return sum("pkb-input" in os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink())
+
+
+def mappings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:pkb-input")
+
+
+def test_a_mapped_arena_has_no_descriptor_that_a_kernel_could_share():
+    fd, written = host.input_arena(SIZE)
+    written[:3] = b"abc"
+    before = open_arenas()
+    seen = bytes_of(host.map_input(fd))
+    assert open_arenas() == before
+    assert seen[:4].tolist() == [*b"abc", 0]
+    assert seen.numel() == SIZE
+    os.close(fd)
+
+
+def test_a_mapping_lives_as_long_as_a_tensor_over_it():
+    fd, written = host.input_arena(SIZE)
+    written[5:6] = b"x"
+    before = mappings()
+    part = bytes_of(host.map_input(fd))[5:6]
+    os.close(fd)
+    assert mappings() > before
+    assert part.tolist() == [ord("x")]
+    del part
+    assert mappings() == before
+
+
+def test_an_output_arena_is_shared_and_writable():
+    fd, read = host.output_arena(SIZE)
+    memory = bytes_of(host.map_output(fd))
+    memory[7] = 9
+    assert read[7] == 9
+    assert torch.equal(memory[:7], torch.zeros(7, dtype=torch.uint8))
+    os.close(fd)

@@ -1,0 +1,231 @@
+"""Nsight Compute: its CSV as a short text, and the world in which it runs, on CPU ranks with a stand-in for the program."""
+
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import arena.profile.profiling
+from arena.errors import MachineError, UsageError
+from arena.profile.messages import NcuProfiled, ProfileRequest
+from arena.profile.messages import decode as decode_message
+from arena.profile.messages import encode as encode_message
+from arena.profile.ncu_report import NcuKernel, NcuRule, ncu_kernels
+from arena.profile.ncu_words import kernel_lines, ncu_text, rule_lines
+from arena.profile.profiling import profile_with_ncu
+from problems.catalogue import HOME
+from sandbox.jail.choice import choose
+from sandbox.machine.devices.cpu import Cpu
+from sandbox.protocol.events import Setting
+from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.ncu import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
+from sandbox.rank.profiling.ncu import command, reason
+from sandbox.worlds.profiling.ncu import REPLAYS, ncu_world
+from sandbox.worlds.profiling.place import Place
+
+HERE = Path(__file__).parent
+REPORT = (HERE / "ncu_report.csv").read_text()
+SETTING = Setting(
+    problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
+    device="cpu", dtype="float32",
+)  # fmt: skip
+ALL_REDUCE = """
+import torch.distributed as dist
+def solution(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+
+
+def test_the_longest_kernels_come_with_the_rules_that_matter() -> None:
+    """Recorded with ncu 2025.3.1 on an H100, of torch's kernels in one call; rows of other metrics are left out."""
+    kernels = ncu_kernels(REPORT)
+    assert [each.us for each in kernels] == [203.424, 175.616, 288.032]
+    assert (kernels[2].compute, kernels[2].memory, kernels[2].occupancy) == (51.15, 53.83, 49.2)
+    assert kernels[2].stall == "14.6 cycles"
+    lines = kernel_lines(kernels)
+    assert lines[0] == (
+        "cunn_SoftMaxForwardReg: 288.0 µs (43 % of the profiled time), compute 51 %, memory 54 %, occupancy 49 %, "
+        "14.6 cycles per issued instruction and warp"
+    )
+    assert lines[1].startswith("unrolled_elementwise_kernel: 203.4 µs (30 %")
+    rules = rule_lines(kernels)
+    assert len(rules) == 3
+    assert rules[0].startswith("→ cunn_SoftMaxForwardReg: The 8.00 theoretical warps per scheduler")
+    assert rules[0].endswith("limited by the number of required registers. (estimated local gain 50 %)")
+    # The same rule of two kernels is said of the one with the larger share of the call.
+    assert rules[1].startswith(
+        "→ unrolled_elementwise_kernel: On average, each warp of this workload spends 20.0 cycles"
+    )
+    assert rules[2].startswith("→ vectorized_elementwise_kernel: The difference between calculated theoretical")
+    assert "https://" not in "".join(rules)
+
+
+def test_a_gain_of_the_whole_kernel_comes_before_a_local_one_and_a_large_share_before_a_small_one() -> None:
+    slow = NcuKernel(
+        "slow",
+        900.0,
+        rules=[NcuRule("A", "OPT", "Local.", 90.0, "local"), NcuRule("B", "OPT", "Slow.", 10.0, "global")],
+    )
+    fast = NcuKernel(
+        "fast", 100.0, rules=[NcuRule("C", "OPT", "Fast.", 50.0, "global"), NcuRule("D", "WRN", "No.", 99.0, "global")]
+    )
+    assert rule_lines([fast, slow]) == [
+        "→ slow: Slow. (estimated gain 10 %)",
+        "→ fast: Fast. (estimated gain 50 %)",
+        "→ slow: Local. (estimated local gain 90 %)",
+    ]
+
+
+def test_the_text_says_how_it_was_made_and_where_the_file_is() -> None:
+    refused = {KERNEL: "it did not end within 60 s"}
+    text = ncu_text(NcuProfiled(ncu_kernels(REPORT), APPLICATION, 93.2, refused, "/home/a/x.ncu-rep"))
+    assert text[0].startswith("Nsight Compute on rank 0, application replay: the whole world was started again")
+    assert "93 s. Clocks were not locked." in text[0]
+    assert text[1] == (
+        "kernel replay gave no report: it did not end within 60 s. A launch that waits for other ranks cannot be repeated on one."
+    )
+    assert text[-1] == "report: /home/a/x.ncu-rep"
+
+
+def test_text_that_is_none_of_ncus_gives_no_kernels() -> None:
+    for text in ("", "no kernels", '"ID"\n"0"\n', REPORT[:200].replace('"', ""), "\0" * 100):
+        assert ncu_kernels(text) == []
+    hostile = REPORT.replace("unrolled_", "\x1b[31munrolled_")
+    assert "\x1b" not in "".join(kernel_lines(ncu_kernels(hostile)))
+
+
+def test_a_report_that_is_cut_keeps_what_was_read() -> None:
+    assert [each.us for each in ncu_kernels(REPORT[: REPORT.index('\n"1",') + 30])] == [203.424]
+
+
+def test_clocks_are_never_touched_and_collectives_left_out() -> None:
+    with Place(SETTING, Kernel("pass"), Cpu(), choose(), ()) as place:
+        plan = NcuPlan(place.plan("kernel.py"), "/usr/bin/ncu", 3, 4, REPLAYS)
+    for replay in REPLAYS:
+        words = command(plan, replay, Path("/tmp/report.ncu-rep"))
+        assert words[words.index("--clock-control") + 1] == "none"
+        assert words[words.index("--replay-mode") + 1] == replay.mode
+        assert "nccl" in words[words.index("--kernel-name") + 1]
+        assert replay.limit_s <= 360.0
+    assert encode(plan)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("==PROF== Connected\n==ERROR== No\npkb-arena: rank 1 failed: ValueError: no\n", "rank 1 failed: ValueError: no"),
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "ERR_NVGPUCTRPERM - no permission"),
+        ("==WARNING== No kernels were profiled.\n", "No kernels were profiled."),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_reason_is_the_rank_s_or_ncu_s(said: str, found: str) -> None:
+    assert reason(said.splitlines()) == found
+
+
+def request(device: str, tmp_path: Path) -> ProfileRequest:
+    setting = msgspec.structs.replace(SETTING, device=device)
+    return ProfileRequest(setting=setting, kernel_name="k.py", source=ALL_REDUCE, ncu_file=str(tmp_path / "a.ncu-rep"))
+
+
+def test_ranks_without_gpus_and_machines_without_ncu_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="Nsight Compute profiles kernels of GPUs"):
+        profile_with_ncu(request("cpu", tmp_path), lambda _: None)
+    monkeypatch.setattr(arena.profile.profiling, "find_ncu", lambda: "")
+    with pytest.raises(MachineError, match=r"Nsight Compute \(ncu\) is not installed"):
+        profile_with_ncu(request("cuda", tmp_path), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("refused", "advice"),
+    [
+        ({KERNEL: "ERR_NVGPUCTRPERM - no permission"}, "NVreg_RestrictProfilingToAdminUsers=0"),
+        ({KERNEL: "LaunchFailed", APPLICATION: "it did not end within 240 s"}, "without --ncu"),
+    ],
+)
+def test_where_no_replay_gives_a_report_each_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: dict[str, str], advice: str
+) -> None:
+    monkeypatch.setattr(arena.profile.profiling, "find_ncu", lambda: "/usr/bin/ncu")
+    monkeypatch.setattr(arena.profile.profiling, "ncu_world", lambda *_: (NcuAnswer(refused=refused), b""))
+    with pytest.raises(MachineError) as raised:
+        profile_with_ncu(request("cuda", tmp_path), lambda _: None)
+    assert all(f"{mode} replay: {why}" in raised.value.message for mode, why in refused.items())
+    assert advice in raised.value.advice
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_report_is_written_beside_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena.profile.profiling, "find_ncu", lambda: "/usr/bin/ncu")
+    answer = NcuAnswer(KERNEL, 12.5, REPORT)
+    monkeypatch.setattr(arena.profile.profiling, "ncu_world", lambda *_: (answer, b"a report"))
+    found = profile_with_ncu(request("cuda", tmp_path), lambda _: None)
+    assert (len(found.kernels), found.mode, found.refused) == (3, KERNEL, {})
+    assert Path(found.file).read_bytes() == b"a report"
+    assert decode_message(encode_message(found)) == found
+
+
+# --- the world, on CPU ranks ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ncu(tmp_path: Path) -> Path:
+    """The stand-in, in a folder that the jail shows."""
+    folder = tmp_path / "ncu"
+    folder.mkdir()
+    program = folder / "ncu"
+    program.write_text(f"#!{sys.executable}\n" + (HERE / "stand_in_ncu.py").read_text())
+    program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    shutil.copy(HERE / "ncu_report.csv", folder / "report.csv")
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    return program
+
+
+def replays(limit_s: float = 60.0) -> list[Replay]:
+    return [msgspec.structs.replace(each, limit_s=limit_s) for each in REPLAYS]
+
+
+@pytest.mark.slow
+def test_rank_0_is_profiled_while_its_peers_take_part(ncu: Path) -> None:
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), replays())
+    assert answer.mode == KERNEL, answer
+    assert answer.csv == REPORT
+    assert data == b"a report"
+    assert answer.refused == {}
+
+
+@pytest.mark.slow
+def test_a_replay_that_hangs_is_ended_and_the_next_one_tried(ncu: Path) -> None:
+    (ncu.parent / "hangs").write_text(KERNEL)
+    limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), limits)
+    assert answer.mode == APPLICATION, answer
+    assert data == b"a report"
+    assert answer.refused == {KERNEL: "it did not end within 1 s"}
+
+
+@pytest.mark.long
+def test_the_world_starts_again_for_every_pass_and_a_slow_replay_says_how_many_there_were(ncu: Path) -> None:
+    source = (
+        ALL_REDUCE
+        + "from pathlib import Path\nimport time\nif len(list(Path('..').glob('tmp*'))) > 2: time.sleep(60)\n"
+    )
+    slow = [msgspec.structs.replace(replays()[1], limit_s=12.0)]
+    answer, _ = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), str(ncu), (), slow)
+    assert answer.refused == {APPLICATION: "it did not end within 12 s, which were enough for 2 passes"}, answer
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_is_the_reason(ncu: Path) -> None:
+    source = ALL_REDUCE.replace(
+        "    out =", "    if dist.get_rank() == 1: raise ValueError('no such thing')\n    out ="
+    )
+    answer, data = ncu_world(SETTING, "kernel.py", Kernel(source), Cpu(), choose(), str(ncu), (), replays())
+    assert (answer.mode, data) == ("", b"")
+    assert all("rank 1 failed: ValueError: no such thing" in why for why in answer.refused.values()), answer.refused
