@@ -64,7 +64,7 @@ def _table_command(name: str) -> click.Command:
             "--repetitions",
             type=Whole(1, 1000),
             metavar="N",
-            help="Runs of each kind (collectives, graphs: rounds a run; kit-soak: thousands of calls a block).",
+            help="Runs of each kind (backends, collectives, graphs: rounds a run; kit-soak: thousands of calls a block).",
         ),
         json_option,
     ]

@@ -67,6 +67,11 @@ TABLES = {
     "collectives": RunTable(
         "benchmarks.tables.collectives", "House kernels for collectives against NCCL.", frozenset({"problems", "world"})
     ),
+    "backends": RunTable(
+        "benchmarks.tables.backends",
+        "The kit's examples over each backend, beside the house.",
+        frozenset({"world", "preset"}),
+    ),
     "graphs": RunTable(
         "benchmarks.tables.graphs", "Baselines against themselves in a CUDA graph.", frozenset({"problems", "world"})
     ),

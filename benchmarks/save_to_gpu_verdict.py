@@ -1,22 +1,26 @@
-"""Measurement: time from a save of a CUDA kernel, written with the kit, to its verdicts on all visible GPUs."""
+"""Measurement: time from a save of a CUDA kernel to its verdicts on all visible GPUs, over the kit's memory and each backend."""
 
-from pathlib import Path
+from dataclasses import replace
 
-import sandbox
 from arena.paths import Paths
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.workspace.templates import starter
 from benchmarks.figure import Figure
+from benchmarks.kernels import kernel_paths
 from benchmarks.save_to_verdict import saves
 from problems.catalogue import load_catalogue
+from sandbox.machine.backends import BACKENDS
 
 REPETITIONS = 10
-KERNEL = Path(sandbox.__path__[0]) / "kit" / "examples" / "allreduce_two_shot_cuda.py"
+KERNEL = "allreduce_two_shot_cuda"
 
 
 async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     """Problem 1, production: every save changes the file, so every rank compiles the kernel anew.
+
+    A backend that this machine lacks has no figures. Of each backend the kernel is the starter of `new --template`.
 
     Raises:
         MachineError: there is no GPU, a run did not pass, or nothing came.
@@ -25,7 +29,12 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     request = RunRequest(
         problem=problem,
         setting=choose_setting(problem, Choice(preset="production", device="cuda"), Settings()),
-        kernel_name=KERNEL.name,
-        source=KERNEL.read_text(encoding="utf-8"),
+        kernel_name=f"{KERNEL}.py",
+        source=kernel_paths()[KERNEL].read_text(encoding="utf-8"),
     )
-    return await saves(request, repetitions or REPETITIONS, (1.0, 2.5))
+    figures = await saves(request, repetitions or REPETITIONS, (1.0, 2.5))
+    for backend in BACKENDS:
+        if not backend.probe().advice:
+            over = replace(request, source=starter(problem, backend.name))
+            figures += await saves(over, repetitions or REPETITIONS, (1.5, 2.5), f", {backend.name}")
+    return figures

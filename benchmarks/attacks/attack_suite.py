@@ -58,6 +58,13 @@ class Attack(msgspec.Struct, frozen=True):
     """A requirement that not every machine meets: a GPU, or a jail because it would do harm without one; empty otherwise."""
 
 
+BACKEND_SETUPS = {
+    "nccl": "import torch\nfrom sandbox.kit import nccl\nnccl.window(4096, torch.uint8, tag='suite')",
+    "shmem": "import torch\nfrom sandbox.kit import shmem\nshmem.empty((4096,), torch.uint8, tag='suite')",
+}
+"""Lines that set a backend up in a world: its communicator, heap, descriptors, sockets and threads are there afterwards."""
+
+
 class AttackKernel(msgspec.Struct, frozen=True):
     """One kernel file of the suite."""
 
@@ -155,6 +162,12 @@ def read_kernel(path: Path) -> AttackKernel:
         raise UsageError(f"{path}: no `# {missing.args[0]}: ...` at its top") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def with_backend(kernel: AttackKernel, backend: str) -> AttackKernel:
+    """The kernel, with the backend's memory set up before its first line, below its header."""
+    header, quotes, rest = kernel.source.partition('"""')
+    return msgspec.structs.replace(kernel, source=f"{header}{BACKEND_SETUPS[backend]}\n{quotes}{rest}", device="cuda")
 
 
 class AttackOutcome(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from arena.settings import Settings
 from arena.workspace.atomic_file import write_atomically
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.attack_suite import (
+    BACKEND_SETUPS,
     MOST_TRIES,
     TWIN,
     AttackKernel,
@@ -34,6 +35,7 @@ from benchmarks.attacks.attack_suite import (
     read_kernels,
     summary,
     table,
+    with_backend,
 )
 from benchmarks.attacks.fuzz_campaign import fuzz
 from problems.catalogue import load_catalogue
@@ -74,6 +76,11 @@ NOT_APPLICABLE = "not applicable"
     help="The sizes of every kernel's problem.",
 )
 @click.option(
+    "--backend",
+    type=click.Choice([*BACKEND_SETUPS]),
+    help="Every kernel sets this backend up first, so that its world has what it needs. On GPUs.",
+)
+@click.option(
     "--write",
     "page",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -104,6 +111,7 @@ def command(
     repetitions: int,
     device: str,
     preset: str,
+    backend: str | None,
     page: Path | None,
     seconds: float | None,
     seed: int,
@@ -137,6 +145,8 @@ def command(
         msgspec.structs.replace(kernel, runs=kernel.runs * repetitions, device=kernel.device or device)
         for kernel in kernels
     ]
+    if backend is not None:
+        kernels = [with_backend(kernel, backend) for kernel in kernels]
     outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue), preset))
     lines = [f"Jail profile `{jail}`. {summary(catalogue, outcomes)}.", "", *table(catalogue, outcomes)]
     if page is not None:
