@@ -12,6 +12,9 @@ from problems.specification import Cost
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import WORK, Span, WorldProfile
 
+MOST_NAME = 48
+"""Characters of a kernel's name: cuDNN's have a hundred."""
+
 
 class Least(msgspec.Struct, frozen=True):
     """What one call must move on a rank at the least, in bytes, and what its ways can carry, in bytes a second."""
@@ -200,7 +203,7 @@ def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def short_name(kernel: str) -> str:
-    """A kernel's own name, without its type, namespaces, template arguments and parameters."""
+    """A kernel's own name, without its type, namespaces, template arguments and parameters; the start of a very long one."""
     bare = (
         kernel.replace("(anonymous namespace)::", "")
         .replace("<unnamed>::", "")
@@ -208,4 +211,5 @@ def short_name(kernel: str) -> str:
         .partition("(")[0]
         .partition("<")[0]
     )
-    return bare.rpartition("::")[2] or kernel
+    name = bare.rpartition("::")[2] or kernel
+    return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 1]}…"

@@ -44,5 +44,14 @@ $stop 570 $arena sweep --preset paper --world 2 --seconds 0.7 --name aa > "$out/
 for ids in 80,22,76,1,44,31,66 80,83,1; do
     $stop 150 $arena sweep --problems "$ids" --players house --one-size --seconds 0.7 --preset production --world 2 > "$out/house-again-$ids.txt" 2>&1
 done
-# transfers.json: commit ce6e6088; transfers-60.txt, -100 and -160 are the table and the plot of it at these widths.
+# The rest: commit 24663044 with the commands of the commit after it. transfers-60.txt, -100 and -160 are the table and the plot of
+# transfers.json at these widths. ncu-houses.txt has the text of a test of tests/gpu/test_profile.py, too.
 $stop 70 $arena transfers --world 2 --json > "$out/transfers.json"
+$stop 215 python3 -m benchmarks backends --world 2 > "$out/backends.txt" 2>&1
+$stop 130 python3 -m benchmarks save-gpu --repetitions 3 > "$out/save-gpu.txt" 2>&1
+for id in 54 61; do $stop 45 $arena profile $id house --ncu --world 1; done > "$out/ncu-houses.txt" 2>&1
+$stop 30 $arena run 1 sandbox/kit/examples/allreduce_shmem.py --world 1 > "$out/other-sizes.txt" 2>&1
+$stop 45 $arena run 44 house --other-sizes --world 2 >> "$out/other-sizes.txt" 2>&1
+only=$(for id in 1 2 3 4 5 6 7 14 16 18 21 22 23 24 26; do printf -- '--only H%s ' $id; done)
+$stop 130 python3 -m benchmarks attacks --device cuda --backend shmem $only > "$out/attacks-shmem.txt" 2>&1
+$stop 600 python3 -m pytest -q --durations=15 --timeout 60 tests/gpu/test_kernel_folder.py tests/gpu/test_nccl.py tests/gpu/test_shmem.py tests/gpu/test_kittens.py tests/gpu/test_transfers.py > "$out/backend-tests.txt" 2>&1

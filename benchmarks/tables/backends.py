@@ -30,11 +30,12 @@ async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
     """
     catalogue = load_catalogue()
     world = scope.world or max(visible_gpus(), 1)
-    planned = (run for number in KERNELS for run in _plan(catalogue.find(str(number)), world, scope.preset))
+    planned = (run for number in KERNELS for run in plan(catalogue.find(str(number)), world, scope.preset))
     await measured(planned, scope.repetitions or ROUNDS, tell, rows)
 
 
-def _plan(problem: Problem, world: int, preset: str | None) -> Iterator[PlannedRun]:
+def plan(problem: Problem, world: int, preset: str | None) -> Iterator[PlannedRun]:
+    """The runs of one problem. preset: None for all."""
     for each in PRESETS if preset is None else (preset,):
         for kernel in (HOUSE, *KERNELS[problem.id]):
             yield on_gpus(problem, kernel, world, each)

@@ -36,9 +36,6 @@ not there. A wait for a signal traps after 2 s; a barrier has no limit: launch i
 The first use initialises NVSHMEM and is collective. Memory: PKB_SYMM_BYTES per rank (1 GiB), and 64 MiB for what a kernel
 takes with `library().allocate`. Nothing is finalised: a world ends by being killed, and the driver frees its memory.
 
-A probe ran NVSHMEM's initialisation, its peers' addresses and five of its device functions on two H100. This module, and what
-follows, have not run on GPUs yet.
-
 Triton kernels with NVSHMEM's functions need this module's initialisation, shmem.connect(), and no other: @requires_nvshmem over
 @triton.jit (torch.distributed._symmetric_memory._nvshmem_triton). A first compilation takes seconds. A signal_op is met by
 signal_wait_until alone, not by wait_until.

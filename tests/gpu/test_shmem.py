@@ -33,7 +33,7 @@ FAULTS = {
     "shmem_free_twice": ({Verdict.CRASH}, "was freed already"),
     "shmem_free_twice_itself": ({Verdict.CRASH}, ""),
 }
-"""Verdicts that a fault may have, and words of its failure. Not run on GPUs yet."""
+"""Verdicts that a fault may have, and words of its failure."""
 
 
 def left_in_shared_folders() -> set[str]:

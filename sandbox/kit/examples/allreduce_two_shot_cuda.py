@@ -10,37 +10,36 @@ from sandbox.kit import cuda, symm
 
 SOURCE = r"""
 // A word is 16 bytes. staged: [W (senders)][share] words of slices to add here; y: the result, words that follow each other.
+// WORLD is known when this is compiled: a loop over peers that is unrolled for fewer of them compiles sooner.
 // Block b of a rank only ever waits for block b of the others, and both work on the same words of a slice.
 template <class T>
 static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
     const int each = 16 / sizeof(T);
-    const i64 words = (n + each - 1) / each, share = (words + px.world - 1) / px.world;
+    const i64 words = (n + each - 1) / each, share = (words + WORLD - 1) / WORLD;
     const i64 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     for (i64 i = first; i < share; i += step) {
-        uint4 part[PX_MAX_WORLD];
+        uint4 part[WORLD];
         #pragma unroll  // all loads are in flight before the first store
-        for (int turn = 1; turn < PX_MAX_WORLD; ++turn)
-            if (turn < px.world) part[turn] = px_ld_part(x, ((px.rank + turn) % px.world * share + i) * each, n);
+        for (int turn = 1; turn < WORLD; ++turn)
+            part[turn] = px_ld_part(x, ((px.rank + turn) % WORLD * share + i) * each, n);
         #pragma unroll
-        for (int turn = 1; turn < PX_MAX_WORLD; ++turn)
-            if (turn < px.world)
-                px_st16(px_at(px, (px.rank + turn) % px.world, staged) + px.rank * share + i, part[turn]);
+        for (int turn = 1; turn < WORLD; ++turn)
+            px_st16(px_at(px, (px.rank + turn) % WORLD, staged) + px.rank * share + i, part[turn]);
     }
     px_barrier(px, blockIdx.x, epoch);              // everybody's part of this rank's slice is here
     const i64 mine = px.rank * share;
     for (i64 i = first; i < share && mine + i < words; i += step) {
-        uint4 part[PX_MAX_WORLD];
+        uint4 part[WORLD];
         #pragma unroll
-        for (int source = 0; source < PX_MAX_WORLD; ++source)
-            if (source < px.world)
-                part[source] = source == px.rank ? px_ld_part(x, (mine + i) * each, n) : px_ld16(staged + source * share + i);
+        for (int source = 0; source < WORLD; ++source)
+            part[source] = source == px.rank ? px_ld_part(x, (mine + i) * each, n) : px_ld16(staged + source * share + i);
         PxSum<T> total;
         #pragma unroll
-        for (int source = 0; source < PX_MAX_WORLD; ++source)
-            if (source < px.world) total.add(part[source]);
+        for (int source = 0; source < WORLD; ++source)
+            total.add(part[source]);
         const uint4 rounded = total.rounded();
-        for (int turn = 0; turn < px.world; ++turn)
-            px_st16(px_at(px, (px.rank + turn) % px.world, y) + mine + i, rounded);
+        for (int turn = 0; turn < WORLD; ++turn)
+            px_st16(px_at(px, (px.rank + turn) % WORLD, y) + mine + i, rounded);
     }
     px_barrier(px, gridDim.x + blockIdx.x, epoch);  // everybody's sums have arrived, and nobody reads `staged` any more
 }
@@ -57,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(512) all_reduce_f32(
     all_reduce(px, x, staged, y, n, epoch);
 }
 """
-kernels = cuda.compile(SOURCE)
+kernels = cuda.compile(SOURCE, options=[f"-DWORLD={symm.world}"])
 ALL_REDUCE = {
     torch.bfloat16: kernels.all_reduce_bf16,
     torch.float16: kernels.all_reduce_f16,

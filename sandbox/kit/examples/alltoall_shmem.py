@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) all_to_all(const char* x, char
 }
 """
 kernels = shmem.compile(SOURCE)
-BLOCKS, LEAST = 64, 8192
+BLOCKS, LEAST = 128, 8192
 """Most blocks; bytes below which a piece is not made smaller."""
 
 

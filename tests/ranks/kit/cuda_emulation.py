@@ -8,6 +8,7 @@ import ctypes
 import functools
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -185,9 +186,9 @@ class Kernel:
         self._call(*passed)
 
 
-def compile(text: str) -> SimpleNamespace:
+def compile(text: str, options: Sequence[str] = ()) -> SimpleNamespace:
     """What stands for `cuda.compile`."""
-    return _compiled(text)[0]
+    return _compiled(text, options=options)[0]
 
 
 def compile_over_nvshmem(text: str) -> SimpleNamespace:
@@ -197,12 +198,12 @@ def compile_over_nvshmem(text: str) -> SimpleNamespace:
     return kernels
 
 
-def _compiled(text: str, behind: str = "") -> tuple[SimpleNamespace, ctypes.CDLL]:
+def _compiled(text: str, behind: str = "", options: Sequence[str] = ()) -> tuple[SimpleNamespace, ctypes.CDLL]:
     functions = [function for function in signature.exported(text).values() if function.kernel]
     source = PRELUDE + header() + behind + text + "".join(map(_wrapper, functions))
-    key = build.content_key("emulated cuda", source)
+    key = build.content_key("emulated cuda", source, *options)
     library = ctypes.CDLL(
-        str(build.once(f"{key}.so", lambda path: gcc.compile_shared(source, ("-O1", "-pthread"), path)))
+        str(build.once(f"{key}.so", lambda path: gcc.compile_shared(source, ("-O1", "-pthread", *options), path)))
     )
     kernels = SimpleNamespace(**{function.name: Kernel(library, function) for function in functions})
     return kernels, library

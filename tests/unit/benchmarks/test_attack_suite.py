@@ -6,7 +6,18 @@ import msgspec
 import pytest
 
 from arena.errors import UsageError
-from benchmarks.attacks.attack_suite import TWIN, Attack, AttackKernel, AttackOutcome, read_catalogue, summary, table
+from benchmarks.attacks.attack_suite import (
+    BACKEND_SETUPS,
+    TWIN,
+    Attack,
+    AttackKernel,
+    AttackOutcome,
+    read_catalogue,
+    read_kernels,
+    summary,
+    table,
+    with_backend,
+)
 from benchmarks.attacks.main import BEGIN, END, SUITE, command
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.samples import Batches, Samples
@@ -95,3 +106,13 @@ def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena
         command.main(["--write", str(page)], standalone_mode=False)
     assert "attacks: begin" in f"{refused.value.message} {refused.value.advice}"
     assert Path(page).read_text() == "no markers here\n"
+
+
+@pytest.mark.parametrize("backend", BACKEND_SETUPS)
+def test_a_kernel_of_the_suite_can_set_a_backend_up_first(backend):
+    for kernel in read_kernels(SUITE):
+        behind = with_backend(kernel, backend)
+        setup = f"{BACKEND_SETUPS[backend]}\n"
+        assert behind.device == "cuda"
+        assert behind.source.index(setup) < behind.source.index('"""')
+        assert behind.source.replace(setup, "", 1) == kernel.source

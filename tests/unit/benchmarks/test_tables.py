@@ -17,6 +17,7 @@ from arena.workspace.named_kernels import BASELINE
 from benchmarks.kernels import kernel_paths
 from benchmarks.rows import Counts, PlannedRun, RunRow
 from benchmarks.run_tables import KERNEL_TABLE
+from benchmarks.tables import backends
 from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
 from benchmarks.tables.gpu_runs import conclude, rows_of
 from problems.catalogue import load_catalogue
@@ -188,3 +189,13 @@ def test_a_baseline_that_is_faster_than_itself_is_a_fault():
     assert itself("faster", (1.1, 1.05, 1.2)).fault
     assert itself("", (0, 0, 0), verdict="TIMEOUT").fault
     assert not itself("slower", (0.95, 0.93, 0.98)).fault
+
+
+def test_examples_of_backends_are_planned_beside_the_house_at_every_preset():
+    runs = [run for number in backends.KERNELS for run in backends.plan(CATALOGUE.find(str(number)), 2, None)]
+    assert {run.kernel for run in runs} - {"house"} <= kernel_paths().keys()
+    assert len(runs) == len({(run.problem.id, run.kernel, run.choice.preset) for run in runs})
+    for run in runs:
+        assert (run.choice.preset, "house") in [
+            (other.choice.preset, other.kernel) for other in runs if other.problem is run.problem
+        ]

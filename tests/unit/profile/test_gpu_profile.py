@@ -85,6 +85,7 @@ def test_busy_parts_join_what_overlaps() -> None:
 def test_the_name_of_a_kernel_is_its_own() -> None:
     assert short_name("void at::native::(anonymous namespace)::fill<float, 4>(int, float*)") == "fill"
     assert short_name("nvjet_hsh_128x256") == "nvjet_hsh_128x256"
+    assert short_name("cudnn_generated_" + 9 * "64x128x128_") == "cudnn_generated_64x128x128_64x128x128_64x128x12…"
 
 
 # --- sentences: each rule fires, and does not -----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The ways between two GPUs: copy engine, stores and loads of the SMs, TMA, NCCL, and stores to others' symmetric memory.
 
-NCCL device and NVSHMEM are the SMs' stores again, to an NCCL window and to what nvshmem_ptr gives. These two have not run yet.
+NCCL device and NVSHMEM are the SMs' stores again, to an NCCL window and to what nvshmem_ptr gives.
 """
 
 from collections.abc import Callable
