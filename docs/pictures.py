@@ -6,14 +6,16 @@
     python docs/pictures.py duel-gpu            of the duel that was recorded there (duel-gpu.jsonl)
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
-(duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks.
+(duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has
+results of a sweep on CPU ranks, one of them voided, and `bound` the same against the roofline.
 """
 
 import asyncio
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -35,8 +37,10 @@ PATIENCE_S = 240.0
 
 
 @asynccontextmanager
-async def opened(settings: Any, problem: str = "", kernel: Path | None = None) -> AsyncIterator[tuple[Any, Any]]:
-    """The app over folders of its own, and its pilot."""
+async def opened(
+    settings: Any, problem: str = "", kernel: Path | None = None, commands: Sequence[Sequence[str]] = ()
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The app over folders of its own, and its pilot. commands: of `pkb-arena`, run in these folders before."""
     from arena.paths import find_paths
     from arena.settings import save_settings
     from screens.app import ArenaApp
@@ -44,6 +48,8 @@ async def opened(settings: Any, problem: str = "", kernel: Path | None = None) -
 
     os.environ["PKB_ARENA_HOME"] = tempfile.mkdtemp()
     save_settings(settings, find_paths())
+    for command in commands:
+        subprocess.run([sys.executable, "-m", "screens.main", *command], check=True)
     services = Services(find_paths())
     app = ArenaApp(services, problem, kernel)
     try:
@@ -155,6 +161,19 @@ async def profile() -> None:
         await draw(app, pilot, "profile")
 
 
+async def board(name: str = "board", views: int = 0) -> None:
+    """The board after a sweep of some problems by the house and the baseline. views: how often F3 is pressed."""
+    from arena.settings import Settings
+    from screens.picker.board import BoardDialog
+
+    sweep = ["sweep", "--problems", "1,2,13,44,58", "--players", "house,baseline", "--world", "2", "--device", "cpu"]
+    commands = [["calibrate", "--device", "cpu", "--world", "2"], sweep, ["void", "last", "--note", "timed beside a build"]]
+    async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
+        await pilot.press("b", *["f3"] * views)
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and app.screen.standings)
+        await draw(app, pilot, name)
+
+
 async def demo() -> None:
     """The race of a recorded duel on the stage of a demo."""
     from arena.demo.performance import Performance
@@ -180,10 +199,12 @@ PICTURES = {
     "model": model,
     "profile": profile,
     "demo": demo,
+    "board": board,
+    "bound": lambda: board("bound", 3),
     "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
     "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or ["arena", "duel", "model", "profile", "demo"]:
+    for picture in sys.argv[1:] or ["arena", "duel", "model", "profile", "demo", "board", "bound"]:
         asyncio.run(PICTURES[picture]())
