@@ -21,6 +21,7 @@ from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import Measured, Remeasured
 from screens.widgets.pane_title import entitle
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
@@ -41,6 +42,10 @@ _EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
 TITLE_WIDTH = (20, 110)
 """The least and the most."""
+
+
+class BoardTable(DataTable[Text], Measured):
+    """Titles have the room that the players leave."""
 
 
 class BoardDialog(Dialog[Problem | None]):
@@ -66,6 +71,8 @@ class BoardDialog(Dialog[Problem | None]):
         """All that is shown has been read."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
+        self._width = 0
+        """Columns that the table was drawn for."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
@@ -75,11 +82,10 @@ class BoardDialog(Dialog[Problem | None]):
             box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False
             yield box
-            table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
-            yield table
+            yield BoardTable(id="board", cursor_type="row", zebra_stripes=False)
 
     def on_mount(self) -> None:
-        redraw_with_theme(self, self.on_resize)
+        redraw_with_theme(self, self._show)
         self._read_again()
 
     async def _read(self) -> None:
@@ -99,13 +105,16 @@ class BoardDialog(Dialog[Problem | None]):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        """Titles have the room that the players leave."""
-        if self._known:
-            self.call_after_refresh(self._show)
+    @on(Remeasured)
+    def _fill_width(self) -> None:
+        if self.query_one("#board").size.width != self._width:
+            self._show()
 
     def _show(self) -> None:
+        if not self._known:
+            return
         table = self.query_one("#board", DataTable)
+        self._width = table.size.width
         at = table.cursor_row
         table.clear(columns=True)
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
