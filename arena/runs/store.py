@@ -11,15 +11,17 @@ from typing import Any
 
 import msgspec
 
-from arena.errors import PathRefused, StoreError
+from arena.errors import ArenaError, StoreError
 from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, files_in, make_folder
 from arena.runs.bound import gap_closed
+from arena.runs.code_hash import code_hash
 from arena.runs.comparisons import Comparison, comparison_of
 from arena.runs.headline import by_clock
-from arena.runs.index_file import VERSION, connect
+from arena.runs.index_file import VERSION, connect, opening
 from arena.runs.journal import RunHeader, read_events, read_header
-from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
+from arena.runs.ranking import Measurement, Ranked, ranked
+from arena.runs.renamed_voids import RenamedVoids
 from arena.runs.results import holds, holds_here
 from arena.runs.voids import Void, Voids, read_voids
 from arena.workspace.named_kernels import BASELINE
@@ -64,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
     code: str = ""
-    """Names the code without comments (`arena.runs.ranking`); empty for rows whose journal is gone."""
+    """Names the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
     rounds: int = 0
     """Of the timing."""
     machine: str = ""
@@ -170,8 +172,8 @@ class Store:
 
         Raises:
             StoreError: it can be neither opened nor created.
-            FolderUnwritable: its folder cannot be created.
-            PathRefused: it is new, and the journals to make it from cannot be listed.
+            FolderUnwritable: its folder cannot be created, or a void cannot be written under a kernel's name of today.
+            PathRefused: it is new, and the journals to make it from, or that of the voids, cannot be read.
         """
         make_folder(path.parent)
         self.path = path
@@ -180,25 +182,28 @@ class Store:
         """Where a damaged index was kept, in a sentence; empty when it was whole."""
         self._lock = threading.Lock()
         try:
-            try:
-                self._connection, fresh = connect(path)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise
-                kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
-                self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
-                logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
-                for suffix in ("-wal", "-shm"):
-                    path.with_name(path.name + suffix).unlink(missing_ok=True)
-                self._connection, fresh = connect(path)
+            with opening(path):
+                self._open(path, runs)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
+
+    def _open(self, path: Path, runs: Path) -> None:
+        try:
+            self._connection, fresh = connect(path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
+            self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
+            logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            self._connection, fresh = connect(path)
         if fresh:
             try:
                 self.rebuild(runs)
-            except PathRefused:
-                self.close()
-                path.unlink()  # an index without its runs would be taken for a whole one the next time
+            except ArenaError:
+                self.close()  # its version says that the next process has to fill it
                 raise
 
     def close(self) -> None:
@@ -229,10 +234,11 @@ class Store:
 
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
-        rows, compared = [], []
+        rows, compared, voids = [], [], RenamedVoids(self._voids)
         for path in files_in(runs, ".jsonl"):
             with suppress(OSError, ValueError):
                 header = read_header(path)
+                voids.take(header)
                 results = [event.result for event in read_events(path) if isinstance(event, Finished)]
                 if not header.versus:
                     rows += [_row(entry_of(header, result)) for result in results]
