@@ -95,7 +95,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def _show_ratings(self) -> None:
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
-            words = "No rated duels." if self.records else "No duels yet. Press d on a problem to start one."
+            none = f"No duels yet. Press {self.key_words('duel_here')} on a problem to start one."
+            words = "No rated duels." if self.records else none
             self.query_one("#ratings", PlainStatic).update(words)
             return
         names = max(15, min(34, self._width - _FIGURES))

@@ -38,7 +38,6 @@ _NOTES = {
 }
 OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
-_EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
 TITLE_WIDTH = (20, 110)
 """The least and the most."""
@@ -68,8 +67,8 @@ class BoardDialog(Dialog[Problem | None]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
-        Binding("f3,v", "next_view", "next view"),
-        Binding("slash", "filter", "filter"),
+        Binding("f3,v", "next_view", "next view", id="next_view"),
+        Binding("slash", "filter", "filter", id="filter"),
         Binding("x", "results", "all results of the problem, to void"),
     ]
 
@@ -90,7 +89,8 @@ class BoardDialog(Dialog[Problem | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 view · / filter · enter opens · x voids · esc back"
+            view, find = self.key_words("next_view"), self.key_words("filter")
+            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc back"
             yield PlainStatic("reading…", id="board-note")
             box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False
@@ -130,7 +130,9 @@ class BoardDialog(Dialog[Problem | None]):
         self._width = table.size.width
         at = table.cursor_row
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
-        note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
+        note = _NOTES[self.view]
+        if self.view == PROBLEMS and not self.players:
+            note = f"No results yet. Press {self.key_words('open')} on a problem, then {self.key_words('save')}."
         table.display = bool(self.players) or self.view != PROBLEMS
         if self.view in (CATEGORIES, CURVE):
             note += f" ({self._published.source})"

@@ -175,3 +175,19 @@ async def test_a_resize_below_another_dialog_draws_the_rows_again(open_app, unti
         await pilot.resize_terminal(160, 60)
         await pilot.press("escape")
         await until(pilot, lambda: whole in screen_text(app))
+
+
+async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, services, paths) -> None:
+    keys = {"save": "ctrl+w", "filter": "f", "next_view": "f4", "setting": "f11"}
+    services.settings = Settings(device="cpu", keymap=keys)
+    async with open_app() as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: "Press enter on a problem, then ctrl+w." in screen_text(app))
+        assert "F4 view · f filter" in screen_text(app)
+        await pilot.press("f4")
+        await until(pilot, lambda: "▸by category" in screen_text(app))
+        await pilot.press("escape", "f9")
+        await until(pilot, lambda: "ctrl+w saves" in screen_text(app))
+        app.screen.query_one("#set-budget_s").value = "3"
+        await pilot.press("ctrl+w")
+        await until(pilot, lambda: load_settings(paths).budget_s == 3)
