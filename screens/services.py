@@ -16,8 +16,10 @@ from sandbox.machine import thunderkittens
 if TYPE_CHECKING:
     from arena.runs.engine import Engine
     from arena.runs.engine_run import EngineRun
+    from arena.runs.entry import Entry
     from arena.runs.run_request import RunRequest
-    from arena.runs.store import Entry, Standing, Store
+    from arena.runs.standings import Standing
+    from arena.runs.store import Store
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting

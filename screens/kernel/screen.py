@@ -34,8 +34,9 @@ from screens.kernel.phase_line import PhaseLine
 from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.kernel.status_words import best_words, problem_words, setting_words
-from screens.widgets.editor import SOURCE_STYLES, Editor
+from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
+from screens.widgets.source import SOURCE_STYLES
 from screens.widgets.source_bars import SourceBar
 
 REFRESH_S = 0.1

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from problems.specification import Problem
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line

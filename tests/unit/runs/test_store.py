@@ -13,8 +13,9 @@ from arena.machine.doctor import _files
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.code_hash import code_hash
+from arena.runs.entry import Entry, entry_of
 from arena.runs.journal import Journal, RunHeader
-from arena.runs.store import Entry, Store, entry_of
+from arena.runs.store import Store
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
