@@ -16,7 +16,8 @@ from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
 
 if TYPE_CHECKING:
-    from arena.runs.store import Entry, Standing
+    from arena.runs.entry import Entry
+    from arena.runs.standings import Standing
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {

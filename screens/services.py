@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.paths import Paths, make_folder
@@ -14,7 +15,11 @@ from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
     from arena.runs.engine import Engine
-    from arena.runs.store import Entry, Standing, Store
+    from arena.runs.engine_run import EngineRun
+    from arena.runs.entry import Entry
+    from arena.runs.run_request import RunRequest
+    from arena.runs.standings import Standing
+    from arena.runs.store import Store
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
@@ -46,6 +51,8 @@ class Services:
         """The same of the house's kernels, where they were run on this machine."""
         self.best: dict[int, Entry] = {}
         """Of every problem the best result of any player."""
+        self.last_runs: dict[Path, tuple[RunRequest, EngineRun]] = {}
+        """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
         self._engine: Engine | None = None
 

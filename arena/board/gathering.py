@@ -20,7 +20,9 @@ from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.comparisons import Comparison
-from arena.runs.store import Entry, Store, fastest
+from arena.runs.entry import Entry
+from arena.runs.standings import fastest
+from arena.runs.store import Store
 from arena.runs.voids import VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue

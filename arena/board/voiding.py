@@ -13,8 +13,9 @@ from arena.duel.journal import read_duel_header
 from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths, files_in
+from arena.runs.entry import Entry
 from arena.runs.journal import read_header
-from arena.runs.store import Entry, Store
+from arena.runs.store import Store
 from arena.runs.voids import Void, append_void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult

@@ -12,7 +12,7 @@ from problems.specification import Problem
 from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
-    from arena.runs.store import Standing
+    from arena.runs.standings import Standing
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from arena.duel.events import (
     decode_header,
 )
 from arena.paths import Paths, files_in, make_folder
+from arena.runs.code_hash import code_hash
 from arena.runs.journal import Journal, first_line, later_lines
-from arena.runs.ranking import code_hash
 from arena.runs.voids import NO_VOIDS, Void, Voids
 
 _TAIL_BYTES = 1 << 16

@@ -1,13 +1,13 @@
 """Plays a duel: both sides at once, their kernels judged in turn, then a final between the best ones."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from arena.duel import events
 from arena.duel.journal import open_duel_journal
+from arena.duel.judging import DuelJudge
 from arena.duel.opening import Players
 from arena.duel.state import DuelState, after_final, without_final
 from arena.errors import ArenaError, MachineError, PlayerFailed
@@ -16,19 +16,14 @@ from arena.machine.jail_policy import require_jail
 from arena.paths import Paths
 from arena.players.player import KernelAccess, Submission, Task
 from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafted, Retried, Wrote
-from arena.runs.headline import by_clock, headline_so_far
-from arena.runs.judge import Judge, Judgement, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, Judgement
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
 TICK_S = 0.1
-FINAL_BUDGET = 5.0
-"""Time budget of the final, as a multiple of an ordinary run's."""
 
 Listener = Callable[[events.AnyDuelEvent], None]
 
@@ -54,14 +49,11 @@ class Match:
         self.problem = problem
         self.state = DuelState(header)
         self.players = dict(zip(events.SIDES, players, strict=True))
-        self.budget_s = budget_s
-        self.rounds = rounds
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
-        self._judging = asyncio.Lock()
-        """Kernels are judged one at a time, in the order of their submission."""
-        self._going = asyncio.Event()
-        self._going.set()
+        self._kernels = DuelJudge(
+            judge, problem, self.state, self.tell, lambda: self.now, budget_s=budget_s, rounds=rounds
+        )
         self._started = time.monotonic()
         self._playing: dict[events.SideName, asyncio.Task[None]] = {}
         self._why: dict[events.SideName, str] = {}
@@ -80,14 +72,14 @@ class Match:
     def pause(self) -> None:
         """Stops the clock. The run in progress is finished, and no other starts."""
         if self.state.stage == "playing":
-            self._going.clear()
+            self._kernels.pause()
             self.tell(events.Paused(at=self.now))
 
     def resume(self) -> None:
         """Starts the clock again."""
         if self.state.stage == "paused":
             self.tell(events.Resumed(at=self.now))
-            self._going.set()
+            self._kernels.resume()
 
     def agree(self, side: events.SideName) -> None:
         """Ends a side's play. Its submissions are still judged."""
@@ -214,86 +206,16 @@ class Match:
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         sha256 = Workspace(self.paths.workspace).keep_revision(text, files)
         self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files))
-        task = asyncio.create_task(self._judge_kernel(name, number, Kernel(source, files), kernel_name))
+        task = asyncio.create_task(self._kernels.judge(name, number, Kernel(source, files), kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return task
-
-    async def _judge_kernel(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
-        def measured(event: Timed) -> None:
-            headline = headline_so_far(event)
-            self.tell(
-                events.Measured(
-                    at=self.now,
-                    side=name,
-                    attempt=number,
-                    round=event.round,
-                    rounds=event.rounds,
-                    speedup=headline.speedup,
-                    clock=headline.clock,
-                )
-            )
-
-        rounds = _now_and_then(measured)
-
-        def listen(event: AnyEvent) -> None:
-            if isinstance(event, PhaseStarted | Waiting):
-                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
-                self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=phase))
-            rounds(event)
-
-        player = self.state.header.player(name)
-        request = RunRequest(
-            problem=self.problem,
-            setting=self.state.header.setting,
-            kernel_name=kernel_name,
-            source=kernel.source,
-            files=kernel.files,
-            kernel_path=player.kernel_path,
-            player=player.name,
-            rounds=self.rounds,
-            budget_s=self.budget_s,
-        )
-        async with self._turn():
-            judgement = await judge_to_end(self._judge, request, listen)
-        found = judgement.report
-        self.tell(
-            events.KernelJudged(
-                at=self.now,
-                side=name,
-                attempt=number,
-                run_id=found.run_id,
-                verdict=found.verdict,
-                outcome=found.outcome,
-                speedup=by_clock(found.speedup, found.clock),
-                clock=found.clock,
-                rounds=found.rounds,
-                detail=found.detail,
-            )
-        )
-        return judgement
 
     async def build(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
         """Compiles a kernel and calls it in its turn. It is no submission."""
-        request = RunRequest(
-            problem=self.problem,
-            setting=self.state.header.setting,
-            kernel_name=kernel_name,
-            source=source,
-            files=files or {},
-            player=self.state.header.player(name).name,
-            rounds=0,
-        )
-        async with self._turn():
-            return await judge_to_end(self._judge, request)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        async with self._judging:
-            await self._going.wait()
-            yield
+        return await self._kernels.build(name, source, kernel_name, files)
 
     # --- the final -------------------------------------------------------------------------------------------
 
@@ -303,40 +225,10 @@ class Match:
             judged = last.judged if last is not None else None
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
                 raise MachineError(judged.detail, "play the duel again")
-        await self._going.wait()  # paused during the last run; a side may still give up
+        await self._kernels.going()  # paused during the last run; a side may still give up
         if self.state.left.best is None or self.state.right.best is None:
             return without_final(self.state, self.now)
-        return after_final(self.state, await self._final(), self.now)
-
-    async def _final(self) -> Result:
-        state = self.state
-        left, right = state.left.best, state.right.best
-        assert left is not None
-        assert right is not None
-
-        def measured(event: Timed) -> None:
-            clock, _, speedup = headline_so_far(event)
-            self.tell(
-                events.FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=speedup, clock=clock)
-            )
-
-        header = state.header
-        request = RunRequest(
-            problem=self.problem,
-            setting=header.setting,
-            kernel_name=f"{_file_name(header.left.name)}.py",
-            source=left.source,
-            files=left.files,
-            player=header.left.name,
-            rounds=self.rounds,
-            budget_s=self.budget_s * FINAL_BUDGET,
-            versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
-        )
-        self.tell(events.FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
-        result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
-        if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
-            raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
-        return result
+        return after_final(self.state, await self._kernels.final(), self.now)
 
 
 class MatchAccess(KernelAccess):
@@ -376,21 +268,3 @@ class MatchAccess(KernelAccess):
 
     def warn(self, text: str) -> None:
         self._match.tell(events.Said(at=self._match.now, side=self._name, text=text))
-
-
-def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
-    """Passes on one round per tick, and the last round."""
-    told = 0.0
-
-    def listen(event: AnyEvent) -> None:
-        nonlocal told
-        if isinstance(event, Timed) and (time.monotonic() - told >= TICK_S or event.round == event.rounds):
-            told = time.monotonic()
-            tell(event)
-
-    return listen
-
-
-def _file_name(player: str) -> str:
-    """A player's name as the name of a kernel file."""
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in player) or "kernel"

@@ -6,8 +6,9 @@ from typing import Literal
 import msgspec
 
 from arena.duel import events
+from arena.runs.code_hash import code_hash
 from arena.runs.headline import by_clock
-from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
+from arena.runs.ranking import Measurement, Ranked, ranked
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict

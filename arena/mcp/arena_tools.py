@@ -21,8 +21,9 @@ from arena.players.judge_access import JudgeAccess
 from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
+from arena.runs.entry import Entry
 from arena.runs.judge import Judge
-from arena.runs.store import Entry, Store
+from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.workspace.house import house_source

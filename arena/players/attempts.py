@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from arena.models.answer import ModelAnswer
+from arena.runs.code_hash import code_hash
 from arena.runs.headline import by_clock
 from arena.runs.judge import Judgement
-from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
+from arena.runs.ranking import Measurement, Ranked, ranked
 from arena.runs.results import RunReport
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict

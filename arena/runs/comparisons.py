@@ -2,9 +2,9 @@
 
 import msgspec
 
+from arena.runs.code_hash import code_hash
 from arena.runs.headline import by_clock
 from arena.runs.journal import RunHeader
-from arena.runs.ranking import code_hash
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.verdict import Verdict
 

@@ -10,20 +10,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from arena.errors import ArenaError, RefereeFailed
+from arena.errors import RefereeFailed
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
-from arena.runs.comparisons import comparison_of
 from arena.runs.engine_run import EngineRun, Terminal
-from arena.runs.journal import Journal, RunHeader
+from arena.runs.journal import Journal
 from arena.runs.referee_process import COMMAND, RefereeProcess
+from arena.runs.result_recorder import ResultRecorder
 from arena.runs.results import harness_error
 from arena.runs.run_request import Notice, RunRequest, header_of
-from arena.runs.store import Store, entry_of
+from arena.runs.store import Store
 from arena.workspace import baseline_variant_times
-from arena.workspace.baseline_variants import WORDS
-from arena.workspace.kernels import Workspace
-from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol import events
 
 CANCEL_S = 5.0
@@ -58,8 +55,7 @@ class Engine:
             environment: variables of the referee and its worlds, beside those of this process.
         """
         self._paths = paths
-        self._store = store
-        self._own_store = store is None
+        self._recorder = ResultRecorder(paths, store, self._notify)
         self._command = command or COMMAND
         cache = os.environ.get("PKB_KERNEL_CACHE", str(paths.kernel_cache))
         self._environment = {"PKB_KERNEL_CACHE": cache, **(environment or {})}
@@ -74,8 +70,6 @@ class Engine:
         self._turn = asyncio.Lock()
         self._starting = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
-        self._recording: dict[str, asyncio.Task[None]] = {}
-        """By run, while its result is on its way to the store."""
         self._closing = False
         self.worlds: dict[str, events.WorldChanged] = {}
         """What was said last of every world, for a listener that comes later."""
@@ -106,9 +100,7 @@ class Engine:
             self._referee = None
         if self._background:
             await asyncio.wait(self._background, timeout=CANCEL_S)
-        if self._own_store and self._store is not None:
-            await asyncio.to_thread(self._store.close)
-            self._store = None
+        await self._recorder.close()
 
     async def __aenter__(self) -> "Engine":
         return self
@@ -203,8 +195,7 @@ class Engine:
 
     async def recorded(self, run_id: str) -> None:
         """Returns once the result of a run that has finished is in the store; at once for a run without one."""
-        if (recording := self._recording.get(run_id)) is not None:
-            await asyncio.wait([recording])
+        await self._recorder.recorded(run_id)
 
     @property
     def running(self) -> str | None:
@@ -331,35 +322,13 @@ class Engine:
             return
         if self._current is run:
             self._current = None
-        if isinstance(event, events.Finished) and (run.header.origin or not run.header.versus):
-            recording = self._spawn(self._record(run.header, event.result))
-            self._recording[run.run_id] = recording
-            recording.add_done_callback(lambda _: self._recording.pop(run.run_id, None))
+        if isinstance(event, events.Finished):
+            recording = self._recorder.start(run.header, event.result)
+            if recording is not None:
+                self._in_background(recording)
         run.finish(event)
         self.unended.discard(run.run_id)
         self._tell(event)
-
-    async def _record(self, header: RunHeader, result: events.Result) -> None:
-        def write() -> None:
-            if self._store is None:
-                self._store = Store(self._paths.database, self._paths.runs)
-            if header.versus:
-                self._store.record_comparison(comparison_of(header, result))
-                return
-            self._store.record(entry_of(header, result))
-            if header.player in WORDS and result.speedup and result.contender_us:
-                baseline_variant_times.keep(
-                    self._paths.calibrations, header.setting, header.player, result.contender_us
-                )
-            elif header.kernel_name != BASELINE:
-                Workspace(self._paths.workspace).keep_revision(header.source, header.files)
-
-        try:
-            await asyncio.to_thread(write)
-        except ArenaError as error:
-            self._notify(Notice(error.message, error.advice))
-        except OSError as error:
-            self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)
@@ -380,11 +349,13 @@ class Engine:
                     {"message": "event listener failed", "exception": error}
                 )
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._in_background(asyncio.create_task(work))
+
+    def _in_background(self, task: asyncio.Task[None]) -> None:
+        """`close` waits for it."""
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        return task
 
 
 def _cancelled(run: EngineRun) -> events.Cancelled:

@@ -1,6 +1,7 @@
 """A run of the engine: its journal, its events so far, and how it ended."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from arena.errors import RunCancelled, RunRefused
@@ -22,6 +23,8 @@ class EngineRun:
         self.header = header
         self.phase = "prepare"
         """The phase in progress, or the last one."""
+        self.last_at = time.monotonic()
+        """When its last event came, on this process's monotonic clock."""
         self.watchdog: asyncio.TimerHandle | None = None
         self._journal = journal
         self._cancel = cancel
@@ -37,6 +40,11 @@ class EngineRun:
     def ended(self) -> bool:
         """The last event has come."""
         return self._end.done()
+
+    @property
+    def events_so_far(self) -> tuple[AnyEvent, ...]:
+        """From the first one on."""
+        return tuple(self._events)
 
     async def events(self) -> AsyncIterator[AnyEvent]:
         """The run's events from the first one, whenever it is called."""
@@ -82,8 +90,7 @@ class EngineRun:
     def record(self, event: AnyEvent) -> None:
         """Keeps an event, and writes it to the journal."""
         self._journal.append(event)
-        self._events.append(event)
-        self._wake()
+        self._keep(event)
 
     def finish(self, event: Terminal) -> None:
         """Keeps the last event; closes the journal."""
@@ -91,10 +98,11 @@ class EngineRun:
             self.watchdog.cancel()
         self._journal.append(event)
         self._journal.close()
-        self._events.append(event)
         self._end.set_result(event)
-        self._wake()
+        self._keep(event)
 
-    def _wake(self) -> None:
+    def _keep(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        self.last_at = time.monotonic()
         self._more.set()
         self._more = asyncio.Event()

@@ -1,6 +1,10 @@
 """The file of the index of results: its schema, and bringing files of older versions up to it."""
 
+import fcntl
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _SCHEMA = """
@@ -37,7 +41,8 @@ create table if not exists result (
 create table if not exists comparison (run_id text primary key, json text not null);
 create index if not exists result_by_problem on result (problem_id, player, created);
 """
-VERSION = 6
+VERSION = 7
+"""6: code was named by the version of Python."""
 _ADDED = {
     "clock": "text not null default ''",
     "call_sees": "real",
@@ -53,8 +58,23 @@ _ADDED = {
 _BUSY_S = 5.0
 
 
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Held while an index is opened and filled: SQLite lets only one process make a new one, and does not wait for it.
+
+    Raises:
+        OSError: there can be no lock.
+    """
+    file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
 def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """The connection, and whether the index is new or of an older version."""
+    """The connection, and whether the index is new or of an older version. The caller holds the lock."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
     version = connection.execute("pragma user_version").fetchone()[0]
     connection.execute("pragma journal_mode = wal")
@@ -66,11 +86,8 @@ def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
-    """Brings an index of an older version up to this one. Two processes may do so at once."""
-    if not _missing(connection):
-        return
+    """Brings an index of an older version up to this one."""
     with connection:
-        connection.execute("begin immediate")
         for name in _missing(connection):
             connection.execute(f"alter table result add column {name} {_ADDED[name]}")
 

@@ -3,26 +3,18 @@
 Repeating a measurement therefore never raises a kernel's figure by luck. Whatever ranks or remembers speedups uses this module.
 """
 
-import functools
-import hashlib
-import io
-import tokenize
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from statistics import median
 from typing import Generic, NamedTuple, TypeVar
 
 from sandbox.protocol.events import Interval
-from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.timing.interval import outcome
 
 Item = TypeVar("Item")
 
 SHORT = 0.5
 """Measurements with less than this share of the longest one's rounds are replaced by it."""
-_NO_CODE = (tokenize.COMMENT, tokenize.NL)
-_LAYOUT = (tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE, tokenize.ENDMARKER)
-"""Tokens whose kind alone matters: how deep an indentation is does not change the code."""
 
 
 class Measurement(NamedTuple):
@@ -52,30 +44,6 @@ class Ranked(Generic[Item]):
     def outcome(self) -> str:
         """ "faster", "slower", "even" or "too noisy", by the pooled interval."""
         return outcome(self.speedup)
-
-
-def code_hash(source: str, files: Files | None = None) -> str:
-    """Names a kernel's code: equal for files that differ only in comments, blank lines and layout.
-
-    files: the others of a kernel of several files. Of these only Python is compared so.
-    """
-    if not files:
-        return _code_of(source)
-    texts = {name: data.decode(errors="replace") for name, data in files.items() if name.endswith(".py")}
-    return kernel_hash(_code_of(source), files | {name: _code_of(text).encode() for name, text in texts.items()})
-
-
-@functools.lru_cache(maxsize=512)
-def _code_of(source: str) -> str:
-    try:
-        tokens = [
-            (token.type, "" if token.type in _LAYOUT else token.string)
-            for token in tokenize.generate_tokens(io.StringIO(source).readline)
-            if token.type not in _NO_CODE
-        ]
-    except (tokenize.TokenError, SyntaxError):
-        return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
-    return hashlib.sha256(repr(tokens).encode()).hexdigest()
 
 
 def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]) -> list[Ranked[Item]]:

@@ -33,7 +33,7 @@ class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str = ""
     """Id of a run or a duel."""
     code: str = ""
-    """Names a kernel's code without comments (`arena.runs.ranking`): all its results are voided."""
+    """Names a kernel's code without comments (`arena.runs.code_hash`): all its results are voided."""
     undo: bool = False
     """The mark on this run or code is taken back."""
 
@@ -51,11 +51,14 @@ class Voids:
         """By run or duel."""
         self.kernels: dict[str, Void] = {}
         """By code."""
+        self.named: set[str] = set()
+        """Runs and codes of all lines, also where the mark was taken back."""
         self.damaged = damaged
         """Lines of the journal that cannot be read, in a sentence; empty where there are none."""
         for line in lines:
             marks, name = (self.runs, line.run) if line.run else (self.kernels, line.code)
             marks.pop(name, None)
+            self.named.add(name)
             if not line.undo:
                 marks[name] = line
 

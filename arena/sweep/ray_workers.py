@@ -23,10 +23,11 @@ from arena.own_modules import ROOT, module_environment
 from arena.paths import Paths, make_folder, paths_in
 from arena.runs.engine import Engine
 from arena.runs.engine_run import EngineRun
+from arena.runs.entry import entry_of
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.results import harness_error
 from arena.runs.run_request import RunRequest, header_of
-from arena.runs.store import Store, entry_of
+from arena.runs.store import Store
 from arena.sweep.records import version_of
 from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace

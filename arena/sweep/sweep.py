@@ -6,26 +6,25 @@ Workers are local or on other machines. The journal has all results at any time.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import msgspec
 
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.machine.jail_policy import require_jail
 from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
+from arena.runs.code_hash import code_hash
 from arena.runs.other_sizes import with_other_sizes
-from arena.runs.ranking import code_hash
 from arena.runs.run_request import RunRequest
-from arena.setting_choice import choose_setting
 from arena.settings import Settings
 from arena.sweep import records
+from arena.sweep.cells import Cells
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
+from arena.sweep.recorder import Recorder
 from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
@@ -69,20 +68,16 @@ class Sweep:
         self.journal = journal
         self.settings = settings
         self.pool = pool
-        each = sum(1 if player.fixed else plan.attempts for player in players)
-        self.progress = SweepProgress(total=len(problems) * each)
+        self.progress = SweepProgress(total=0)
         self._ahead = ahead
         self._unsafe = unsafe
         self._listener = listener or Listener()
-        self._machines = list(dict.fromkeys(worker.machine.digest for worker in workers))
+        machines = [worker.machine.digest for worker in workers]
+        self._cells = Cells(plan, problems, players, settings, journal, machines, self.progress, self._listener)
+        self._recorder = Recorder(journal, self.progress, self._listener)
         self._failures: Counter[str] = Counter()
-        self._harness_errors: Counter[str] = Counter()
-        """In a row, by worker."""
-        self._last_error = ""
         self._sitting = len(workers)
-        self._left_out: set[tuple[str, str]] = set()
-        self._journal_turn = asyncio.Lock()
-        self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
+        self._jobs = Jobs(self._cells.jobs(fixed=True), ahead)  # which asks for the first one at once
 
     async def run(self) -> SweepProgress:
         """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
@@ -105,52 +100,10 @@ class Sweep:
             self.progress.stopped = self.pool.reached
         return self.progress
 
-    # --- cells -----------------------------------------------------------------------------------------------
-
-    def _entries(self, fixed: bool) -> Iterator[KernelJob]:
-        """All cells of fixed players, or of those who write, problem by problem."""
-        for problem in self.problems:
-            players = [player for player in self.players if player.fixed is fixed]
-            if not players:
-                return
-            try:
-                setting = choose_setting(problem, self.plan.choice, self.settings)
-            except UsageError as error:
-                for player in players:
-                    self._leave_out(problem, player, error.message)
-                continue
-            version = records.version_of(problem)
-            for player in players:
-                for attempt in range(1, 2 if fixed else self.plan.attempts + 1):
-                    cell = records.Cell(
-                        slug=problem.slug,
-                        setting=msgspec.structs.replace(setting, problem_dir=""),
-                        player=str(player.name),
-                        attempt=attempt,
-                        catalogue=version,
-                    )
-                    yield KernelJob(cell, Task(problem, setting, attempt), player, None)
-
-    def _leave_out(self, problem: Problem, player: Player, why: str) -> None:
-        """Leaves out all attempts of a player at a problem."""
-        name = str(player.name)
-        if (problem.slug, name) not in self._left_out:
-            self._left_out.add((problem.slug, name))
-            self.progress.total -= 1 if player.fixed else self.plan.attempts
-            self.progress.left_out = why
-            self._listener.left_out(problem, name, why)
-
-    def _is_done(self, cell: records.Cell, sha256: str) -> bool:
-        return any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
-
-    def _skip(self, cell: records.Cell) -> None:
-        self.progress.done += 1
-        self._listener.skipped(cell)
-
     # --- writing ---------------------------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        entries = self._entries(fixed=False)
+        entries = self._cells.jobs(fixed=False)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._ahead):
                 group.create_task(self._write_some(entries))
@@ -162,7 +115,7 @@ class Sweep:
             cell = entry.cell
             written = await asyncio.to_thread(self.journal.written, cell.digest)
             if written is None:
-                if (cell.slug, cell.player) in self._left_out:
+                if self._cells.is_left_out(cell):
                     continue
                 submission = await self._ask(entry)
             else:
@@ -176,10 +129,8 @@ class Sweep:
                 )
             if submission is None:
                 continue
-            if self._is_done(cell, _hash(submission, entry.task.problem)):
-                self._skip(cell)
-                continue
-            await self._jobs.offer(KernelJob(cell, entry.task, entry.player, submission))
+            if not self._cells.skip_done(cell, _hash(submission, entry.task.problem)):
+                await self._jobs.offer(KernelJob(cell, entry.task, entry.player, submission))
 
     async def _ask(self, entry: KernelJob) -> Submission | None:
         """The player's answer, journalled; None where there is none."""
@@ -193,7 +144,7 @@ class Sweep:
             submission = await entry.player.play(entry.task, access)
         except PlayerFailed as error:
             self._failures[player] += 1
-            await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
+            await self._recorder.unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
             more = self._failures[player] >= FAILURES
             self._listener.said(
                 f"{player} at {entry.task.problem.stem}, attempt {entry.cell.attempt}: {error.message}"
@@ -201,10 +152,10 @@ class Sweep:
             )
             return None
         except UsageError as error:
-            self._leave_out(entry.task.problem, entry.player, error.message)
+            self._cells.leave_out(entry.task.problem, entry.player, error.message)
             return None
         except (asyncio.CancelledError, ArenaError) as error:
-            await self._unanswered(entry.cell, str(error) or "cancelled", access.spent)
+            await self._recorder.unanswered(entry.cell, str(error) or "cancelled", access.spent)
             raise
         finally:
             self.progress.writing -= 1
@@ -212,9 +163,9 @@ class Sweep:
         if submission.ended.startswith((LIMIT, "failed")):
             self._listener.said(f"{player} was ended: {submission.ended}")
         if submission.reason == "budget":
-            await self._unanswered(entry.cell, submission.reason, submission.spent)
+            await self._recorder.unanswered(entry.cell, submission.reason, submission.spent)
             return None
-        await self._append(
+        await self._recorder.append(
             records.Written(
                 at=time.time(),
                 cell=entry.cell,
@@ -231,12 +182,6 @@ class Sweep:
     def _access(self, entry: KernelJob) -> WorkerAccess:
         return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self._listener.said)
 
-    async def _unanswered(self, cell: records.Cell, why: str, spent: Spent) -> None:
-        """Leaves the cell open, and journals what was spent on it."""
-        self.progress.unanswered += 1
-        if spent.tokens:
-            await self._append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
-
     # --- judging ---------------------------------------------------------------------------------------------
 
     async def _sit(self, worker: Worker) -> None:
@@ -248,7 +193,7 @@ class Sweep:
                 await self._try_out(worker, job)
             else:
                 await self._judge(worker, job)
-            if self._harness_errors[worker.name] >= LOST:
+            if self._recorder.harness_errors[worker.name] >= LOST:
                 self._leave(worker)
                 return
 
@@ -257,9 +202,9 @@ class Sweep:
         self._sitting -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._sitting:
-            self.progress.stopped = f"{why}, the last one: {self._last_error}"
+            self.progress.stopped = f"{why}, the last one: {self._recorder.last_error}"
             raise _Stop
-        self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
+        self._listener.said(f"{why}: it judges no more; the last one: {self._recorder.last_error}")
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, Kernel(job.source, job.files), job.name)
@@ -282,14 +227,13 @@ class Sweep:
             try:
                 submission = await entry.player.play(entry.task, self._access(entry))
             except UsageError as error:
-                self._leave_out(problem, entry.player, error.message)
+                self._cells.leave_out(problem, entry.player, error.message)
                 return
             except KernelUnreadable as error:
-                await self._unanswered(entry.cell, error.message, Spent())
+                await self._recorder.unanswered(entry.cell, error.message, Spent())
                 self._listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
                 return
-            if self._is_done(entry.cell, _hash(submission, problem)):
-                self._skip(entry.cell)
+            if self._cells.skip_done(entry.cell, _hash(submission, problem)):
                 return
         started = time.monotonic()
         verdict, detail, report, tries = records.NO_KERNEL, submission.reason, None, 1
@@ -325,20 +269,7 @@ class Sweep:
             seconds=round(time.monotonic() - started, 3),
             tries=tries,
         )
-        await _finish(self._record(result))
-
-    async def _record(self, result: records.CellResult) -> None:
-        await self._append(result)
-        progress = self.progress
-        progress.judged += 1
-        progress.done += result.final
-        progress.verdicts[result.verdict] += 1
-        self._listener.judged(result)
-        if result.final:
-            self._harness_errors[result.worker] = 0
-        else:
-            self._harness_errors[result.worker] += 1
-            self._last_error = result.detail
+        await self._recorder.judged(result)
 
     def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:
         seconds = self.plan.seconds
@@ -352,22 +283,6 @@ class Sweep:
             rounds=self.plan.rounds,
             budget_s=self.settings.budget_s if seconds is None else seconds,
         )
-
-    async def _append(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
-        await _finish(self._append_in_turn(line))
-
-    async def _append_in_turn(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
-        async with self._journal_turn:
-            await asyncio.to_thread(self.journal.append, line)
-
-
-async def _finish(recording: Coroutine[None, None, None]) -> None:
-    """Awaits to the end, also when this task is cancelled: what was paid for is journalled and counted."""
-    task = asyncio.ensure_future(recording)
-    try:
-        await asyncio.shield(task)
-    finally:
-        await task
 
 
 class _Stop(Exception):

@@ -1,7 +1,9 @@
 """Bases of dialogs: modal screens that `escape` closes."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
 from textual.app import ComposeResult
@@ -10,9 +12,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Select
 
-from screens.actions import bindings
+from screens.actions import bindings, key_of
 from screens.widgets.page import Page
 from screens.widgets.pane_title import entitle
+
+if TYPE_CHECKING:
+    from screens.app_protocol import AppProtocol
 
 
 def on_the_app(binding: Binding) -> Binding:
@@ -30,6 +35,10 @@ class Dialog(ModalScreen[ScreenResultType]):
     TO_READ: ClassVar[bool] = False
     """It is only read: the menu offers the commands of the screen below, and closes this dialog first."""
     BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
+
+    def key_words(self, action: str) -> str:
+        """The key of an action, as it is shown. A binding of a dialog has that key if it has the action's name for its id."""
+        return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
 
     def on_resize(self) -> None:
         """What has the keyboard stays in sight."""

@@ -3,9 +3,9 @@
 import asyncio
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from arena.foreign_text import printable
@@ -17,6 +17,7 @@ from arena.runs.clock_findings import clock_finding
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.hanging import hanging
+from screens.widgets.measured import MeasuredPage, Remeasured
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 
@@ -52,7 +53,7 @@ class DoctorScreen(Dialog[None]):
         self._findings: list[MachineFinding] = []
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog large reader") as page:
+        with MeasuredPage(classes="dialog large reader") as page:
             page.border_title = "Doctor"
             page.border_subtitle = "esc back"
             yield PlainStatic("looking…", id="findings")
@@ -64,10 +65,11 @@ class DoctorScreen(Dialog[None]):
         self._findings = await asyncio.to_thread(_findings)
         self._show()
 
-    def on_resize(self) -> None:
+    @on(Remeasured)
+    def _wrap(self) -> None:
         """What was found is wrapped for the new width."""
         if self._findings:
-            self.call_after_refresh(self._show)
+            self._show()
 
     def _show(self) -> None:
         if can_run(self._findings):

@@ -17,10 +17,12 @@ from screens.dialogs.dialog import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import MeasuredPane, Remeasured
 
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has what is left, if that is enough for some words."""
 _LEAST_HELP = 20
+_SCROLLBAR = 2
 
 
 class NextKey(ModalScreen[str], inherit_bindings=False):
@@ -66,7 +68,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._dropped = sorted(set(keymap) - names)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large") as dialog:
+        with MeasuredPane(classes="dialog large") as dialog:
             dialog.border_title = "Keys"
             dialog.border_subtitle = "enter changes · ⌫ resets · ^r all · ^s saves · esc"
             yield OptionList(id="actions")
@@ -91,21 +93,19 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         changed, clash = action.name in self._keymap, bool(rivals(action, self._keymap))
         colour = "$error" if clash else "$accent" if changed else "$foreground"
         mark = "✗" if clash else "•" if changed else ""
-        room = self.query_one("#actions").scrollable_content_region.width - (_MARK + _KEY + _TITLE)
+        room = self.query_one("#actions").content_size.width - (_MARK + _KEY + _TITLE + _SCROLLBAR)
         return Content.assemble(
             (f"{mark:<{_MARK}}{key_words(','.join(keys_of(action, self._keymap))):<{_KEY}}", colour),
             f"{action.title:<{_TITLE}}",
             (cut(action.help, room) if room >= _LEAST_HELP else "", "$muted"),
         )
 
+    @on(Remeasured)
     def _show(self) -> None:
         actions = self.query_one("#actions", OptionList)
         for action in ACTIONS:
             actions.replace_option_prompt(action.name, self._line(action))
         self._explain()
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._show)
 
     def _report(self, fault: str = "") -> None:
         report = self.query_one("#report", PlainStatic)

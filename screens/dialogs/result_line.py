@@ -6,7 +6,7 @@ import time
 from textual.content import Content
 
 from arena.foreign_text import printable
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from arena.runs.voids import Void
 from sandbox.protocol.events import Interval
 from screens import figures

@@ -21,11 +21,11 @@ AUTOMATIC = "(automatic)"
 
 
 class SettingsScreen(Dialog[Settings | None]):
-    """Checks every change at once; ctrl+s saves. The file itself may be edited as well."""
+    """Checks every change at once; the key that saves a kernel saves here, too. The file itself may be edited as well."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
-        Binding("ctrl+s", "save", "save", priority=True),
+        Binding("ctrl+s", "save", "save", id="save", priority=True),
     ]
 
     def __init__(self, settings: Settings, themes: list[str], file: str) -> None:
@@ -36,7 +36,7 @@ class SettingsScreen(Dialog[Settings | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Settings"
-            dialog.border_subtitle = "ctrl+s saves · esc back"
+            dialog.border_subtitle = f"{self.key_words('save')} saves · esc back"
             with VerticalScroll(can_focus=False):
                 for field in setting_fields():
                     with Vertical(classes="setting"):

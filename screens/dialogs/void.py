@@ -13,7 +13,7 @@ from textual.widgets import Input, Select
 from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.paths import Paths
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog
 from screens.dialogs.questions import Question

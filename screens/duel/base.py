@@ -19,10 +19,11 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, PanePlace
 from screens.duel import words as duel_words
 from screens.duel.race_chart import RaceChart
-from screens.widgets.editor import SOURCE_STYLES, Editor, Source
+from screens.widgets.editor import Editor
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
+from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1

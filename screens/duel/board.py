@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -23,6 +22,7 @@ from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import struck_out
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import MeasuredPane, Remeasured
 
 _FIGURES = 33
 """Columns of the figures behind a name."""
@@ -48,7 +48,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.category = ALL
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large") as dialog:
+        with MeasuredPane(classes="dialog large") as dialog:
             dialog.border_title = "Duels"
             dialog.border_subtitle = "esc back"
             yield PlainStatic("reading…", id="ratings")
@@ -71,10 +71,11 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self._show()
         duels.focus()
 
-    def on_resize(self) -> None:
+    @on(Remeasured)
+    def _fill_width(self) -> None:
         """Rows are as wide as the dialog."""
         if self.records:
-            self.call_after_refresh(self._show)
+            self._show()
 
     def _show(self) -> None:
         duels = self.query_one("#duels", OptionList)
@@ -94,7 +95,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def _show_ratings(self) -> None:
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
-            words = "No rated duels." if self.records else "No duels yet. Press d on a problem to start one."
+            none = f"No duels yet. Press {self.key_words('duel_here')} on a problem to start one."
+            words = "No rated duels." if self.records else none
             self.query_one("#ratings", PlainStatic).update(words)
             return
         names = max(15, min(34, self._width - _FIGURES))

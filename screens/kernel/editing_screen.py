@@ -22,7 +22,8 @@ from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.kernel.source.outside_editor import edit_outside
 from screens.kernel.source.source_pane import KERNEL, BaselineView, SourcePane
-from screens.widgets.editor import Editor, Source
+from screens.widgets.editor import Editor
+from screens.widgets.source import Source
 from screens.widgets.source_bars import FindBar, LineBar, SourceBar
 
 

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
@@ -21,8 +21,8 @@ from screens.dialogs.void import ask_to_void
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.source.diff_view import DiffView
 from screens.kernel.source.side_by_side import SideBySide
-from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 
 SIDES_FROM = 110

@@ -10,6 +10,7 @@ from pathlib import Path
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
+from arena.runs.engine_run import EngineRun
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
@@ -277,12 +278,27 @@ class KernelSession:
             self.queue()
         try:
             await self.others.stop(self.services.engine)
-            await self.services.engine.judge(request)
+            self.services.last_runs[self.path] = request, await self.services.engine.judge(request)
             if self._cancelled:
                 await self.services.engine.cancel()
         except ArenaError:
             self.waiting_since = None
             raise
+
+    @property
+    def last_run(self) -> EngineRun | None:
+        """The newest run of this kernel, also one that another screen asked for."""
+        return last[1] if (last := self.services.last_runs.get(self.path)) is not None else None
+
+    def take_up(self, run: EngineRun) -> None:
+        """Tells of the last run, which another screen asked for, as of one of its own."""
+        self._request, _ = self.services.last_runs[self.path]
+        for event in run.events_so_far:
+            self.apply(event)
+        if run.run_id == self.state.run_id:
+            self._clock_offset -= time.monotonic() - run.last_at
+        elif not run.ended:
+            self.waiting_since = run.last_at
 
     async def profile_request(self) -> tuple[ProfileRequest, str]:
         """The kernel as it was saved last, to be profiled in the setting of the next run; and the SHA-256 of its text.

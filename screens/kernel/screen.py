@@ -34,8 +34,9 @@ from screens.kernel.phase_line import PhaseLine
 from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.kernel.status_words import best_words, problem_words, setting_words
-from screens.widgets.editor import SOURCE_STYLES, Editor
+from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
+from screens.widgets.source import SOURCE_STYLES
 from screens.widgets.source_bars import SourceBar
 
 REFRESH_S = 0.1
@@ -91,12 +92,13 @@ class KernelScreen(EditingScreen):
 
     async def _open(self) -> None:
         await self.parent_app.opened.wait()
-        self._others |= self.services.engine.unended  # asked for on the screen before this one
+        self._others |= self.services.engine.unended  # asked for on the screen before this one; see _take_up_run
         self._unsubscribe = self.services.engine.subscribe(self.apply)
         for event in self.services.engine.worlds.values():  # they may be ready since another screen
             self.apply(event)
         self.take_kernels()
         draft = await self._read()
+        self._take_up_run()
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if draft is not None and not self.taken_by:
@@ -106,6 +108,17 @@ class KernelScreen(EditingScreen):
             await self._run(save=False)
         elif trouble := await self.services.warm(setting):
             self.complain(trouble)
+
+    def _take_up_run(self) -> None:
+        """Shows the run of this kernel that an earlier screen asked for: how far it is, or its verdict."""
+        run, session = self.session.last_run, self.session
+        if run is None or session.busy or session.state.run_id:
+            return
+        self._others.discard(run.run_id)
+        session.take_up(run)
+        for event in run.events_so_far:
+            self._mark(event)
+        self.query_one(GpuStrip).hold(session.state.phase == "time")
 
     async def _read(self) -> str | None:
         """Reads the kernel file into the editor, which is read-only until it can be read. Returns the draft, if there is one."""

@@ -25,11 +25,11 @@ from screens.base import BaseScreen, PanePlace
 from screens.model import words
 from screens.model.gains_chart import GainsChart
 from screens.model.model_session import ModelPlan, ModelSession
-from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
+from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 from screens.widgets.writing import Writing
 

@@ -21,6 +21,7 @@ from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import Measured, Remeasured
 from screens.widgets.pane_title import entitle
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
@@ -37,10 +38,26 @@ _NOTES = {
 }
 OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
-_EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
 TITLE_WIDTH = (20, 110)
 """The least and the most."""
+
+
+class BoardTable(DataTable[Text], Measured):
+    """Two columns stay in sight. Columns have their widths from the start.
+
+    Textual measures a column when the table is idle, and what it painted before keeps the old width.
+    """
+
+    def fill(self, heads: list[str], rows: list[list[Text]]) -> None:
+        """Replaces everything."""
+        self.clear(columns=True)
+        self.fixed_columns = 2
+        for number, head in enumerate(heads):
+            cells = [Text(head), *(row[number] for row in rows if number < len(row))]
+            self.add_column(cells[0], width=max(cell.cell_len for cell in cells))
+        for row in rows:
+            self.add_row(*row)
 
 
 class BoardDialog(Dialog[Problem | None]):
@@ -50,8 +67,8 @@ class BoardDialog(Dialog[Problem | None]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
-        Binding("f3,v", "next_view", "next view"),
-        Binding("slash", "filter", "filter"),
+        Binding("f3,v", "next_view", "next view", id="next_view"),
+        Binding("slash", "filter", "filter", id="filter"),
         Binding("x", "results", "all results of the problem, to void"),
     ]
 
@@ -66,20 +83,22 @@ class BoardDialog(Dialog[Problem | None]):
         """All that is shown has been read."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
+        self._width = 0
+        """Columns that the table was drawn for."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 view · / filter · enter opens · x voids · esc back"
+            view, find = self.key_words("next_view"), self.key_words("filter")
+            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc back"
             yield PlainStatic("reading…", id="board-note")
             box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False
             yield box
-            table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
-            yield table
+            yield BoardTable(id="board", cursor_type="row", zebra_stripes=False)
 
     def on_mount(self) -> None:
-        redraw_with_theme(self, self.on_resize)
+        redraw_with_theme(self, self._show)
         self._read_again()
 
     async def _read(self) -> None:
@@ -99,17 +118,21 @@ class BoardDialog(Dialog[Problem | None]):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        """Titles have the room that the players leave."""
-        if self._known:
-            self.call_after_refresh(self._show)
+    @on(Remeasured)
+    def _fill_width(self) -> None:
+        if self._board.size.width != self._width:
+            self._show()
 
     def _show(self) -> None:
-        table = self.query_one("#board", DataTable)
+        if not self._known:
+            return
+        table = self._board
+        self._width = table.size.width
         at = table.cursor_row
-        table.clear(columns=True)
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
-        note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
+        note = _NOTES[self.view]
+        if self.view == PROBLEMS and not self.players:
+            note = f"No results yet. Press {self.key_words('open')} on a problem, then {self.key_words('save')}."
         table.display = bool(self.players) or self.view != PROBLEMS
         if self.view in (CATEGORIES, CURVE):
             note += f" ({self._published.source})"
@@ -122,15 +145,21 @@ class BoardDialog(Dialog[Problem | None]):
         }[self.view]()
         table.move_cursor(row=min(at, max(table.row_count - 1, 0)))
 
+    @property
+    def _models(self) -> list[str]:
+        """Heads of published models."""
+        return [f"│ {model.name}" for model in self._published.model]
+
+    @property
+    def _board(self) -> BoardTable:
+        return self.query_one(BoardTable)
+
     def _marked(self, view: str) -> str:
         return f"▸{view}" if view == self.view else view
 
-    def _table(self, *first: str, players: bool = True) -> DataTable[Text]:
-        table: DataTable[Text] = self.query_one("#board", DataTable)
-        table.fixed_columns = len(first)
-        for name in (*first, *(map(printable, self.players) if players else ())):
-            table.add_column(name)
-        return table
+    @property
+    def _names(self) -> list[str]:
+        return [printable(player) for player in self.players]
 
     def _show_problems(self) -> None:
         """Problems that somebody has a result for."""
@@ -141,7 +170,6 @@ class BoardDialog(Dialog[Problem | None]):
             for problem in self._catalogue.problems
             if problem.id in tried and all(_matches(problem, word) for word in words)
         ]
-        table = self._table("id", "problem", players=False)
         heads: list[str] = []
         columns: list[list[tuple[str, str]]] = []
         for player in self.players:
@@ -151,24 +179,22 @@ class BoardDialog(Dialog[Problem | None]):
             if any(each is not None and each.holds for each in held):
                 heads.append(OTHER_SIZES)
                 columns.append([figures.holds_words(each) for each in held])
-        for head in heads:
-            table.add_column(head)
         widths = [
             max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
         ]
         least, most = TITLE_WIDTH
         # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
-        room = table.size.width - sum(width + 2 for width in (3, *widths)) - 2 - 2
+        room = self._width - sum(width + 2 for width in (3, *widths)) - 2 - 2
         width = max(least, min(room, most))
+        rows = []
         for at, problem in enumerate(self._listed):
             title = Text(figures.cut(problem.title, width))
             cells = [self._styled(*column[at]) for column in columns]
-            table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *cells)
+            rows.append([self._styled(f"{problem.id:>3}", "muted"), title, *cells])
+        self._board.fill(["id", "problem", *heads], rows)
 
     def _show_categories(self) -> None:
-        table = self._table("category", "")
-        for model in self._published.model:
-            table.add_column(f"│ {model.name}")
+        rows = []
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
             ours = [_tally_words(board.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
@@ -177,12 +203,11 @@ class BoardDialog(Dialog[Problem | None]):
                 for model in self._published.model
                 if not category or category in self._published.problems
             ]
-            table.add_row(Text(name), self._styled(f"{len(problems):>3}", "muted"), *map(Text, ours), *theirs)
+            rows.append([Text(name), self._styled(f"{len(problems):>3}", "muted"), *map(Text, ours), *theirs])
+        self._board.fill(["category", "", *self._names, *self._models], rows)
 
     def _show_curve(self) -> None:
-        table = self._table("p", "")
-        for model in self._published.model:
-            table.add_column(f"│ {model.name}")
+        rows = []
         for number, factor in enumerate(board.FACTORS):
             ours = [
                 _share_words(board.fast_p(self.standings[player], self._catalogue.problems, factor))
@@ -192,21 +217,23 @@ class BoardDialog(Dialog[Problem | None]):
                 self._styled(f"│ {_share_words(model.curve[number])}", "muted") for model in self._published.model
             ]
             words = "correct" if factor == 0.0 else f"≥ {factor:g}×"
-            table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
+            rows.append([Text(words), Text(""), *map(Text, ours), *theirs])
+        self._board.fill(["p", "", *self._names, *self._models], rows)
 
     def _show_bound(self) -> None:
         """Two rows a category, and a third where kernels were left out."""
-        table = self._table("category", "")
+        rows = []
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
             scores = [board.bound_scores(self.standings[player], problems) for player in self.players]
-            rows = [
+            lines = [
                 ("of bound", [bound_words(score.percent) or "–" for score in scores]),
                 ("gap closed", [share_words(score.gap_closed) for score in scores]),
             ]
             if any(score.no_roofline for score in scores):
-                rows.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
-            for number, (words, cells) in enumerate(rows):
-                table.add_row(Text("" if number else name), self._styled(words, "muted"), *map(Text, cells))
+                lines.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
+            for number, (words, cells) in enumerate(lines):
+                rows.append([Text("" if number else name), self._styled(words, "muted"), *map(Text, cells)])
+        self._board.fill(["category", "", *self._names], rows)
 
     def _styled(self, words: str, colour: str) -> Text:
         return Text(words, style=cell_colour(self.app, colour), no_wrap=True)

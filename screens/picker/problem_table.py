@@ -16,7 +16,8 @@ from screens import figures
 from screens.widgets.tables import cell_colour
 
 if TYPE_CHECKING:
-    from arena.runs.store import Entry, Standing
+    from arena.runs.entry import Entry
+    from arena.runs.standings import Standing
     from problems.specification import Problem
 
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}

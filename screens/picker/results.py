@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from problems.specification import Problem
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import MeasuredPane, Remeasured
 from screens.widgets.pane_title import entitle
 
 ONE_ROW_FROM = 132
@@ -39,7 +39,7 @@ class ResultsDialog(Dialog[None]):
         self.entries: list[Entry] = []
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large") as dialog:
+        with MeasuredPane(classes="dialog large") as dialog:
             entitle(dialog, f"Results · {self.problem.id} · {self.problem.title}")
             dialog.border_subtitle = "x voids, or takes that back · esc back"
             yield PlainStatic("reading…", id="board-note")
@@ -52,12 +52,10 @@ class ResultsDialog(Dialog[None]):
         self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
         words = "All runs of all players, the newest first. A voided result is struck out and in no rank."
         self.query_one("#board-note", PlainStatic).update(words if self.entries else "No results yet.")
-        self.call_after_refresh(self._list)
+        self._list()
         self.query_one("#results").focus()
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._list)
-
+    @on(Remeasured)
     def _list(self) -> None:
         results = self.query_one("#results", OptionList)
         at = results.highlighted or 0

@@ -10,44 +10,26 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.measured import MeasuredPage, MeasuredPane, Remeasured
 from screens.widgets.pane_title import entitle
 from screens.widgets.tables import FilterInput, redraw_with_theme
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable
 
-    from arena.runs.store import Standing
+    from arena.runs.standings import Standing
     from problems.specification import Problem
     from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
 
 LEGEND = "▲ faster  ≈ same speed  ~ too noisy  ▼ slower  ✗ failed  ·  "
 _BARS = " ▁▂▃▄▅▆▇█"
-
-
-class PaneResized(Message):
-    """A pane has another size. The screen's own event of that comes too early where a dialog is above it."""
-
-
-class ProblemPane(Vertical):
-    """Has the table."""
-
-    def on_resize(self) -> None:
-        self.post_message(PaneResized())
-
-
-class CardPane(VerticalScroll):
-    """Has the card."""
-
-    def on_resize(self) -> None:
-        self.post_message(PaneResized())
 
 
 class PickerScreen(BaseScreen):
@@ -81,9 +63,9 @@ class PickerScreen(BaseScreen):
         with Horizontal(id="panes"):
             yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
-                with ProblemPane(id="problem-pane"):
+                with MeasuredPane(id="problem-pane"):
                     yield PlainStatic("Reading the problems…", id="nothing")
-                yield CardPane(id="card-pane", can_focus=False)
+                yield MeasuredPage(id="card-pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
@@ -204,7 +186,7 @@ class PickerScreen(BaseScreen):
         preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
-    @on(PaneResized)
+    @on(Remeasured)
     def _fill_again(self) -> None:
         """The columns and the card depend on the width."""
         if self.problems:

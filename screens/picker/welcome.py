@@ -10,6 +10,8 @@ from textual.content import Content
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
 
+_LABELS = ("here", "problems", "first")
+
 
 class Welcome(Dialog[bool]):
     """True = open the first problem and run its starter kernel."""
@@ -34,11 +36,11 @@ class Welcome(Dialog[bool]):
                 ("", ""),
                 ("enter ", "opens it with a correct kernel and runs it"),
                 ("esc   ", "goes to the list of problems"),
-                ("F1    ", "help; ctrl+p: menu of all commands"),
+                (f"{self.key_words('help'):<5} ", f"help; {self.key_words('command_palette')}: menu of all commands"),
             ]  # fmt: skip
             yield PlainStatic(
                 Content("\n").join(
-                    Content.assemble((name, "$muted" if len(name) > 6 else "bold $accent"), words)
+                    Content.assemble((name, "$muted" if name.strip() in _LABELS else "bold $accent"), words)
                     for name, words in rows
                 )
             )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from arena.errors import ArenaError
@@ -32,6 +32,7 @@ from screens.base import BaseScreen
 from screens.profile import words
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
+from screens.widgets.measured import MeasuredPage, Remeasured
 from screens.widgets.pane_title import entitle
 
 REFRESH_S = 0.25
@@ -85,7 +86,7 @@ class ProfileScreen(BaseScreen):
         """When it began; 0 while it is not at work."""
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="profile-pane"):
+        with MeasuredPage(id="profile-pane"):
             yield PlainStatic(id="profile-page")
         yield KeyLine()
 
@@ -124,9 +125,7 @@ class ProfileScreen(BaseScreen):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.draw)
-
+    @on(Remeasured)
     def draw(self) -> None:
         """Four times a second: the seconds go on, and a verdict may come."""
         if not self.is_attached:

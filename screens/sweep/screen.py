@@ -27,6 +27,7 @@ from screens.sweep.replay import CellReplay
 from screens.sweep.words import player_heading, square_words, standing_words
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
+from screens.widgets.measured import Measured, Remeasured
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
 FOLLOW_S = 0.5
@@ -42,7 +43,7 @@ _CELL = 15
 _STATES = ("solved", "unsolved", "wrong", "open")
 
 
-class GridTable(DataTable[Text]):
+class GridTable(DataTable[Text], Measured):
     """The cells; the line of keys says what enter does in them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
@@ -69,6 +70,8 @@ class SweepScreen(BaseScreen):
         """Words of every cell on the screen."""
         self._rows: list[Problem] = []
         self._columns: list[str] = []
+        self._width = 0
+        """Columns of the terminal that the table was drawn for."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="sweep-head"):
@@ -83,7 +86,7 @@ class SweepScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#sweep-filter").display = False
         self.query_one("#sweep-grid").focus()
-        redraw_with_theme(self, self.on_resize)
+        redraw_with_theme(self, self._redraw)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
 
@@ -133,14 +136,16 @@ class SweepScreen(BaseScreen):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
+    @on(Remeasured)
+    def _fill_width(self) -> None:
         """Titles have the room that the players leave."""
-        if self._rows:
-            self.call_after_refresh(self._redraw)
+        if self.query_one("#sweep-grid").size.width != self._width:
+            self._redraw()
 
     def _redraw(self) -> None:
-        self._draw_table(self._rows)
-        self._show()
+        if self._rows:
+            self._draw_table(self._rows)
+            self._show()
 
     def _show(self) -> None:
         """New columns or rows draw the table anew; else only cells that have changed are touched."""
@@ -160,7 +165,7 @@ class SweepScreen(BaseScreen):
     def _draw_table(self, rows: list[Problem]) -> None:
         table = self.query_one("#sweep-grid", DataTable)
         at = table.cursor_coordinate
-        self._rows, self._columns = rows, list(self.grid.players)
+        self._rows, self._columns, self._width = rows, list(self.grid.players), table.size.width
         self._shown.clear()
         table.clear(columns=True)
         table.fixed_columns = 2

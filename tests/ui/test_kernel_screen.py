@@ -49,6 +49,7 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         await until(pilot, lambda: 13 in app.services.standings)
         app.screen.action_problems()
         await until(pilot, lambda: app.screen is app.picker)
+        app.services.last_runs.clear()  # as after another start of the app
         app.open_problem(app.services.catalogue.find("13"))
         await until(pilot, lambda: "NOT RUN SINCE OPENED" in screen_text(app))
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))

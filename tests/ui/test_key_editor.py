@@ -162,3 +162,32 @@ async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(open_
         await until(pilot, lambda: "The usual key is" in " ".join(screen_text(app).replace("│", " ").split()))
         after = lines(app)[0]  # the sentence below the list has the words, too
         assert after.index("Run the kernel") == before.index("Run the kernel")
+
+
+async def test_a_resize_below_another_dialog_draws_the_rows_again(open_app, until, screen_text) -> None:
+    whole = next(action.help for action in ACTIONS if action.scope == "problems" and 40 < len(action.help) < 80)
+    async with open_app(size=(60, 60)) as (app, pilot):
+        await in_the_editor(app, pilot, until)
+        await until(pilot, lambda: "In the list of problems" in screen_text(app))
+        assert whole not in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, NextKey))
+        await pilot.resize_terminal(160, 60)
+        await pilot.press("escape")
+        await until(pilot, lambda: whole in screen_text(app))
+
+
+async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, services, paths) -> None:
+    keys = {"save": "ctrl+w", "filter": "f", "next_view": "f4", "setting": "f11"}
+    services.settings = Settings(device="cpu", keymap=keys)
+    async with open_app() as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: "Press enter on a problem, then ctrl+w." in screen_text(app))
+        assert "F4 view · f filter" in screen_text(app)
+        await pilot.press("f4")
+        await until(pilot, lambda: "▸by category" in screen_text(app))
+        await pilot.press("escape", "f9")
+        await until(pilot, lambda: "ctrl+w saves" in screen_text(app))
+        app.screen.query_one("#set-budget_s").value = "3"
+        await pilot.press("ctrl+w")
+        await until(pilot, lambda: load_settings(paths).budget_s == 3)

@@ -9,7 +9,7 @@ import pytest
 from rich.color import ColorSystem
 from textual.widgets import Input, OptionList
 
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
 from screens.dialogs.help import HelpScreen

@@ -353,9 +353,8 @@ async def test_a_finished_run_is_in_the_index_once_it_is_recorded(open_app, type
         await engine.recorded("a run of another engine")  # returns at once
 
 
-@pytest.mark.parametrize("leave", ["to another problem", "and back"])
-async def test_a_run_of_another_screen_is_not_shown_as_this_ones(
-    open_app, type_kernel, events, until, screen_text, leave
+async def test_a_run_of_another_kernel_is_not_shown_as_this_ones(
+    open_app, type_kernel, events, until, screen_text
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
@@ -364,7 +363,7 @@ async def test_a_run_of_another_screen_is_not_shown_as_this_ones(
         await until(pilot, lambda: app.screen.session.state.running)
         await pilot.press("f10")
         await until(pilot, lambda: app.screen is app.picker)
-        app.open_problem(app.services.catalogue.find("1" if leave == "to another problem" else "13"))
+        app.open_problem(app.services.catalogue.find("1"))
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
         engine._on_event(replace(events("pass")[-1], run_id=engine.running))
         await until(pilot, lambda: 13 in app.services.standings)
@@ -391,3 +390,47 @@ async def test_a_run_that_the_screen_before_asked_for_and_that_has_not_begun_is_
         await until(pilot, lambda: not engine.unended)
         await pilot.pause(0.2)
         assert not app.screen.session.state.run_id
+
+
+@pytest.mark.parametrize("ends", ["after", "before", "never"])
+async def test_a_run_that_was_left_is_shown_when_its_kernel_is_opened_again(
+    open_app, type_kernel, events, until, screen_text, ends
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        engine = app.services.engine
+        type_kernel(app.screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.running)
+        run_id, verdict = engine.running, replace(events("pass")[-1], run_id=engine.running)
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        if ends == "before":
+            engine._on_event(verdict)
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.session.state.run_id == run_id)
+        session = app.screen.session
+        if ends != "before":
+            assert session.busy
+            await until(pilot, lambda: "esc cancels" in screen_text(app))
+        if ends == "never":
+            await pilot.press("escape")
+            await until(pilot, lambda: "CANCELLED" in screen_text(app))
+            return
+        if ends == "after":
+            engine._on_event(verdict)
+        await until(pilot, lambda: "✓ PASS" in screen_text(app) and not session.busy)
+        type_kernel(app.screen, "pass")
+        await until(pilot, lambda: f"revision {session.state.sha256[:8]}" in screen_text(app))
+
+
+async def test_a_run_that_was_left_and_has_not_begun_is_waited_for(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "hang")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.last_run is not None)
+        app.screen.session.last_run._events.clear()  # nothing has come of it
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.session.busy)
+        assert app.screen.session.waited is not None

@@ -5,7 +5,7 @@ import time
 import pytest
 from textual.widgets import DataTable, Input, Select
 
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from arena.runs.voids import read_voids
 from sandbox.protocol.verdict import Verdict
 from screens.dialogs.questions import Question

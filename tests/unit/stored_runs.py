@@ -1,8 +1,8 @@
 """Journals of runs that passed, for tests of what is stored: no judge is needed."""
 
 from arena.paths import Paths
+from arena.runs.code_hash import code_hash
 from arena.runs.journal import Journal, RunHeader
-from arena.runs.ranking import code_hash
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 

@@ -13,7 +13,7 @@ from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
-from arena.runs.store import Entry
+from arena.runs.entry import Entry
 from arena.runs.voids import Void, Voids, read_voids
 
 

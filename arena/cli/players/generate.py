@@ -7,7 +7,8 @@ import click
 from arena.cli.numbers import Whole
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
-from arena.cli.players.writing import Plan, plan_options, write_and_print
+from arena.cli.players.writing import write_and_print
+from arena.cli.players.writing_plan import Plan, plan_options
 from arena.players.prompts.prompt import Prompt, build_prompt
 from sandbox.protocol.verdict import ExitCode
 

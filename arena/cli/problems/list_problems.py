@@ -12,7 +12,8 @@ from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
 
 if TYPE_CHECKING:
-    from arena.runs.store import Entry, Standing
+    from arena.runs.entry import Entry
+    from arena.runs.standings import Standing
 
 
 @click.command()

@@ -17,9 +17,10 @@ from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.runs.engine import Engine
+from arena.runs.entry import Entry
 from arena.runs.headline import brief_words
 from arena.runs.run_request import Notice
-from arena.runs.store import Entry, Store
+from arena.runs.store import Store
 from arena.sweep.plan import choose_problems
 from sandbox.protocol.verdict import ExitCode, Verdict
 

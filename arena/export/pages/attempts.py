@@ -11,8 +11,8 @@ from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in
 from arena.players.trace import Answered, Counted, Ended, Judged, read_trace, read_trace_header
+from arena.runs.code_hash import code_hash
 from arena.runs.journal import read_events, read_header
-from arena.runs.ranking import code_hash
 from arena.runs.results import RunReport, report
 from arena.runs.voids import Void, Voids, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path

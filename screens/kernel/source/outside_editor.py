@@ -10,6 +10,7 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from arena.settings import Settings
+from screens.actions import key_of
 
 _TAKES_LINE = {"vi", "vim", "nvim", "nano", "emacs", "emacsclient", "kak", "micro", "joe", "ne"}
 
@@ -32,7 +33,8 @@ async def edit_outside(app: App[Any], settings: Settings, path: Path, line: int)
     except ValueError as error:
         return f"the editor setting cannot be read: {error}"
     if shutil.which(command[0]) is None:
-        return f"there is no editor {command[0]!r} → set `editor` in the settings (F9) or $EDITOR"
+        key = key_of("settings", settings.keymap)
+        return f"there is no editor {command[0]!r} → set `editor` in the settings ({key}) or $EDITOR"
     try:
         with app.suspend():
             process = await asyncio.create_subprocess_exec(*command)  # shares the terminal, on purpose

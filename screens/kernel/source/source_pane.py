@@ -12,8 +12,9 @@ from textual.widgets import ContentSwitcher
 
 from problems.specification import Problem
 from screens.kernel.source.diff_view import DiffView
-from screens.widgets.editor import Editor, Source
+from screens.widgets.editor import Editor
 from screens.widgets.pane_title import FRAME, TitledPane, entitle
+from screens.widgets.source import Source
 from screens.widgets.source_bars import SourceBar
 
 KERNEL = "kernel"

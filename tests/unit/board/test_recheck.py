@@ -15,7 +15,8 @@ from arena.errors import MachineError
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.engine import Engine
-from arena.runs.store import Entry, Store, entry_of
+from arena.runs.entry import Entry, entry_of
+from arena.runs.store import Store
 from arena.runs.voids import read_voids
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

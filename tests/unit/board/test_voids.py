@@ -17,7 +17,7 @@ from arena.duel.ratings import ratings
 from arena.errors import FolderUnwritable, PathRefused, UsageError
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.runs.ranking import code_hash
+from arena.runs.code_hash import code_hash
 from arena.runs.results import report
 from arena.runs.store import Store
 from arena.runs.voids import NO_VOIDS, Void, append_void, read_voids

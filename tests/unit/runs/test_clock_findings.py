@@ -4,7 +4,8 @@ import msgspec
 
 from arena.paths import Paths
 from arena.runs.clock_findings import clock_finding, clocks_seen
-from arena.runs.store import Entry, Store
+from arena.runs.entry import Entry
+from arena.runs.store import Store
 from sandbox.protocol.verdict import Verdict
 
 

@@ -1,6 +1,8 @@
 """The index of results: who stands how, rebuilt from journals when it is lost."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,9 +12,10 @@ from arena.errors import StoreError
 from arena.machine.doctor import _files
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
+from arena.runs.code_hash import code_hash
+from arena.runs.entry import Entry, entry_of
 from arena.runs.journal import Journal, RunHeader
-from arena.runs.ranking import code_hash
-from arena.runs.store import Entry, Store, entry_of
+from arena.runs.store import Store
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
@@ -250,3 +253,43 @@ def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.sqlite").mkdir()
     with pytest.raises(StoreError, match=r"results\.sqlite"):
         Store(tmp_path / "results.sqlite", tmp_path)
+
+
+OPEN_AT_ONCE = """
+import sys
+from pathlib import Path
+from arena.runs.store import Store
+print("ready", flush=True)
+sys.stdin.readline()
+store = Store(Path(sys.argv[1]), Path(sys.argv[2]))
+print(len(store.history(13)))
+"""
+
+
+@pytest.mark.parametrize("before", ["no index", "damaged", "of version 1"])
+def test_processes_that_open_a_new_index_at_once_find_it_whole(paths: Paths, before: str) -> None:
+    for number in range(20):
+        journal(paths, f"a{number}")
+    if before == "damaged":
+        paths.database.write_bytes(b"this is no database" * 100)
+    elif before == "of version 1":
+        Store(paths.database, paths.runs).close()
+        with sqlite3.connect(paths.database) as old:
+            old.execute("alter table result drop column backend")
+            old.execute("pragma user_version = 1")
+        old.close()
+    command = [sys.executable, "-c", OPEN_AT_ONCE, str(paths.database), str(paths.runs)]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=100) for process in started]
+    assert [out.strip() for out, _ in told] == ["20"] * 4, told
+    assert len(list(paths.data.glob("results.sqlite.damaged-*"))) == (before == "damaged")

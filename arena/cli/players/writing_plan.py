@@ -1,0 +1,148 @@
+"""The work that `generate` and `agent` are asked for: their arguments and options, and the player that does it."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from arena.cli.numbers import Number, Whole
+from arena.cli.options import problem_argument, rounds_option, setting_options, shots_option, unsafe_option
+from arena.cli.session import CliSession, open_session
+from arena.errors import UsageError
+from arena.models.budget import BudgetPool
+from arena.paths import NAMED, make_folder
+from arena.players.model import ModelPlayer
+from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup
+from arena.runs.origin import Origin, find_origin
+from arena.setting_choice import Choice, choose_setting
+from problems.specification import Problem
+from sandbox.machine.backends import backend_names, named, refusal
+from sandbox.protocol.events import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The work that was asked for."""
+
+    session: CliSession
+    problem: Problem
+    setting: Setting
+    model: str | None
+    shots: int
+    budget_usd: float | None
+    budget_tokens: int | None
+    rounds: int | None
+    output: Path | None
+    force: bool
+    unsafe: bool
+    steps: int = 1
+    feedback: bool = False
+    patience: int | None = None
+    """Answers without a gain after which it ends; None or 0: no such limit."""
+    run: bool = True
+    origin: Origin | None = None
+    """The kernel to improve."""
+    other_sizes: bool = False
+    """Right kernels are judged at other sizes, too."""
+    backend: str | None = None
+    """The backend to write for."""
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    models = open_session().settings.models
+    found = [name for name in models if name.startswith(incomplete)]
+    return [CompletionItem(name, help=models[name].model) for name in found]
+
+
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments and options that `generate` and `agent` share, handed to the command as `plan: Plan`.
+
+    Where another option of the command is named like a field of `Plan`, the plan takes that, too.
+    """
+
+    @problem_argument
+    @click.option(
+        "--model",
+        metavar="M",
+        shell_complete=_complete_model,
+        help="A model named in the settings, or PROVIDER:MODEL with that provider's defaults.",
+    )
+    @shots_option
+    @click.option(
+        "--budget",
+        "budget_usd",
+        type=Number(0, min_open=True),
+        metavar="USD",
+        help="Money limit in dollars. Needs the model's prices.",
+    )
+    @click.option("--budget-tokens", type=Whole(1), metavar="N", help="Limit of tokens, read and written.")
+    @click.option(
+        "--from",
+        "origin",
+        metavar="KERNEL",
+        help="Improve this kernel: a file, `house`, or the id of a run. The best kernel is timed against it.",
+    )
+    @click.option("--backend", type=click.Choice(backend_names()), help="Tell the model to write for this backend.")
+    @setting_options
+    @rounds_option
+    @click.option(
+        "--other-sizes",
+        is_flag=True,
+        help="Judge each right kernel in three random legal settings, too; time a faster one in two of them.",
+    )
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File for the best kernel. [default: the workspace's]",
+    )
+    @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+    @unsafe_option
+    @functools.wraps(command)
+    def wrapped(*args: Any, problem: str, choice: Choice, **given: Any) -> Any:
+        session = open_session()
+        found = session.problem(problem)
+        setting = choose_setting(found, choice, session.settings)
+        backend = named(given["backend"] or "")
+        if backend is not None and (reason := refusal(backend, setting.device, setting.world)):
+            raise UsageError(reason, "choose two or more GPUs with --device cuda --world N")
+        if (word := given.pop("origin")) is not None:
+            given["origin"] = find_origin(word, found, setting, session.catalogue, session.paths)
+        asked = {field.name: given.pop(field.name) for field in fields(Plan) if field.name in given}
+        plan = Plan(session=session, problem=found, setting=setting, **asked)
+        return command(*args, plan=plan, **given)
+
+    return wrapped
+
+
+def player_of(plan: Plan) -> Player:
+    """The model as a player, checked as far as can be without asking it.
+
+    Raises:
+        UsageError: no such model, no key, dollars without prices, or the output file exists.
+        FolderUnwritable: the output file cannot be written.
+    """
+    if plan.output is not None and plan.output.exists() and not plan.force:
+        raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
+    if plan.model is None:
+        raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
+    session = plan.session
+    pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
+    setup = PlayerSetup(
+        session.settings,
+        session.catalogue,
+        session.paths,
+        pool,
+        plan.shots,
+        plan.patience or None,
+        backend=plan.backend,
+    )
+    kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
+    player = ModelPlayer(PlayerName(kind, plan.model), setup)
+    if plan.output is not None:
+        make_folder(plan.output.absolute().parent, NAMED)
+    return player

@@ -1,0 +1,193 @@
+"""Judges the kernels of a duel in turn, and times the best ones against each other in the final."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from arena.duel import events
+from arena.duel.state import DuelState
+from arena.errors import MachineError
+from arena.runs.headline import by_clock, headline_so_far
+from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.run_request import RunRequest
+from problems.specification import Problem
+from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed, Waiting
+from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.verdict import Verdict
+
+TICK_S = 0.1
+FINAL_BUDGET = 5.0
+"""Time budget of the final, as a multiple of an ordinary run's."""
+
+
+class DuelJudge:
+    """One run at a time, in the order of submission."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        problem: Problem,
+        state: DuelState,
+        tell: Callable[[events.AnyDuelEvent], None],
+        now: Callable[[], float],
+        *,
+        budget_s: float,
+        rounds: int | None,
+    ) -> None:
+        """tell: takes what happens. now: seconds since the duel began. budget_s, rounds: as in a run, for every submission."""
+        self._judge = judge
+        self._problem = problem
+        self._state = state
+        self._tell = tell
+        self._now = now
+        self._budget_s = budget_s
+        self._rounds = rounds
+        self._judging = asyncio.Lock()
+        self._going = asyncio.Event()
+        self._going.set()
+
+    def pause(self) -> None:
+        """The run in progress is finished, and no other starts."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Runs start again."""
+        self._going.set()
+
+    async def going(self) -> None:
+        """Returns once runs may start."""
+        await self._going.wait()
+
+    async def judge(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
+        """Judges a side's submission. number: which one it is."""
+
+        def measured(event: Timed) -> None:
+            headline = headline_so_far(event)
+            self._tell(
+                events.Measured(
+                    at=self._now(),
+                    side=name,
+                    attempt=number,
+                    round=event.round,
+                    rounds=event.rounds,
+                    speedup=headline.speedup,
+                    clock=headline.clock,
+                )
+            )
+
+        rounds = _now_and_then(measured)
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, PhaseStarted | Waiting):
+                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
+                self._tell(events.KernelJudging(at=self._now(), side=name, attempt=number, phase=phase))
+            rounds(event)
+
+        player = self._state.header.player(name)
+        request = RunRequest(
+            problem=self._problem,
+            setting=self._state.header.setting,
+            kernel_name=kernel_name,
+            source=kernel.source,
+            files=kernel.files,
+            kernel_path=player.kernel_path,
+            player=player.name,
+            rounds=self._rounds,
+            budget_s=self._budget_s,
+        )
+        async with self._turn():
+            judgement = await judge_to_end(self._judge, request, listen)
+        found = judgement.report
+        self._tell(
+            events.KernelJudged(
+                at=self._now(),
+                side=name,
+                attempt=number,
+                run_id=found.run_id,
+                verdict=found.verdict,
+                outcome=found.outcome,
+                speedup=by_clock(found.speedup, found.clock),
+                clock=found.clock,
+                rounds=found.rounds,
+                detail=found.detail,
+            )
+        )
+        return judgement
+
+    async def build(
+        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
+    ) -> Judgement:
+        """Compiles a kernel and calls it. It is no submission."""
+        request = RunRequest(
+            problem=self._problem,
+            setting=self._state.header.setting,
+            kernel_name=kernel_name,
+            source=source,
+            files=files or {},
+            player=self._state.header.player(name).name,
+            rounds=0,
+        )
+        async with self._turn():
+            return await judge_to_end(self._judge, request)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._judging:
+            await self._going.wait()
+            yield
+
+    async def final(self) -> Result:
+        """Times the best kernels of both sides against each other.
+
+        Raises:
+            MachineError: the final could not be run.
+        """
+        state = self._state
+        left, right = state.left.best, state.right.best
+        assert left is not None
+        assert right is not None
+
+        def measured(event: Timed) -> None:
+            clock, _, speedup = headline_so_far(event)
+            self._tell(
+                events.FinalMeasured(
+                    at=self._now(), round=event.round, rounds=event.rounds, speedup=speedup, clock=clock
+                )
+            )
+
+        header = state.header
+        request = RunRequest(
+            problem=self._problem,
+            setting=header.setting,
+            kernel_name=f"{_file_name(header.left.name)}.py",
+            source=left.source,
+            files=left.files,
+            player=header.left.name,
+            rounds=self._rounds,
+            budget_s=self._budget_s * FINAL_BUDGET,
+            versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
+        )
+        self._tell(events.FinalBegan(at=self._now(), left=left.number, right=right.number, run_id=""))
+        result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
+        if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
+            raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
+        return result
+
+
+def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
+    """Passes on one round per tick, and the last round."""
+    told = 0.0
+
+    def listen(event: AnyEvent) -> None:
+        nonlocal told
+        if isinstance(event, Timed) and (time.monotonic() - told >= TICK_S or event.round == event.rounds):
+            told = time.monotonic()
+            tell(event)
+
+    return listen
+
+
+def _file_name(player: str) -> str:
+    """A player's name as the name of a kernel file."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in player) or "kernel"

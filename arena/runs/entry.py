@@ -1,0 +1,117 @@
+"""One finished run, as the index of results has it."""
+
+import msgspec
+
+from arena.runs.bound import gap_closed
+from arena.runs.code_hash import code_hash
+from arena.runs.headline import by_clock
+from arena.runs.journal import RunHeader
+from arena.runs.results import holds_here
+from arena.runs.voids import Void
+from sandbox.machine.backends import label_in
+from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import detectable_percent
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One finished run."""
+
+    run_id: str
+    created: float
+    problem_id: int
+    slug: str
+    player: str
+    kernel_path: str
+    kernel_name: str
+    sha256: str
+    device: str
+    world: int
+    dtype: str
+    preset: str
+    preset_sizes: bool
+    verdict: Verdict
+    outcome: str
+    """ "faster", "slower", "even", "too noisy", or empty when nothing was timed."""
+    speedup: float | None
+    """By the clock of the headline: median, then its interval."""
+    low: float | None
+    high: float | None
+    percent: float | None
+    """Of the roofline's bound."""
+    clock: str = ""
+    """The clock of the headline: "call" or "device"; empty when nothing was timed, and for results of older versions."""
+    call_sees: float | None = None
+    """Smallest detectable difference of end-to-end time, in percent; None if not known."""
+    device_sees: float | None = None
+    code: str = ""
+    """Names the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
+    rounds: int = 0
+    """Of the timing."""
+    machine: str = ""
+    """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
+    gap_closed: float | None = None
+    """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
+    backend: str = ""
+    """The label of the backend that it uses (`sandbox.machine.backends`); empty: none, or it did not pass."""
+    other_than: str = ""
+    """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
+    voided: Void | None = None
+    """Why it is in no rank; None: it counts. From the journal of voids, not a column of the index."""
+
+    @property
+    def names_code(self) -> str:
+        """Names the kernel: its code, or its file where that is not known."""
+        return self.code or self.sha256
+
+    @property
+    def is_ranked(self) -> bool:
+        """At its preset's own sizes. A run at other sizes belongs to another run, also where only its dtype differs."""
+        return self.preset_sizes and not self.other_than
+
+    @property
+    def holds(self) -> bool | None:
+        """As `OtherSize.holds`."""
+        return holds_here(self.verdict, self.outcome)
+
+
+def entry_of(header: RunHeader, result: Result) -> Entry:
+    """The row of a finished run."""
+    speed = by_clock(result.speedup, result.clock)
+    call, device = (_sees(result, clock) for clock in ("call", "device"))
+    return Entry(
+        run_id=header.run_id,
+        created=header.created,
+        problem_id=header.problem_id,
+        slug=header.slug,
+        player=header.player,
+        kernel_path=header.kernel_path,
+        kernel_name=header.kernel_name,
+        sha256=header.sha256,
+        device=header.setting.device,
+        world=header.setting.world,
+        dtype=header.setting.dtype,
+        preset=header.setting.preset,
+        preset_sizes=header.preset_sizes,
+        verdict=result.verdict,
+        outcome=result.outcome,
+        speedup=speed.median if speed else None,
+        low=speed.low if speed else None,
+        high=speed.high if speed else None,
+        percent=result.roofline.percent if result.roofline else None,
+        clock=result.clock,
+        call_sees=call,
+        device_sees=device,
+        code=code_hash(header.source, header.files),
+        rounds=result.rounds,
+        machine=header.machine,
+        gap_closed=gap_closed(result),
+        backend=label_in(result.labels),
+        other_than=header.other_than,
+    )
+
+
+def _sees(result: Result, clock: str) -> float | None:
+    """Results that name no clock are of older versions, whose intervals mean something else."""
+    interval = by_clock(result.speedup, clock) if result.clock else None
+    return detectable_percent(interval) if interval is not None else None

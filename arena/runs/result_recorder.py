@@ -1,0 +1,70 @@
+"""Puts the results of an engine's runs into the index, and their kernels into the workspace."""
+
+import asyncio
+from collections.abc import Callable
+
+from arena.errors import ArenaError
+from arena.paths import Paths
+from arena.runs.comparisons import comparison_of
+from arena.runs.entry import entry_of
+from arena.runs.journal import RunHeader
+from arena.runs.run_request import Notice
+from arena.runs.store import Store
+from arena.workspace import baseline_variant_times
+from arena.workspace.baseline_variants import WORDS
+from arena.workspace.kernels import Workspace
+from arena.workspace.named_kernels import BASELINE
+from sandbox.protocol.events import Result
+
+
+class ResultRecorder:
+    """A result that cannot be stored is a notice: the run's journal has it."""
+
+    def __init__(self, paths: Paths, store: Store | None, notify: Callable[[Notice], None]) -> None:
+        """store: None: the index in `paths` is opened with the first result, and closed by `close`."""
+        self._paths = paths
+        self._store = store
+        self._own_store = store is None
+        self._notify = notify
+        self._recording: dict[str, asyncio.Task[None]] = {}
+        """By run, while its result is on its way to the store."""
+
+    def start(self, header: RunHeader, result: Result) -> asyncio.Task[None] | None:
+        """Records a result in the background; None for a run that is in no index."""
+        if header.versus and not header.origin:
+            return None
+        recording = asyncio.create_task(self._record(header, result))
+        self._recording[header.run_id] = recording
+        recording.add_done_callback(lambda _: self._recording.pop(header.run_id, None))
+        return recording
+
+    async def recorded(self, run_id: str) -> None:
+        """Returns once the result of a run that has finished is in the store; at once for a run without one."""
+        if (recording := self._recording.get(run_id)) is not None:
+            await asyncio.wait([recording])
+
+    async def close(self) -> None:
+        """Closes the index, if it was opened here."""
+        if self._own_store and self._store is not None:
+            await asyncio.to_thread(self._store.close)
+            self._store = None
+
+    async def _record(self, header: RunHeader, result: Result) -> None:
+        try:
+            await asyncio.to_thread(self._write, header, result)
+        except ArenaError as error:
+            self._notify(Notice(error.message, error.advice))
+        except OSError as error:
+            self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
+
+    def _write(self, header: RunHeader, result: Result) -> None:
+        if self._store is None:
+            self._store = Store(self._paths.database, self._paths.runs)
+        if header.versus:
+            self._store.record_comparison(comparison_of(header, result))
+            return
+        self._store.record(entry_of(header, result))
+        if header.player in WORDS and result.speedup and result.contender_us:
+            baseline_variant_times.keep(self._paths.calibrations, header.setting, header.player, result.contender_us)
+        elif header.kernel_name != BASELINE:
+            Workspace(self._paths.workspace).keep_revision(header.source, header.files)

@@ -1,0 +1,80 @@
+"""Best results: of a player in a problem, and of all kernels in one setting."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from arena.runs.entry import Entry
+from arena.runs.ranking import Measurement, Ranked, ranked
+from arena.runs.results import holds
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A player's best and last results in one problem. Voided runs count in `runs` alone."""
+
+    problem_id: int
+    runs: int
+    solved: bool
+    """At least one PASS."""
+    best: Entry | None
+    """The right kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
+    last: Entry
+    """That counts; where all are voided, the last of these."""
+    holds: str = ""
+    """Where the best is faster, by its code: at other sizes it is faster in "all", "some" or "none"; empty: not known."""
+
+    @property
+    def faster(self) -> bool:
+        """The best run's interval lies above 1."""
+        return self.best is not None and self.best.outcome == "faster"
+
+
+def fastest(entries: Iterable[Entry]) -> list[Entry]:
+    """The right kernels among runs at presets' own sizes, fastest first: each with the figures of all its runs pooled.
+
+    Voided runs are left out, and kernels whose times were too noisy.
+    """
+    kernels = [_with_pooled(kernel) for kernel in ranked(entries, _measurement)]
+    return [entry for entry in kernels if entry.outcome != "too noisy"]
+
+
+def _measurement(entry: Entry) -> Measurement | None:
+    if entry.verdict is not Verdict.PASS or not entry.is_ranked or entry.voided is not None:
+        return None
+    if entry.speedup is None or entry.low is None or entry.high is None:
+        return None
+    key = (entry.names_code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
+    return Measurement(key, Interval(entry.speedup, entry.low, entry.high), entry.clock, entry.rounds)
+
+
+def _with_pooled(kernel: Ranked[Entry]) -> Entry:
+    if len(kernel.items) == 1:
+        return kernel.item
+    median, low, high = msgspec.structs.astuple(kernel.speedup)
+    return msgspec.structs.replace(
+        kernel.item, speedup=median, low=low, high=high, outcome=kernel.outcome, clock=kernel.clock
+    )
+
+
+def standing_of(problem_id: int, entries: list[Entry]) -> Standing:
+    """entries: all runs of a player in the problem, oldest first."""
+    counted = [entry for entry in entries if entry.voided is None]
+    solved = any(entry.verdict is Verdict.PASS and not entry.other_than for entry in counted)
+    best = next(iter(fastest(counted)), None)
+    held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
+    return Standing(problem_id, len(entries), solved, best, (counted or entries)[-1], held)
+
+
+def _holds(best: Entry, entries: list[Entry]) -> str:
+    """Where a kernel holds, from the runs at other sizes that belong to its own runs in the same setting."""
+    own = {each.run_id for each in entries if _same(each, best)}
+    return holds([each for each in entries if each.other_than in own])
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("names_code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than")
+    )

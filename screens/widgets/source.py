@@ -1,0 +1,213 @@
+"""A source file: a TextArea that colours Python, CUDA and C++, and draws quickly."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import TextArea
+
+from arena.foreign_text import masked
+from screens.widgets import search, text_lines
+from screens.widgets.highlight import Part, language_of, line_spans, parts_of
+from screens.widgets.text_lines import LineMarks
+
+SOURCE_STYLES = Path(__file__).with_name("source.tcss")
+"""For the CSS_PATH of every screen that shows source texts: Textual's own rules for a TextArea outweigh a DEFAULT_CSS."""
+_LINES_KEPT = 512
+"""Drawn lines; more than any screen shows."""
+_WIDTH_STEP = 32
+
+_KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
+
+
+class CountedDocument(WrappedDocument):
+    """Knows its height without adding up all of its lines; a TextArea asks for it with every line it draws."""
+
+    @property
+    def height(self) -> int:
+        return len(self._offset_to_line_info)
+
+
+class Source(TextArea):
+    """Read-only unless it is an editor."""
+
+    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in (*_KINDS, "match", "mark")}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+home", "cursor_document_end(-1)", "start of the text", show=False),
+        Binding("ctrl+end", "cursor_document_end(1)", "end of the text", show=False),
+        Binding("ctrl+shift+home", "cursor_document_end(-1, True)", "select to the start", show=False),
+        Binding("ctrl+shift+end", "cursor_document_end(1, True)", "select to the end", show=False),
+    ]
+
+    def __init__(
+        self, text: str = "", *, name: str = "kernel.py", read_only: bool = True, id: str | None = None
+    ) -> None:
+        super().__init__(
+            text, read_only=read_only, show_line_numbers=True, soft_wrap=False, tab_behavior="indent",
+            max_checkpoints=500, id=id, name=name,
+        )  # fmt: skip
+        self.source_language = language_of(name)
+        self._parts: dict[int, list[Part]] = {}
+        self._parts_of: int | None = None
+        self._styles: dict[str, Style] = {}
+        self._drawn: LRUCache[tuple[object, ...], Strip] = LRUCache(_LINES_KEPT)
+        self._view: tuple[object, ...] = ()
+        self._special: set[int] = set()
+        """Lines with the cursor, a part of the selection or the bracket that belongs to the cursor's."""
+        self._first_line = 0
+        self._pattern = search.pattern_of("")
+        self.marks = LineMarks()
+        # "Delete word" there, find here. Upstream, a way to leave out single inherited bindings would do.
+        self._bindings.key_to_bindings.pop("ctrl+f", None)
+
+    # --- what other editors have, too ------------------------------------------------------------------------
+
+    def show(self, text: str, name: str) -> None:
+        """Another text, in the language of a file of this name."""
+        self.source_language = language_of(name)
+        self.soft_wrap = self.source_language == "prose"
+        self._parts_of = None
+        self._drawn.clear()
+        self.text = text
+
+    def mark_lines(self, words: Mapping[int, str]) -> None:
+        """Marks lines (from 0) in the gutter; the marks set before go."""
+        shown = self.marks.words
+        self.marks.set(words, self.document.lines)
+        if words or shown:
+            self.refresh()
+
+    def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
+        """Start and end of every match; all of them are shown until another term is asked for."""
+        pattern = search.pattern_of(term)
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self._drawn.clear()
+            self._line_cache.clear()  # of the lines with the cursor or the selection
+            self.refresh()
+        return search.places_of(self.document.lines, pattern)
+
+    def jump_to(self, line: int, column: int = 0) -> None:
+        """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
+        row = max(0, min(line - 1, self.document.line_count - 1))
+        self.move_cursor((row, column), center=True)
+        self.focus()
+
+    def action_cursor_document_end(self, direction: int, select: bool = False) -> None:
+        """To the start (-1) or the end (1) of the text. TextArea has no keys for these two, as most editors do."""
+        self.move_cursor(self.document.start if direction < 0 else self.document.end, select=select)
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def validate_virtual_size(self, size: Size) -> Size:
+        """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
+        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 where lines are wrapped
+        step = 1 if width <= self.scrollable_content_region.width else _WIDTH_STEP
+        return Size(-(-width // step) * step, size.height)
+
+    def _set_document(self, text: str, language: str | None) -> None:
+        super()._set_document(text, language)
+        self.wrapped_document = CountedDocument(self.document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+        self._rewrap_and_refresh_virtual_size()
+
+    def get_line(self, line_index: int) -> Text:
+        """The line with its colours (overrides TextArea's plain one); control characters are signs."""
+        text = masked(self.document.get_line(line_index))
+        line = Text(text, end="", no_wrap=True)
+        for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
+            line.stylize(self._styles.get(kind, ""), start, end)
+        if self._pattern is not None:
+            for match in self._pattern.finditer(text):
+                line.stylize(self._styles.get("match", ""), *match.span())
+        return line
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._find_parts()
+        self._look()
+        if self._styles:
+            return ScrollView.render_lines(self, crop)
+        self._read_styles()
+        # TextArea's own looks all its styles up again, which takes longer than drawing: once a theme is enough.
+        if self._theme is not None:
+            self._theme.apply_css(self)
+            line = self._theme.cursor_line_style
+            # The colour of plain text would be drawn over those of the code.
+            self._theme.cursor_line_style = Style(bgcolor=line.bgcolor) if line is not None else None
+        return ScrollView.render_lines(self, crop)
+
+    def _find_parts(self) -> None:
+        version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
+        if version != self._parts_of:
+            self._parts_of = version
+            self._parts = parts_of(self.document.lines, self.source_language)
+
+    def is_code(self, place: search.Place) -> bool:
+        """Whether the character at `place` is Python, and neither in a string nor in a comment."""
+        self._find_parts()
+        row, column = place
+        parts = self._parts.get(row, ())
+        spans = line_spans(self.document.get_line(row), parts, self.source_language)
+        return self.source_language == "python" and not (
+            any(part.start <= column and (part.end is None or column < part.end) for part in parts)
+            or any(span.start <= column < span.end and span.kind in ("string", "comment") for span in spans)
+        )
+
+    def _look(self) -> None:
+        """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""
+        cursor, end = self.selection
+        bracket = self._matching_bracket_location
+        self._special = {bracket[0]} if bracket is not None else set()
+        self._special.update(range(min(cursor[0], end[0]), max(cursor[0], end[0]) + 1))
+        self._first_line = self.scroll_offset.y
+        view = (self.scroll_offset.x, self.size, self.virtual_size.width, self.gutter_width, self.soft_wrap)
+        if view != self._view or not self._styles:
+            self._view = view
+            self._drawn.clear()
+
+    def render_line(self, y: int) -> Strip:
+        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here.
+
+        Upstream, `TextArea.render_line` could leave cursor and selection out of the cache keys of other lines, and keep its
+        cache when the text of a line is as before; `_line_cache`, `_offset_to_line_info` and `CountedDocument` here would go.
+        """
+        rows = self.wrapped_document._offset_to_line_info
+        if y + self._first_line >= len(rows):
+            return super().render_line(y)
+        line, section = rows[y + self._first_line]
+        strip: Strip | None
+        if line in self._special:
+            strip = super().render_line(y)
+        else:
+            key = (line, section, self.document.get_line(line), tuple(self._parts.get(line, ())))
+            strip = self._drawn.get(key)
+            if strip is None:
+                strip = self._drawn[key] = self._render_line(y)
+        return self._marked(strip, line) if section == 0 and line in self.marks.words else strip
+
+    def _marked(self, strip: Strip, line: int) -> Strip:
+        """A sign behind the line's number. Upstream, a `TextArea.render_gutter` to override would do."""
+        width = self.gutter_width
+        gutter = Segment(f"{line + 1:>{width - 2}}✗ ", self.get_component_rich_style("source--mark"))
+        return Strip([gutter, *strip.crop(width)], strip.cell_length)
+
+    def notify_style_update(self) -> None:
+        """The theme changed: colours are looked up again with the next line drawn."""
+        self._styles = {}
+        super().notify_style_update()
+
+    def _read_styles(self) -> None:
+        for kind in _KINDS:
+            style = self.get_component_rich_style(f"source--{kind}", partial=True)
+            self._styles[kind] = Style(color=style.color, bold=style.bold, italic=style.italic)
+        self._styles["match"] = self.get_component_rich_style("source--match")
