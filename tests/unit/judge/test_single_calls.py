@@ -68,6 +68,36 @@ def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(sl
     assert alone is None or alone < 500.0 < rounds.withheld.baseline_us
 
 
+def paced(us: float) -> BatchTime:
+    """Single calls as long as the baseline's; in longer batches calls that work ahead, and wait so that they take so long."""
+    plain, ahead_us = noisy(100.0, 0.02), noisy(us, 0.02)
+    return lambda calls: plain(calls) if calls == 1 else ahead_us(calls)
+
+
+@pytest.mark.parametrize("us", [80.0, 70.0, 60.0, 40.0])
+def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(us: float) -> None:
+    rounds = measured(kernel(paced(us)))
+    assert rounds.withheld is not None
+    assert rounds.withheld.speedup.median == pytest.approx(100.0 / us, rel=0.1)
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "faster"
+
+
+@pytest.mark.parametrize("us", [90.0, 80.0, 70.0])
+def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
+    rounds = measured(kernel(noisy(us, 0.02)))
+    assert rounds.withheld is None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) == "faster"
+
+
+def test_a_rival_with_a_small_lead_that_works_ahead_does_not_win() -> None:
+    rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(paced(75.0)))
+    assert rounds.withheld is not None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "slower"
+
+
 def test_even_and_slower_kernels_need_no_witness() -> None:
     for us in (100.0, 180.0):
         rounds = measured(kernel(noisy(us, 0.02)))
