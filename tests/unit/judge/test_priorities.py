@@ -53,6 +53,20 @@ def test_priorities_that_stay_are_no_fault_and_neither_is_a_process_that_has_end
     assert kind.settled.count(HELPER) == 1
 
 
+def test_a_helper_in_the_session_of_the_world_stays_as_it_is() -> None:
+    rounds, kind = rounds_where(lambda rounds, pid: USUAL, helpers=[HELPER])
+    rounds.measure()
+    assert HELPER not in kind.settled
+
+
+def test_ranks_with_sessions_of_their_own_have_more_weight_than_the_baseline() -> None:
+    rounds, _ = rounds_where(lambda rounds, pid: Share(f"/autogroup-{pid} nice 10"))
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    assert failed.value.verdict is Verdict.BASELINE_DISTURBED
+    assert rounds.done == 0
+
+
 @pytest.mark.parametrize("many", [MOST_SESSIONS, MOST_SESSIONS + 1])
 def test_a_few_sessions_of_helpers_get_the_lowest_priority(many: int) -> None:
     helpers: list[int] = []
