@@ -70,6 +70,10 @@ class Group:
         """Whether every process has stopped."""
         return "frozen 1" in _read(self.path / "cgroup.events")
 
+    def pids(self) -> list[int]:
+        """Its processes."""
+        return [int(pid) for pid in _read(self.path / "cgroup.procs").split()]
+
     def cpu_seconds(self) -> float:
         """CPU time of its processes, including those that have ended."""
         return int(_read(self.path / "cpu.stat").partition("usage_usec ")[2].split()[0]) / 1e6

@@ -196,6 +196,12 @@ def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
         torch._foreach_copy_(targets, plain)
 
 
+def _span_of(memory: torch.Tensor) -> tuple[int, int]:
+    """The addresses of the first byte of a tensor's storage and of the byte after its last."""
+    storage = memory.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
 class Slot:
     """One output slot."""
 
@@ -207,26 +213,36 @@ class Slot:
         """What `put` and `pack` expect."""
         self.targets: list[torch.Tensor] = []
         """Where the tensors of such an output go, as views of the slot's memory."""
-        arena = memory.untyped_storage()
-        self._first, self._end = arena.data_ptr(), arena.data_ptr() + arena.nbytes()
+        self._refused = [(*_span_of(memory), "an output lies in the judge's own memory of outputs")]
+        """Memory in which no result may lie, as first address, end and reason."""
+
+    def refuse_inputs(self, memory: torch.Tensor) -> None:
+        """Refuses results that lie in the input arena. memory: flat uint8 of the arena, or a part of it."""
+        self._refused.append((*_span_of(memory), "an output shares memory with an argument; return a fresh tensor"))
 
     def tensors_of(self, result: Any) -> list[torch.Tensor] | None:
         """The tensors of what a call returned, in the order of `targets`; None where the slot was laid out for something else.
 
         Raises:
-            DoesNotFit: one of them lies in the arena.
+            DoesNotFit: one of them lies in an arena.
         """
         found: list[torch.Tensor] = []
         if self.outline is None or not _pour(result, self.outline.mould, found):
             return None
-        self._refuse_own(found)
+        self._refuse_arenas(found)
         return found
 
-    def _refuse_own(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Refuses tensors in the arena: their copy, whose time is taken off, would not be made. Raises DoesNotFit."""
+    def _refuse_arenas(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Raises DoesNotFit for a tensor in an arena.
+
+        The copy of a result in the output arena, whose time is taken off, would not be made. A result in the input arena is an
+        argument, and the baseline returns fresh memory.
+        """
         for tensor in tensors:
-            if self._first <= tensor.data_ptr() < self._end:
-                raise DoesNotFit("an output lies in the judge's own memory of outputs")
+            address = tensor.data_ptr()
+            for first, end, reason in self._refused:
+                if first <= address < end:
+                    raise DoesNotFit(reason)
 
     def put(self, result: Any) -> None:
         """Copies what a call returned into the slot: one launch a tensor where it is what was expected. On the clock.
@@ -246,7 +262,7 @@ class Slot:
             outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
             self.lay_out(outline)
             self.memory[: outline.header.numel()].copy_(outline.header)
-        self._refuse_own(tensor for _, tensor in leaves)
+        self._refuse_arenas(tensor for _, tensor in leaves)
         copy_all(self.targets, [tensor for _, tensor in leaves])
 
     def lay_out(self, outline: Outline) -> None:

@@ -103,6 +103,9 @@ class ContenderRank(Rank):
         self.inputs = self.device.map_input(inputs, layout.in_bytes * layout.slots)
         self.outputs = self.device.map_output(outputs, layout.out_bytes * layout.slots)
         self.iterations = Iterations(self.code, self.setting, layout, self.inputs, self.outputs)
+        if not self.code.problem.check.may_alias:
+            for slot in self.iterations.slots:
+                slot.refuse_inputs(self.inputs)
         os.close(inputs)
         os.close(outputs)
         self.say(Kind.MAPPED)

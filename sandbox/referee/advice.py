@@ -27,6 +27,7 @@ _ADVICE = (
         r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
         "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
     ),
+    (r"itimer", "The judge refuses timers that send signals (setitimer). Read a clock in the kernel instead."),
     (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
 )
 

@@ -23,8 +23,6 @@ HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
 """How long a batch lasts whose calls are known from a single one; for how long batches are started that do not count."""
-CONFIRMED_FROM = 1.5
-"""Speedups from here on are compared with those of single calls."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
@@ -119,8 +117,8 @@ class Rounds:
             self.behind_gate.give_up()
         if call is None or not self._leads(call):
             return
-        self.single_calls.measure(self.pairs, self.seconds)
         baseline_us = self.call.medians()[0] or 0.0
+        self.single_calls.measure(self.pairs, self.seconds, lambda: self.single_calls.decide(call, baseline_us))
         if self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
             self.withheld = Withheld(call, baseline_us, alone)
@@ -128,9 +126,8 @@ class Rounds:
             self.behind_gate.give_up()
 
     def _leads(self, call: Interval) -> bool:
-        """Whether a kernel is ahead of the other side by so much that it is confirmed. The baseline does nothing ahead."""
-        ahead = max(call.median, 1 / call.median) if self.call.rival else call.median
-        return outcome(call) in ("faster", "slower") and ahead > CONFIRMED_FROM
+        """Whether a kernel is ahead of the other side, so that it is confirmed. The baseline does nothing ahead."""
+        return outcome(call) == "faster" or (self.call.rival and outcome(call) == "slower")
 
     @property
     def seconds(self) -> tuple[float, float]:

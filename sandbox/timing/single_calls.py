@@ -5,6 +5,7 @@ saves time there, and none in single calls. What starting a batch takes is in bo
 shows what a call saves. The baseline does nothing ahead.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from sandbox.timing.turns import Batch, Turns
 
 PAIRS, DRAWN_AT_ONCE = 24, 24
 """Pairs of single calls, and iterations that are drawn for them at once."""
+MOST_PAIRS, MORE_SECONDS = 96, 1.0
+"""Where the pairs do not decide, as many are measured again and again: up to so many in all, and for so many seconds."""
 SECONDS, LEAST_PAIRS = 8.0, 8
 """Slow calls: no pair is begun after so many seconds, once there are so many."""
 RESAMPLES = 400
@@ -26,6 +29,10 @@ LEAST_OFFSET_US = 2.0
 LEAST_SAVED = 0.5
 """Of the time that a call saves in batches of many calls, a single call saves at least this share: calls that follow each other
 may overlap."""
+MIDDLE, QUICK = 0.5, 0.25
+"""Quantiles of single calls that are compared. Other work makes calls slower and none quicker, so quick calls have less noise."""
+LARGE = 1.5
+"""Of a lead above this, single calls must be sure where no inputs were replaced within batches."""
 SLOWED_SHARE = 0.7
 """Of the baseline's time in batches of many calls: where its single calls take less, other work slowed the batches."""
 LEAST_SHARE = 0.02
@@ -42,17 +49,31 @@ class SingleCalls:
         self.probes = Probes(turns)
         self.pairs: list[Pair] = []
 
-    def measure(self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float]) -> None:
-        """Makes the pairs. pairs_of(batch): times a batch on both sides; seconds: a call takes on (the baseline's, this) side.
+    def measure(
+        self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], enough: Callable[[], bool]
+    ) -> None:
+        """Makes the pairs.
+
+        pairs_of(batch): times a batch on both sides; seconds: a call takes on (the baseline's, this) side; enough(): whether the
+        pairs so far decide.
 
         Raises:
             Failed: an output was wrong.
         """
         started = self.turns.timer.monotonic()
+        self._measure(PAIRS, pairs_of, seconds, started + SECONDS)
+        until = self.turns.timer.monotonic() + MORE_SECONDS
+        while len(self.pairs) < MOST_PAIRS and self.turns.timer.monotonic() < until and not enough():
+            self._measure(len(self.pairs) + PAIRS, pairs_of, seconds, until)
+
+    def _measure(
+        self, wanted: int, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], until: float
+    ) -> None:
+        """Makes pairs until there are so many, or the time is over."""
         most = min(DRAWN_AT_ONCE, self.turns.exchange.stage.layout.slots)
-        while self._wants_more(self.turns.timer.monotonic() - started):
-            self.probes.hurry = len(self.pairs) >= PAIRS
-            at_once = max(1, min(most, PAIRS - len(self.pairs) + self.probes.left(1)))
+        while self._wants_more(wanted, until):
+            self.probes.hurry = len(self.pairs) >= wanted
+            at_once = max(1, min(most, wanted - len(self.pairs) + self.probes.left(1)))
             self.turns.draw(at_once)
             timed: list[int] = []
             for place in range(at_once):
@@ -65,10 +86,10 @@ class SingleCalls:
             self.probes.compare()
             self.turns.compare(timed[:1], timed)
 
-    def _wants_more(self, elapsed: float) -> bool:
-        if len(self.pairs) >= LEAST_PAIRS and elapsed > SECONDS:
+    def _wants_more(self, wanted: int, until: float) -> bool:
+        if len(self.pairs) >= LEAST_PAIRS and self.turns.timer.monotonic() > until:
             return False
-        return len(self.pairs) < PAIRS or self.probes.open(1)
+        return len(self.pairs) < wanted or self.probes.open(1)
 
     def slowed(self, baseline_us: float) -> float | None:
         """Microseconds of the baseline's single calls, if they are far below its calls in batches of many calls.
@@ -78,17 +99,19 @@ class SingleCalls:
         alone = float(np.median([pair.baseline_us for pair in self.pairs]))
         return alone if alone < SLOWED_SHARE * baseline_us else None
 
-    def saved_us(self) -> Floats:
-        """[resamples] microseconds that this side's single call saves: the medians' difference, and how worlds' starts differ."""
+    def saved_us(self, share: float = MIDDLE) -> Floats:
+        """[resamples] microseconds that this side's single call saves: the difference of quantiles, and of worlds' starts.
+
+        share: the quantile.
+        """
         chance = np.random.default_rng(0)
-        base, mine = (
-            np.array([getattr(pair, name) for pair in self.pairs]) for name in ("baseline_us", "contender_us")
-        )
+        base = np.array([pair.baseline_us for pair in self.pairs])
+        mine = np.array([pair.contender_us for pair in self.pairs])
         references = np.array([pair.reference for pair in self.pairs])
-        starts = [float(np.median(base[references == number])) for number in np.unique(references)]
+        starts = [float(np.quantile(base[references == number], share)) for number in np.unique(references)]
         offset = chance.normal(0.0, max(LEAST_OFFSET_US, float(np.std(starts))), RESAMPLES)
         some = chance.integers(0, len(base), (RESAMPLES, len(base)))
-        saved: Floats = np.median(base[some], axis=1) - np.median(mine[some], axis=1) + offset
+        saved: Floats = np.quantile(base[some], share, axis=1) - np.quantile(mine[some], share, axis=1) + offset
         return saved
 
     def speedup(self, baseline_us: float) -> Interval:
@@ -97,14 +120,53 @@ class SingleCalls:
         low, middle, high = baseline_us / np.maximum(baseline_us - saved, LEAST_SHARE * baseline_us)
         return Interval(float(middle), float(low), float(high))
 
+    def decide(self, call: Interval, baseline_us: float) -> bool:
+        """Whether the pairs so far show that single calls save time, or that they do not save enough for this lead."""
+        return self._saves(call) or self._excludes(call, baseline_us)
+
     def contradict(self, call: Interval, baseline_us: float, proven: bool) -> bool:
         """Whether single calls do not bear out a lead of batches of many calls.
 
-        baseline_us: a call of the baseline in such batches. proven: inputs were replaced within batches of this run; otherwise
-        single calls must show the lead themselves.
+        They contradict what they exclude, by their medians or by their quick calls. Beside that they contradict a lead if they
+        are not sure that they save time, and their medians save less than half of it. That takes little noise, or a run in which
+        nothing else shows that the kernel does not work ahead. In such a run they must be sure of a large lead.
+
+        baseline_us: a call of the baseline in such batches. proven: inputs were replaced within batches of this run.
         """
-        least, most = np.quantile(self.saved_us(), [TAIL, 1 - TAIL])
-        if call.low > 1:
-            return bool(most < LEAST_SAVED * baseline_us * (1 - 1 / call.low) or (not proven and least <= 0))
-        rivals = baseline_us * (1 / call.high - 1)  # that the rival saves, at the least
-        return bool(-least < LEAST_SAVED * rivals or (not proven and most >= 0))
+        if self._excludes(call, baseline_us):
+            return True
+        if self._saves(call) or (proven and not self._would_show(call, baseline_us)):
+            return False
+        if not proven and max(call.median, 1 / call.median) > LARGE:
+            return True
+        return self._leader_saves(call, MIDDLE, 0.5) < LEAST_SAVED * _saved_by(call.median, baseline_us)
+
+    def _excludes(self, call: Interval, baseline_us: float) -> bool:
+        """Whether single calls save less than the lead needs."""
+        needed = LEAST_SAVED * _saved_by(call.low if call.low > 1 else call.high, baseline_us)
+        if self._leader_saves(call, MIDDLE, 1 - TAIL) < needed:
+            return True
+        quick = self._leader_saves(call, QUICK, 1 - TAIL)
+        return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
+
+    def _would_show(self, call: Interval, baseline_us: float) -> bool:
+        """Whether the whole lead is above the noise of single calls: that of the side behind, which gains nothing by noise."""
+        chance = np.random.default_rng(0)
+        times = np.array([pair.baseline_us if call.low > 1 else pair.contender_us for pair in self.pairs])
+        medians = np.median(chance.choice(times, (RESAMPLES, len(times))), axis=1)
+        low, high = np.quantile(medians, [TAIL, 1 - TAIL])
+        return bool(math.sqrt(2) * (high - low) / 2 < _saved_by(call.median, baseline_us))
+
+    def _saves(self, call: Interval) -> bool:
+        """Whether single calls show that the leading side saves time."""
+        return self._leader_saves(call, MIDDLE, TAIL) > 0
+
+    def _leader_saves(self, call: Interval, share: float, tail: float) -> float:
+        """Microseconds that a single call of the leading side saves. share: the quantile of calls; tail: that of resamples."""
+        saved = self.saved_us(share)
+        return float(np.quantile(saved if call.low > 1 else -saved, tail))
+
+
+def _saved_by(speedup: float, baseline_us: float) -> float:
+    """Microseconds that a call of the leading side saves at a speedup. baseline_us: a call of the baseline."""
+    return baseline_us * abs(1 - 1 / speedup)

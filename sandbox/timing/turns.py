@@ -12,6 +12,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
+from sandbox.timing.priorities import Priorities
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.timing.stopped_activity import StoppedActivity
 from sandbox.worlds.exchange import Exchange, Failed
@@ -93,6 +94,7 @@ class Turns:
         """Whether first threads are pinned, which begins when all worlds are warm."""
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
+        self._priorities = {world: Priorities(self.kind) for side in self.kernels for world in side.worlds}
         self._left_over = False
         self._memory_looked = 0.0
         ranks = setting.world
@@ -116,6 +118,8 @@ class Turns:
         for world in (self.exchange.oracle, *self.worlds):
             self.kind.settle_threads(world.processes.rank_pids)
         self.stop_all()
+        for side in self.kernels:
+            self.stop(side, side.worlds[0])  # notes its priorities
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
 
@@ -232,6 +236,7 @@ class Turns:
             limit = self.batch_limit(batch.calls)
             seconds = (self.exchange.await_done(world, limit, stops=True) - started) / 1e9
         self.take(side, batch)
+        self.require_priorities(side, world)
         if side.observations is not None and not batch.noop:
             side.observations.quickest = min(side.observations.quickest, seconds / max(batch.calls, 1) * 1e6)
         return seconds
@@ -265,9 +270,16 @@ class Turns:
             side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
 
     def stop(self, side: TimedSide, world: World) -> None:
-        """Stops one world and waits until it has. Raises as `await_stopped`."""
+        """Stops one world and waits until it has. Raises as `await_stopped` and `require_priorities`."""
         world.processes.pause()
         self.await_stopped(side, world)
+        self.require_priorities(side, world)
+
+    def require_priorities(self, side: TimedSide, world: World) -> None:
+        """Raises Failed if a kernel has changed the priorities of its stopped world."""
+        if side.observations is not None and (fault := self._priorities[world].check(world)):
+            verdict = Verdict.BASELINE_DISTURBED
+            raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
 
     def await_stopped(self, side: TimedSide, world: World) -> None:
         """Waits until a world has stopped. Raises Failed if a kernel's world does not."""

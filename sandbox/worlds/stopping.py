@@ -43,6 +43,9 @@ class Stopping(Protocol):
     def await_stopped(self) -> None:
         """Waits until everything has stopped. Raises CannotStop."""
 
+    def pids(self) -> Sequence[int]:
+        """The processes of a stopped world."""
+
     def activity(self) -> Activity:
         """The activity of the world so far."""
 
@@ -66,6 +69,9 @@ class ByGroup:
     def await_stopped(self) -> None:
         if not _within(STOP_SECONDS, lambda: self._group.frozen):
             raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
+
+    def pids(self) -> Sequence[int]:
+        return self._group.pids()
 
     def activity(self) -> Activity:
         return Activity(self._group.cpu_seconds())
@@ -110,6 +116,9 @@ class BySignals:
             raise CannotStop(f"it has {len(self._known)} processes; at most {most} are allowed during timing")
         if not _within(STOP_SECONDS, lambda: all(processes.state(pid) in "TtZXD" for pid in self._known)):
             raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
+
+    def pids(self) -> Sequence[int]:
+        return self._known
 
     def activity(self) -> Activity:
         pids = self._tree() if self._kernel else self._known

@@ -31,6 +31,8 @@ class WorldProcess:
         self._folder = folder
         self.rank_pids: list[int] = []
         """The ranks' process ids as the referee sees them, after `find_ranks`."""
+        self._own: list[int] = []
+        """All processes of the world when `find_ranks` was called."""
         self._stopping: Stopping = (
             ByGroup(bound.group) if bound.group else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
         )
@@ -60,7 +62,8 @@ class WorldProcess:
 
     def find_ranks(self) -> None:
         """Finds the ranks' process ids. Call it when all ranks are ready and no kernel runs yet."""
-        self.rank_pids = self._first.tree()[-self._spec.ranks :]
+        self._own = self._first.tree()
+        self.rank_pids = self._own[-self._spec.ranks :]
 
     # --- stopping and watching -------------------------------------------------------------------------------
 
@@ -89,6 +92,10 @@ class WorldProcess:
     def await_stopped(self) -> None:
         """Waits until all processes have stopped. Raises CannotStop."""
         self._stopping.await_stopped()
+
+    def helpers(self) -> list[int]:
+        """The processes of the stopped world that the kernel has started."""
+        return [pid for pid in self._stopping.pids() if pid not in self._own]
 
     def activity(self) -> Activity:
         """The activity of the stopped processes so far."""

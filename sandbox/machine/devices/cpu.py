@@ -1,6 +1,7 @@
 """CPU ranks: gloo and memory files."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from sandbox.machine import scheduling
 from sandbox.machine.devices.kind import DeviceKind, Throughput
@@ -36,7 +37,19 @@ class Cpu(DeviceKind):
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """Gives gloo's polling threads the lowest priority, and the worlds a lower one than the referee's."""
-        if scheduling.sessions_are_groups():
+        if self._sessions_are_groups:
             ranks = list(ranks)
             scheduling.polling_gives_way(ranks)
             scheduling.worlds_give_way(ranks)
+
+    def settle_helper(self, pid: int) -> None:
+        """Gives its session the lowest weight."""
+        scheduling.worlds_give_way([pid], scheduling.LOWEST)
+
+    def share_of_cores(self, pid: int) -> scheduling.Share:
+        """The share that sessions get, if they are groups."""
+        return scheduling.share_of_cores(pid) if self._sessions_are_groups else scheduling.Share()
+
+    @cached_property
+    def _sessions_are_groups(self) -> bool:
+        return scheduling.sessions_are_groups()

@@ -9,6 +9,7 @@ import msgspec
 
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu
+from sandbox.machine.scheduling import Share
 
 
 class Throughput(msgspec.Struct, frozen=True):
@@ -82,3 +83,10 @@ class DeviceKind:
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """Sets priorities of the threads of a world's ranks (process ids) before timing, where that helps."""
+
+    def settle_helper(self, pid: int) -> None:
+        """Gives a session that a kernel's process has begun the lowest priority, where sessions have one."""
+
+    def share_of_cores(self, pid: int) -> Share:
+        """What a process gets of the cores, where a kernel could change it; else an empty share."""
+        return Share()

@@ -67,6 +67,8 @@ class MadeKernel:
     """By rank and calls of the batch: how many have begun when somebody looks."""
     bears_processes: bool = False
     """Whether a process that was born in a batch still runs at its end."""
+    helpers: list[int] = field(default_factory=list)
+    """Its processes beside the ranks."""
     cpu_share: float = 0.0
     """CPU time that its processes use while they should rest, per second."""
     unstoppable: str = ""

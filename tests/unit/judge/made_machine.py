@@ -16,6 +16,7 @@ from sandbox.jail.profiles import NONE
 from sandbox.machine.devices.cpu import Cpu
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu
+from sandbox.machine.scheduling import Share
 from sandbox.protocol.events import Run, Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.gate import GatePage
@@ -50,6 +51,7 @@ class MadeCpu(Cpu):
 
     def __init__(self) -> None:
         self.settled: list[int] = []
+        self.share_of: Callable[[int], Share] = lambda pid: Share("group nice 10")
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
         return tuple(RankGpu(rank, cores=(4 * rank, 4 * rank + 1)) for rank in range(world))
@@ -59,6 +61,12 @@ class MadeCpu(Cpu):
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         self.settled += ranks
+
+    def settle_helper(self, pid: int) -> None:
+        self.settled.append(pid)
+
+    def share_of_cores(self, pid: int) -> Share:
+        return self.share_of(pid)
 
 
 class MadeGpu(MadeCpu):

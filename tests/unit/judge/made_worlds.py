@@ -309,6 +309,9 @@ class MadeProcesses:
         if self.ranks.kernel.unstoppable:
             raise CannotStop(self.ranks.kernel.unstoppable)
 
+    def helpers(self) -> list[int]:
+        return self.ranks.kernel.helpers
+
     def activity(self) -> Activity:
         return Activity(self.ranks.kernel.cpu_share * self.ranks.clock.monotonic())
 

@@ -54,7 +54,7 @@ def test_every_reference_has_its_rounds_behind_the_gate_and_then_one_in_a_few() 
 
 
 def test_a_batch_has_as_many_calls_as_last_long_enough() -> None:
-    rounds = measured(made(MadeKernel(gated_us=noisy(900.0)), MadeKernel(gated_us=noisy(1000.0))))
+    rounds = measured(made(MadeKernel(gated_us=noisy(900.0)), MadeKernel(gated_us=noisy(900.0))))
     # The calls of a batch with the gate open: 10 ms of 100 us.
     assert rounds.behind_gate.calls == max(rounds.calls, int(BATCH / 900e-6) + 1)
     assert {pair.calls for pair in rounds.device.raw} == {rounds.behind_gate.calls}

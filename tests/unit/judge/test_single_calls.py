@@ -1,14 +1,17 @@
 """Single calls as a second witness, on made worlds: what they confirm, and what they contradict."""
 
 import math
+import random
 
+import numpy as np
 import pytest
 from made_kernels import BatchTime, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
-from sandbox.timing.interval import outcome
+from sandbox.protocol.events import Interval
+from sandbox.timing.interval import Pair, outcome
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.single_calls import PAIRS
+from sandbox.timing.single_calls import LEAST_SAVED, MOST_PAIRS, PAIRS, SingleCalls
 from sandbox.worlds.exchange import Failed
 
 START_US = 300.0
@@ -66,6 +69,77 @@ def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(sl
     alone = rounds.withheld.alone_us
     assert (alone is not None) == slowed
     assert alone is None or alone < 500.0 < rounds.withheld.baseline_us
+
+
+def paced(us: float) -> BatchTime:
+    """Single calls as long as the baseline's; in longer batches calls that work ahead, and wait so that they take so long."""
+    plain, ahead_us = noisy(100.0, 0.02), noisy(us, 0.02)
+    return lambda calls: plain(calls) if calls == 1 else ahead_us(calls)
+
+
+@pytest.mark.parametrize("us", [80.0, 70.0, 60.0, 40.0])
+def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(us: float) -> None:
+    rounds = measured(kernel(paced(us)))
+    assert rounds.withheld is not None
+    assert rounds.withheld.speedup.median == pytest.approx(100.0 / us, rel=0.1)
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "faster"
+
+
+@pytest.mark.parametrize("us", [90.0, 80.0, 70.0])
+def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
+    rounds = measured(kernel(noisy(us, 0.02)))
+    assert rounds.withheld is None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) == "faster"
+
+
+def single_calls(mine_us: float, spread_us: float, pairs: int = MOST_PAIRS) -> SingleCalls:
+    """Pairs of single calls, whose baseline takes 100 us. Starts take 300 us and more, with exponential noise."""
+    found = SingleCalls(measured(BASELINE).turns)
+    chance = random.Random(1)
+
+    def start_us() -> float:
+        return START_US + chance.expovariate(1 / spread_us)
+
+    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(pairs)]
+    return found
+
+
+LEAD = Interval(1.4, 1.3, 1.5)
+
+
+def test_more_pairs_are_made_until_single_calls_decide() -> None:
+    rounds = measured(kernel(noisy(97.0, 0.02)))
+    makes = rounds.single_calls
+    makes.pairs.clear()
+    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > PAIRS)
+    assert PAIRS < len(makes.pairs) <= 2 * PAIRS
+    makes.measure(rounds.pairs, rounds.seconds, lambda: False)
+    assert len(makes.pairs) == MOST_PAIRS
+
+
+def test_single_calls_that_would_show_a_lead_contradict_one_that_they_hardly_show() -> None:
+    quiet, loud = single_calls(98.0, 40.0), single_calls(98.0, 400.0)
+    assert quiet.contradict(LEAD, 100.0, proven=True)
+    assert not loud.decide(LEAD, 100.0)
+    assert not loud.contradict(LEAD, 100.0, proven=True)
+
+
+def test_an_unproven_lead_needs_single_calls_that_fit_it() -> None:
+    loud = single_calls(98.0, 400.0)
+    assert not loud.decide(LEAD, 100.0)
+    fits = LEAST_SAVED * (100.0 - 100.0 / LEAD.median) < float(np.median(loud.saved_us()))
+    assert loud.contradict(LEAD, 100.0, proven=False) is not fits
+    assert loud.contradict(Interval(1.7, 1.3, 2.2), 100.0, proven=False)
+    assert not single_calls(71.0, 20.0).contradict(LEAD, 100.0, proven=False)
+
+
+def test_a_rival_with_a_small_lead_that_works_ahead_does_not_win() -> None:
+    rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(paced(75.0)))
+    assert rounds.withheld is not None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "slower"
 
 
 def test_even_and_slower_kernels_need_no_witness() -> None:

@@ -82,6 +82,26 @@ def test_a_tensor_is_stored_as_it_reads(value):
     assert torch.equal(slots.Unpacked(memory, ROOM).tensors[0], value)
 
 
+@pytest.mark.parametrize("laid_out_for", [torch.zeros(4, 4), torch.zeros(2)])
+def test_a_result_in_the_input_arena_is_refused(laid_out_for):
+    arena = torch.zeros(2 * SIZE, dtype=torch.uint8)
+    argument = slots.view(arena, SIZE, (4, 4), torch.float32)
+    _, slot = ready_for(laid_out_for)
+    slot.put(argument)
+    slot.refuse_inputs(arena)
+    slot.put(argument.clone())
+    for result in (argument, argument[2:]):
+        with pytest.raises(slots.DoesNotFit, match="an argument"):
+            slot.put(result)
+
+
+def test_an_empty_result_lies_nowhere():
+    arena = torch.zeros(SIZE, dtype=torch.uint8)
+    _, slot = ready_for(torch.zeros(0))
+    slot.refuse_inputs(arena)
+    slot.put(arena[:0].view(torch.float32))
+
+
 def test_a_changed_shape_is_laid_out_anew():
     memory = torch.zeros(SIZE, dtype=torch.uint8)
     slot = slots.Slot(memory, ROOM)

@@ -19,6 +19,7 @@ from sandbox.worlds.failures import WorldFailed
         ("SYNTAX", "line 1 is a Markdown fence\nSyntaxError: invalid syntax", "```"),
         ("DEVICE", "CUDA error: unspecified launch failure", "must signal as often"),
         ("DEVICE", "an illegal memory access was encountered", "compute-sanitizer"),
+        ("RAISED", "signal.itimer_error: [Errno 1] Operation not permitted", "refuses timers"),
         ("RAISED", "RecursionError: maximum recursion depth exceeded", "calls itself"),
     ],
 )

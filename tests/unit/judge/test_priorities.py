@@ -1,0 +1,85 @@
+"""Priorities of a kernel's processes, on made worlds: what may change during timing."""
+
+from collections.abc import Callable
+
+import pytest
+from made_kernels import MadeKernel
+from made_machine import MadeCpu, MadeMachine
+
+from sandbox.machine.devices import KINDS
+from sandbox.machine.scheduling import Share
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.priorities import MOST_SESSIONS
+from sandbox.timing.rounds import Rounds
+from sandbox.worlds.exchange import CONTENDER, Failed
+
+USUAL = Share("/autogroup-7 nice 10", 3, 0)
+HELPER = 77
+
+
+def rounds_where(share_of: Callable[[Rounds, int], Share], **kernel: object) -> tuple[Rounds, MadeCpu]:
+    """Rounds on a machine where processes of the contender have these shares."""
+    machine = MadeMachine(kernel=MadeKernel(**kernel))  # type: ignore[arg-type]
+    rounds = machine.rounds(machine.run(rounds=12))
+    kind = KINDS["made-cpu"]
+    assert isinstance(kind, MadeCpu)
+    kind.share_of = lambda pid: share_of(rounds, pid)
+    return rounds, kind
+
+
+@pytest.mark.parametrize(
+    "changed", [USUAL._replace(session="/autogroup-8 nice 0"), USUAL._replace(policy=0), USUAL._replace(nice=-5)]
+)
+def test_a_rank_whose_priority_changes_during_timing_disturbs_the_baseline(changed: Share) -> None:
+    rounds, _ = rounds_where(
+        lambda rounds, pid: (
+            changed if rounds.done and pid == rounds.turns.mine.worlds[0].processes.rank_pids[1] else USUAL
+        )
+    )
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    assert failed.value.verdict is Verdict.BASELINE_DISTURBED
+    assert failed.value.side == CONTENDER
+    assert "changed the priority of its process" in failed.value.failure.message
+
+
+def test_priorities_that_stay_are_no_fault_and_neither_is_a_process_that_has_ended() -> None:
+    other = Share("/autogroup-8 nice 19")
+    rounds, kind = rounds_where(
+        lambda rounds, pid: USUAL if pid != HELPER else Share() if rounds.done else other, helpers=[HELPER]
+    )
+    rounds.measure()
+    assert rounds.done == 12
+    assert kind.settled.count(HELPER) == 1
+
+
+def test_a_helper_in_the_session_of_the_world_stays_as_it_is() -> None:
+    rounds, kind = rounds_where(lambda rounds, pid: USUAL, helpers=[HELPER])
+    rounds.measure()
+    assert HELPER not in kind.settled
+
+
+def test_ranks_with_sessions_of_their_own_have_more_weight_than_the_baseline() -> None:
+    rounds, _ = rounds_where(lambda rounds, pid: Share(f"/autogroup-{pid} nice 10"))
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    assert failed.value.verdict is Verdict.BASELINE_DISTURBED
+    assert rounds.done == 0
+
+
+@pytest.mark.parametrize("many", [MOST_SESSIONS, MOST_SESSIONS + 1])
+def test_a_few_sessions_of_helpers_get_the_lowest_priority(many: int) -> None:
+    helpers: list[int] = []
+
+    def share_of(rounds: Rounds, pid: int) -> Share:
+        helpers[:] = range(HELPER, HELPER + min(rounds.done, many))
+        return Share(f"/autogroup-{pid} nice 0") if pid in helpers else USUAL
+
+    rounds, kind = rounds_where(share_of, helpers=helpers)
+    if many > MOST_SESSIONS:
+        with pytest.raises(Failed) as failed:
+            rounds.measure()
+        assert "sessions during timing" in failed.value.failure.message
+    else:
+        rounds.measure()
+    assert set(range(HELPER, HELPER + many)) <= set(kind.settled)
