@@ -264,15 +264,18 @@ class Turns:
             assert side.observations is not None
             side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
 
-    def stop(self, side: TimedSide, world: World) -> None:
-        """Stops one world and waits until it has. Raises as `await_stopped`."""
-        world.processes.pause()
-        self.await_stopped(side, world)
+    def stop(self, side: TimedSide, world: World, rank: int | None = None) -> None:
+        """Stops one world, or one of its ranks, and waits until it has. Raises as `await_stopped`."""
+        if rank is None:
+            world.processes.pause()
+        else:
+            world.processes.pause_rank(rank)
+        self.await_stopped(side, world, rank)
 
-    def await_stopped(self, side: TimedSide, world: World) -> None:
-        """Waits until a world has stopped. Raises Failed if a kernel's world does not."""
+    def await_stopped(self, side: TimedSide, world: World, rank: int | None = None) -> None:
+        """Waits until a world, or one of its ranks, has stopped. Raises Failed if a kernel's does not."""
         try:
-            world.processes.await_stopped()
+            world.processes.await_stopped(rank)
         except CannotStop as error:
             if side.observations is None:
                 raise HarnessFailed(f"the baseline: {error}") from None
