@@ -296,10 +296,14 @@ class DrawAgain(Order, frozen=True):
     """Whether it is drawn from the problem's own distribution, also where the run's inputs are as upstream draws them."""
     replace: bool = False
     """Whether the trusted rank's own inputs are replaced by it. The same order without this came right before."""
+    alone: int | None = None
+    """The rank whose own random numbers come from the seed. All other numbers stay those of the iteration in the slot, so that
+    the inputs of all other ranks stay as they are."""
 
 
 class DrawnAgain(Reply, frozen=True):
-    """Whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld."""
+    """Whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld. Where a rank is
+    drawn alone, also whether its inputs differ and those of all others are equal."""
 
     kind = Kind.DRAWN_AGAIN
     fits: bool

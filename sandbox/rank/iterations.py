@@ -24,7 +24,7 @@ class Iteration(NamedTuple):
 
     arguments: tuple[Any, ...]
     given: Leaves
-    """The tensors among the arguments."""
+    """The tensors among the arguments. In a check, what the arguments share memory with, except for those that may be written."""
     drawn: Leaves
     """The same tensors as they were drawn, in the input arena."""
     slot: slots.Slot
@@ -54,8 +54,8 @@ class Iterations:
         self.last: Output | None = None
         """The outputs of the last checked call."""
         self.outline: slots.Outline | None = None
-        self._assembled: dict[int, tuple[list[TensorPlace], Iteration]] = {}
-        """Assembled iterations that can be reused, by slot."""
+        self._kept: dict[int, tuple[list[TensorPlace], Leaves, Leaves]] = {}
+        """By slot: (places, drawn tensors, memory of what a kernel gets), if `arguments` reads no values of inputs."""
 
     @property
     def used_in(self) -> int:
@@ -87,25 +87,31 @@ class Iterations:
         return slots.read_inputs(self.inputs, table.index * self.in_bytes, table.tensors)
 
     def _assemble(self, table: SlotTable, checking: bool) -> Iteration:
-        """The arguments of one iteration.
+        """One iteration, whose arguments are new objects on the same memory as before.
 
-        Where no value of the inputs is known before GO, nothing but their shapes decides the arguments: those of the slot's last
-        iteration, which lie at the same place, serve again.
+        A kernel may change an argument without writing to its elements: requires_grad_, unsqueeze_, a list's pop. A call of a
+        later batch must not find such a change.
         """
-        found = self._assembled.get(table.index)
-        if found is not None and not checking and found[0] == table.tensors:
-            return found[1]
-        drawn = given = self._drawn(table)
-        if checking:
-            given = {name: tensor.clone() for name, tensor in given.items()}
-        elif self.mutates:
-            # Filled on the clock: nothing that counts is complete before GO.
-            given = {name: torch.empty_like(t) if name in self.mutates else t for name, t in given.items()}
+        drawn, memory = self._memory(table, checking)
+        given = fresh(memory)
         arguments = self.code.arguments(given, self.setting)
-        iteration = Iteration(arguments, given, drawn, self.slots[table.index])
-        if not checking and all(map(self.code.is_withheld, drawn)):
-            self._assembled[table.index] = (table.tensors, iteration)
-        return iteration
+        if checking:
+            given = {name: given[name] if name in self.mutates else memory[name] for name in given}
+        return Iteration(arguments, given, drawn, self.slots[table.index])
+
+    def _memory(self, table: SlotTable, checking: bool) -> tuple[Leaves, Leaves]:
+        """The drawn tensors of a slot, and the memory of what a kernel gets. Inputs of the same shapes lie at the same places."""
+        if checking:
+            drawn = self._drawn(table)
+            return drawn, {name: tensor.clone() for name, tensor in drawn.items()}
+        places, drawn, memory = self._kept.get(table.index, ([], {}, {}))
+        if places != table.tensors or not places:
+            drawn = self._drawn(table)
+            # Filled on the clock: nothing that counts is complete before GO.
+            memory = {name: torch.empty_like(t) if name in self.mutates else t for name, t in drawn.items()}
+            if all(map(self.code.is_withheld, drawn)):
+                self._kept[table.index] = (table.tensors, drawn, memory)
+        return drawn, memory
 
     def lay_out(self, solution: Callable[..., Any]) -> None:
         """Makes the armed slots ready for outputs like those seen last, so that nothing but the tensors is copied on the clock.
@@ -128,5 +134,10 @@ class Iterations:
 
     def rehearse(self, solution: Callable[..., Any]) -> tuple[Any, Leaves]:
         """Makes one call on stored inputs; returns its result and its arguments."""
-        given = {name: t.clone() if name in self.mutates else t for name, t in self.practice.items()}
+        given = {name: t.clone() if name in self.mutates else t.detach() for name, t in self.practice.items()}
         return solution(*self.code.arguments(given, self.setting)), given
+
+
+def fresh(tensors: Leaves) -> Leaves:
+    """New tensors on the same memory, without what a kernel made of the old ones: shape, strides, gradients."""
+    return {name: tensor.detach() for name, tensor in tensors.items()}

@@ -106,9 +106,13 @@ class ProblemCode:
             groups=groups,
         )
 
-    def draw(self, setting: RankSetting, seed: int) -> Leaves:
-        """One iteration's tensors from a secret seed (the same on all ranks; each rank derives its own stream)."""
-        own = seeded((seed * 1_000_003 + setting.rank * 7919 + 17) % (1 << 63), setting.device)
+    def draw(self, setting: RankSetting, seed: int, own_seed: int | None = None) -> Leaves:
+        """One iteration's tensors from a secret seed (the same on all ranks; each rank derives its own stream).
+
+        own_seed: of this rank's own stream, in place of `seed`.
+        """
+        of_rank = seed if own_seed is None else own_seed
+        own = seeded((of_rank * 1_000_003 + setting.rank * 7919 + 17) % (1 << 63), setting.device)
         shared = seeded(seed % (1 << 63), setting.device)
         drawing = setting.replace(own=own, shared=shared, trial=seed % 1009)
         tensors: Leaves = self.inputs.draw(drawing)

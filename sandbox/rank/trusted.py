@@ -54,6 +54,8 @@ class TrustedRank(Rank):
         """These slots."""
         self.drawn_again: Leaves = {}
         """The iteration that was last looked at whether it fits in the place of another."""
+        self.drawn_from: dict[int, tuple[int, RankSetting]] = {}
+        """By slot: the seed and the setting of its iteration, unless a rank's inputs were drawn anew alone."""
         self.handlers |= {
             messages.Probe: self.probe,
             messages.MakeArenas: self.make_arenas,
@@ -164,6 +166,7 @@ class TrustedRank(Rank):
         self.comparison.new_iterations()
         self.replaced.clear()
         self.drawn_again = {}
+        self.drawn_from = {index: (seed, self.setting) for index, seed in enumerate(order.seeds)}
         tables = []
         for index, seed in enumerate(order.seeds):
             tensors = self.code.draw(self.setting, seed)
@@ -198,20 +201,31 @@ class TrustedRank(Rank):
         own = self.arenas.inputs_of(order.slot)
         other = order.meaningful and self.setting.distribution != MEANINGFUL
         setting = self.setting.replace(distribution=MEANINGFUL) if other else self.setting
+        fits = True
         if order.replace:
             for name, tensor in self.drawn_again.items():
                 own[name].copy_(tensor)
-            (self.replaced.add if other else self.replaced.discard)(order.slot)
             self.drawn_again = {}
-            if other:
-                self.calibrate_meaningful(setting, order.seed)
-            fits = True
-        else:
+            if order.alone is not None:
+                del self.drawn_from[order.slot]
+            else:
+                self.drawn_from[order.slot] = order.seed, setting
+                (self.replaced.add if other else self.replaced.discard)(order.slot)
+                if other:
+                    self.calibrate_meaningful(setting, order.seed)
+        elif order.alone is None:
             self.drawn_again = tensors = self.code.draw(setting, order.seed)
-            fits = slots.lay_out(tensors)[0] == table and all(
-                self.code.is_withheld(name) or same_bits(tensor.to(own[name].device), own[name])
-                for name, tensor in tensors.items()
-            )
+            early = {name: tensor for name, tensor in tensors.items() if not self.code.is_withheld(name)}
+            fits = slots.lay_out(tensors)[0] == table and not _differing(early, own)
+        elif order.slot in self.drawn_from:
+            seed, setting = self.drawn_from[order.slot]
+            is_it = order.alone == self.rank
+            self.drawn_again = tensors = self.code.draw(setting, seed, order.seed if is_it else None)
+            fits = slots.lay_out(tensors)[0] == table
+            differing = _differing(tensors, own) if fits else []
+            fits = fits and bool(differing) == is_it and all(map(self.code.is_withheld, differing))
+        else:
+            fits = False
         self.device.synchronize()
         self.reply(messages.DrawnAgain(fits))
 
@@ -345,3 +359,8 @@ def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
     """The findings that are right, and of the others the first: one iteration's wrong elements are shown everywhere."""
     right = [finding for finding in findings if finding.verdict is Verdict.PASS]
     return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]
+
+
+def _differing(tensors: Leaves, others: Leaves) -> list[str]:
+    """The names of the tensors whose bytes differ."""
+    return [name for name, tensor in tensors.items() if not same_bits(tensor.to(others[name].device), others[name])]

@@ -165,7 +165,7 @@ class DeviceTime:
         return found
 
     def _probe(self, drawn: Drawn, batch: Batch) -> None:
-        """A batch that is stopped while it is queued: what was queued runs, then inputs of later calls are replaced."""
+        """A batch that is stopped, or one rank of it, while it is queued. What was queued runs, then inputs are replaced."""
         side, world = drawn.side, drawn.side.worlds[0]
         self._turn += 1
         page = self._gates[world]
@@ -177,7 +177,8 @@ class DeviceTime:
             page.open()
 
         with self.turns.watched(self.turns.stopped_kernels(world)):
-            self.probes.replace(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
+            stop = self.probes.hold if drawn.kind == "held" else self.probes.replace
+            stop(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
             self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)

@@ -269,11 +269,18 @@ class Turns:
             assert side.observations is not None
             side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
 
-    def stop(self, side: TimedSide, world: World) -> None:
-        """Stops one world and waits until it has. Raises as `await_stopped` and `require_priorities`."""
-        world.processes.pause()
-        self.await_stopped(side, world)
-        self.require_priorities(side, world)
+    def stop(self, side: TimedSide, world: World, rank: int | None = None) -> None:
+        """Stops one world, or one of its ranks, and waits until it has.
+
+        Raises as `await_stopped`, and of a whole world as `require_priorities`.
+        """
+        if rank is None:
+            world.processes.pause()
+        else:
+            world.processes.pause_rank(rank)
+        self.await_stopped(side, world, rank)
+        if rank is None:
+            self.require_priorities(side, world)
 
     def require_priorities(self, side: TimedSide, world: World) -> None:
         """Raises Failed if a kernel has changed the priorities of its stopped world."""
@@ -281,10 +288,10 @@ class Turns:
             verdict = Verdict.BASELINE_DISTURBED
             raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
 
-    def await_stopped(self, side: TimedSide, world: World) -> None:
-        """Waits until a world has stopped. Raises Failed if a kernel's world does not."""
+    def await_stopped(self, side: TimedSide, world: World, rank: int | None = None) -> None:
+        """Waits until a world, or one of its ranks, has stopped. Raises Failed if a kernel's does not."""
         try:
-            world.processes.await_stopped()
+            world.processes.await_stopped(rank)
         except CannotStop as error:
             if side.observations is None:
                 raise HarnessFailed(f"the baseline: {error}") from None

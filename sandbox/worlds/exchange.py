@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -76,6 +77,8 @@ class Stage:
         self.varies = varies
         self.most_references = most_references
         self.used = False
+        self.misfits: Counter[int] = Counter()
+        """By rank: iterations in which its inputs could not be replaced alone."""
 
     def references_of(self, count: int) -> int:
         """`count` reference worlds, or as many as fit into memory."""
@@ -237,6 +240,16 @@ class Exchange:
                 if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
                     self.ask(replace(again, replace=True), messages.DrawnAgain)
                     return True
+        return False
+
+    def replace_alone(self, slot: int, rank: int, tries: int) -> bool:
+        """As `replace`, of one rank's inputs alone: the inputs of all others stay as they are."""
+        for seed in fresh_seeds(tries):
+            again = messages.DrawAgain(slot, seed, alone=rank)
+            if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
+                self.ask(replace(again, replace=True), messages.DrawnAgain)
+                return True
+        self.stage.misfits[rank] += 1
         return False
 
     def discard_outputs(self) -> None:

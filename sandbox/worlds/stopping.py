@@ -114,8 +114,7 @@ class BySignals:
         most = PROCESSES + PROCESSES_PER_RANK * len(self._ranks())
         if len(self._known) > most:
             raise CannotStop(f"it has {len(self._known)} processes; at most {most} are allowed during timing")
-        if not _within(STOP_SECONDS, lambda: all(processes.state(pid) in "TtZXD" for pid in self._known)):
-            raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
+        await_stopped(self._known)
 
     def pids(self) -> Sequence[int]:
         return self._known
@@ -131,6 +130,12 @@ class BySignals:
         """The ranks, then these processes."""
         ranks = self._ranks()
         return ranks + [pid for pid in pids if pid not in ranks]
+
+
+def await_stopped(pids: Sequence[int]) -> None:
+    """Waits until processes that got SIGSTOP have stopped. Raises CannotStop."""
+    if not _within(STOP_SECONDS, lambda: all(processes.state(pid) in "TtZXD" for pid in pids)):
+        raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
 
 def _within(seconds: float, holds: Callable[[], bool]) -> bool:

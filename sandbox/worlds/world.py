@@ -152,7 +152,11 @@ class World:
 
     def calls_begun(self) -> int:
         """The most calls of the batch that a rank reports to have begun."""
-        return max(self.lines.calls_begun())
+        return max(self.calls_begun_by_rank())
+
+    def calls_begun_by_rank(self) -> list[int]:
+        """The calls of the batch that each rank reports to have begun."""
+        return self.lines.calls_begun()
 
     # --- answers ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, start
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
-from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping
+from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping, await_stopped
 from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
@@ -89,9 +89,12 @@ class WorldProcess:
         self._complete = True
         return self._stopping.complete()
 
-    def await_stopped(self) -> None:
-        """Waits until all processes have stopped. Raises CannotStop."""
-        self._stopping.await_stopped()
+    def await_stopped(self, rank: int | None = None) -> None:
+        """Waits until all processes have stopped, or only a rank. Raises CannotStop."""
+        if rank is None:
+            self._stopping.await_stopped()
+        else:
+            await_stopped([self.rank_pids[rank]])
 
     def helpers(self) -> list[int]:
         """The processes of the stopped world that the kernel has started."""
@@ -107,8 +110,12 @@ class WorldProcess:
             self._paused = False
             self._stopping.go_on([self.rank_pids[rank] for rank in held])
 
+    def pause_rank(self, rank: int) -> None:
+        """Stops a rank's process while the others run on, until `resume_rank`."""
+        processes.pause([self.rank_pids[rank]])
+
     def resume_rank(self, rank: int) -> None:
-        """Continues a rank that `resume` has held."""
+        """Continues a rank that `resume` has held or `pause_rank` has stopped."""
         processes.resume([self.rank_pids[rank]])
 
     def pin(self, rank: int, cores: Sequence[int]) -> None:

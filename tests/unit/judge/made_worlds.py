@@ -299,13 +299,16 @@ class MadeProcesses:
         self.held = list(held)
         self.ranks.resume()
 
+    def pause_rank(self, rank: int) -> None:
+        self.held.append(rank)
+
     def resume_rank(self, rank: int) -> None:
         self.held.remove(rank)
 
     def halt(self) -> None:
         self.ranks.paused = True
 
-    def await_stopped(self) -> None:
+    def await_stopped(self, rank: int | None = None) -> None:
         if self.ranks.kernel.unstoppable:
             raise CannotStop(self.ranks.kernel.unstoppable)
 

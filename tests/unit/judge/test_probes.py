@@ -1,5 +1,6 @@
-"""Probes on made worlds: batches whose ranks start apart, and batches that are stopped while inputs are replaced."""
+"""Probes on made worlds: batches whose ranks start apart, or that are stopped as a whole or in one rank to replace inputs."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -8,9 +9,21 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, Order, Reveal
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.probes import MOST_TRIES, NOT_ITS_OWN, NOT_YET, WANTED_APART, WANTED_REPLACED
+from sandbox.timing.probes import (
+    HELD_SECONDS,
+    MOST_HELD_TRIES,
+    MOST_MISFITS,
+    MOST_TRIES,
+    NOT_ITS_OWN,
+    NOT_YET,
+    OF_A_PEER,
+    WANTED_APART,
+    WANTED_HELD,
+    WANTED_REPLACED,
+)
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, RIVAL, Failed
+from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.world import BEGIN_SECONDS, World
 
 AnyOrder = TypeVar("AnyOrder", bound=Order)
@@ -30,7 +43,12 @@ def orders(machine: MadeMachine, kind: type[AnyOrder]) -> list[AnyOrder]:
 
 def apart(machine: MadeMachine) -> list[int]:
     """The ranks that were started on their own, in order."""
-    return [order.rank for order in orders(machine, Reveal) if order.rank is not None]
+    return [order.rank for order in orders(machine, Reveal) if order.rank is not None and order.count > 1]
+
+
+def redrawn(machine: MadeMachine, alone: bool) -> list[DrawAgain]:
+    """The inputs that replaced others: of one rank alone, or of all."""
+    return [again for again in orders(machine, DrawAgain) if again.replace and (again.alone is not None) == alone]
 
 
 def measured(machine: MadeMachine, rival: str = "") -> Rounds:
@@ -52,11 +70,13 @@ def at_release(rounds: Rounds, machine: MadeMachine, note) -> None:
     lines.release = noting  # type: ignore[method-assign, assignment]
 
 
-def test_every_run_has_both_kinds() -> None:
+def test_every_run_has_all_kinds() -> None:
     machine = made()
     rounds = measured(machine)
     assert len(apart(machine)) == 2 * WANTED_APART
     assert sorted(apart(machine)[:2]) == [0, 1]
+    assert len(redrawn(machine, alone=True)) == WANTED_HELD
+    assert len(redrawn(machine, alone=False)) >= WANTED_REPLACED
     assert not rounds.probes.open(rounds.calls)
     assert rounds.probes.proven
     assert rounds.done >= 6
@@ -119,8 +139,8 @@ def test_an_output_that_is_wrong_only_when_ranks_start_apart_ends_the_run() -> N
     assert failed.value.side == CONTENDER
 
 
-def replaced(order: CompareOutputs, machine: MadeMachine) -> bool:
-    drawn = [again for again in orders(machine, DrawAgain) if again.replace]
+def replaced(order: CompareOutputs, machine: MadeMachine, alone: bool = False) -> bool:
+    drawn = redrawn(machine, alone)
     return order.against is None and bool(drawn) and drawn[-1].slot in order.slots
 
 
@@ -136,7 +156,7 @@ def test_an_output_that_belongs_to_the_old_inputs_ends_the_run() -> None:
 def test_only_calls_that_no_rank_has_begun_get_other_inputs() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
     measured(machine)
-    slots = {again.slot for again in orders(machine, DrawAgain)}
+    slots = {again.slot for again in redrawn(machine, alone=False)}
     calls = max(
         order.count for order in machine.ranks(machine.started["spare"][0]).orders if isinstance(order, ChooseBatch)
     )
@@ -147,7 +167,7 @@ def test_only_calls_that_no_rank_has_begun_get_other_inputs() -> None:
 def test_a_count_that_leaves_nothing_to_replace_proves_nothing_but_is_not_tried_for_ever() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 1 << 63))
     rounds = measured(machine)
-    assert rounds.probes.due[0].tries == MOST_TRIES
+    assert (rounds.probes.due[0].tries, rounds.probes.due[0].held_tries) == (MOST_TRIES, MOST_HELD_TRIES)
     assert not rounds.probes.proven
     assert orders(machine, DrawAgain) == []
 
@@ -165,6 +185,90 @@ def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:
     rounds = measured(machine)
     assert not rounds.probes.proven
     assert not any(again.replace for again in orders(machine, DrawAgain))
+
+
+def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], None]) -> None:
+    """note(order): called when the trusted ranks get the order to replace the inputs of one rank alone."""
+    trusted = machine.ranks(machine.started["baseline"][0])
+    send = trusted.send
+
+    def noting(given, fds=None) -> None:
+        if isinstance(given[0], DrawAgain) and given[0].alone is not None and given[0].replace:
+            note(given[0])
+        send(given, fds)
+
+    trusted.send = noting  # type: ignore[method-assign]
+
+
+def test_an_output_of_old_inputs_of_a_peer_ends_the_run() -> None:
+    machine = made()
+    machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine, True) else right()
+    with pytest.raises(Failed) as failed:
+        measured(machine)
+    assert failed.value.verdict is Verdict.WRONG_RESULT
+    rank = redrawn(machine, alone=True)[-1].alone
+    assert rank is not None
+    assert failed.value.failure.message.endswith(OF_A_PEER.format(rank=rank))
+
+
+def test_the_next_inputs_of_a_rank_are_replaced_while_it_alone_is_stopped() -> None:
+    machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
+    rounds = machine.rounds()
+    processes = machine.processes(rounds.turns.mine.worlds[0])
+    seen = []
+    at_redraw(rounds, machine, lambda order: seen.append((order, list(processes.held), processes.paused)))
+    rounds.measure()
+    assert len(seen) == WANTED_HELD
+    for order, held, paused in seen:
+        assert (held, paused) == ([order.alone], False)
+        assert order.slot % rounds.calls == 3 + order.alone
+    assert processes.held == []
+    revealed = [
+        (order.rank, order.first) for order in orders(machine, Reveal) if order.rank is not None and order.count == 1
+    ]
+    assert revealed == [(order.alone, order.slot) for order, _, _ in seen]
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_rank_is_stopped_until_another_has_done_its_call_or_could_have(ahead: int) -> None:
+    machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + ahead * rank))
+    rounds = machine.rounds()
+    processes = machine.processes(rounds.turns.mine.worlds[0])
+    pause, stopped, found = processes.pause_rank, [0.0], []
+
+    def pause_rank(rank: int) -> None:
+        stopped.append(machine.clock.monotonic())
+        pause(rank)
+
+    processes.pause_rank = pause_rank  # type: ignore[method-assign]
+    at_redraw(rounds, machine, lambda order: found.append((order.alone, machine.clock.monotonic() - stopped[-1])))
+    rounds.measure()
+    assert len(found) == WANTED_HELD
+    for rank, seconds in found:
+        assert (seconds > HELD_SECONDS) == (ahead == 0 or rank == 1)
+
+
+def test_inputs_that_cannot_be_replaced_alone_are_not_tried_for_ever() -> None:
+    machine = made()
+    machine.oracle.fits = lambda rank, order: order.alone is None
+    rounds = measured(machine)
+    assert rounds.stage.misfits == {0: MOST_MISFITS, 1: MOST_MISFITS}
+    assert not redrawn(machine, alone=True)
+    assert rounds.probes.proven
+
+
+def test_a_rank_goes_on_when_its_probe_fails() -> None:
+    machine = made()
+    rounds = machine.rounds()
+    processes = machine.processes(rounds.turns.mine.worlds[0])
+
+    def fail(order: DrawAgain) -> None:
+        raise HarnessFailed("no")
+
+    at_redraw(rounds, machine, fail)
+    with pytest.raises(HarnessFailed):
+        rounds.measure()
+    assert processes.held == []
 
 
 def test_an_output_before_its_call_breaks_the_protocol() -> None:
@@ -188,7 +292,8 @@ def test_one_rank_has_no_peers_to_start_apart_from() -> None:
     machine.setting = lambda **changes: MadeMachine.setting(machine, **({"world": 1} | changes))  # type: ignore[method-assign]
     measured(machine)
     assert apart(machine) == []
-    assert orders(machine, DrawAgain)
+    assert redrawn(machine, alone=False)
+    assert not redrawn(machine, alone=True)
 
 
 def test_probes_leave_no_sample() -> None:
@@ -222,6 +327,7 @@ def test_behind_the_gate_a_batch_is_stopped_while_it_is_queued() -> None:
     rounds = machine.rounds(references=4)
     rounds.measure()
     assert rounds.behind_gate.probes.proven
+    assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD
     assert rounds.behind_gate.runs
     world: World = rounds.turns.mine.worlds[0]
     assert world.idle

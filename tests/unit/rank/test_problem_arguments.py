@@ -1,27 +1,16 @@
 """`arguments` of each problem reads no values of its inputs, which come with GO, but of those that it names."""
 
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from opened_problems import PROBLEMS, opened
 
-from problems.catalogue import load_catalogue
-from problems.setting import RankSetting, SizesRefused
-from problems.specification import Problem, WorldRefused
-from sandbox.rank.problem_code import ProblemCode
+from problems.specification import Problem
 
-PROBLEMS = load_catalogue().problems
 SEEDS = (1, 2, 3, 5, 8, 13)
 """Variants that a problem takes by turns differ between these."""
-WORLD = 8
-"""So large that splits and counts of ranks are withheld, too, where a problem does not say that they are read."""
-
-
-class NoGroups(dict[str, Any]):
-    def __missing__(self, name: str) -> None:
-        return None
 
 
 def shape_of(value: Any) -> Any:
@@ -33,28 +22,6 @@ def shape_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [shape_of(each) for each in value]
     return value
-
-
-def opened(
-    problem: Problem, dtype: str, seed: int = 12345
-) -> tuple[ProblemCode, RankSetting, dict[str, torch.Tensor]] | None:
-    """The last rank's inputs in the largest world that the tiny preset allows, without a process group."""
-    code = ProblemCode(problem)
-    for world in (WORLD, 4, 2, 1):
-        try:
-            names = problem.names(problem.sizes("tiny"), world, dtype)
-            setting = RankSetting(
-                rank=world - 1,
-                world=world,
-                sizes=SimpleNamespace(**names),
-                dtype=getattr(torch, dtype),
-                device=torch.device("cpu"),
-                groups=NoGroups(),
-            )
-            return code, setting, code.draw(setting, seed)
-        except (SizesRefused, WorldRefused):
-            continue
-    return None
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)

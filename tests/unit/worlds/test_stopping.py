@@ -12,7 +12,8 @@ import pytest
 from sandbox.jail import cgroup
 from sandbox.machine import processes
 from sandbox.timing.stopped_activity import StoppedActivity
-from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping
+from sandbox.worlds import stopping
+from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping, await_stopped
 
 FORKS_WHEN_TOLD = """
 import os, signal, time
@@ -130,6 +131,26 @@ def test_who_is_continued_by_a_signal_does_not_run_or_is_seen(started):
         assert found.disturbed == 1
         assert found.cpu_seconds > 0.0
         assert found.processes == 1
+
+
+def test_one_process_is_stopped_alone_until_it_is_continued(started):
+    pid = started.process.pid
+    processes.pause([pid])
+    await_stopped([pid])
+    used = processes.cpu_seconds([pid])
+    time.sleep(0.05)
+    assert processes.cpu_seconds([pid]) == used
+    processes.resume([pid])
+    until = time.monotonic() + 30
+    while processes.cpu_seconds([pid]) == used:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_process_that_does_not_stop_is_an_error(monkeypatch):
+    monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
+    with pytest.raises(CannotStop, match="not all of its processes stopped"):
+        await_stopped([os.getpid()])
 
 
 def test_ended_processes_without_end_are_no_way_to_gain_time():

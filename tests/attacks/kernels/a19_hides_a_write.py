@@ -1,0 +1,15 @@
+# expect: MUTATED_INPUT
+# problem: allreduce
+# attack: A19
+# twin: honest_reshapes_in_place
+"""Sums in place, then gives its argument other memory that holds the old values."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    before = tensor.clone()
+    dist.all_reduce(tensor)
+    total = tensor.clone()
+    tensor.data = before
+    return total

@@ -1,0 +1,102 @@
+"""Trusted ranks draw the iteration of a slot anew: of all ranks, or of one whose peers keep their inputs."""
+
+from types import SimpleNamespace
+
+import torch
+from opened_problems import PROBLEMS, opened
+
+from problems.setting import RankSetting
+from sandbox.memory import slots
+from sandbox.protocol.messages import Draw, DrawAgain, DrawnAgain
+from sandbox.rank.problem_code import Leaves, ProblemCode
+from sandbox.rank.trusted import TrustedRank
+
+SEED, OTHER = 4242, 777
+
+
+class OneSlot:
+    """The part of a rank's arenas that drawing uses: its own inputs in one slot."""
+
+    in_bytes = 1 << 30
+
+    def __init__(self) -> None:
+        self.tables: dict[int, object] = {}
+        self.inputs: Leaves = {}
+
+    def forget(self) -> None:
+        pass
+
+    def fill(self, slot: int, table: object, tensors: Leaves, *_: object) -> None:
+        self.tables[slot] = table
+        self.inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+
+    def inputs_of(self, slot: int) -> Leaves:
+        return self.inputs
+
+
+class Drawing(TrustedRank):
+    """A trusted rank without a process of its own, which has drawn one iteration."""
+
+    def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
+        self.rank, self.code, self.setting = setting.rank, code, setting
+        self.device = SimpleNamespace(synchronize=lambda: None, free_blocks=lambda beyond: None)  # type: ignore[assignment]
+        self.arenas = OneSlot()  # type: ignore[assignment]
+        self.comparison = SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
+        self.replaced = set()
+        self.said: list[object] = []
+        self.reply = lambda message, fds=(): self.said.append(message)  # type: ignore[method-assign]
+        self.draw(Draw([SEED], intact=False, sides=[]), [])
+
+    def fits(self, order: DrawAgain) -> bool:
+        self.draw_again(order, [])
+        reply = self.said[-1]
+        assert isinstance(reply, DrawnAgain)
+        return reply.fits
+
+    @property
+    def values(self) -> list[torch.Tensor]:
+        return [tensor.clone() for tensor in self.arenas.inputs_of(0).values()]
+
+
+def two_ranks(slug: str) -> list[Drawing]:
+    found = opened(next(problem for problem in PROBLEMS if problem.slug == slug), "bfloat16")
+    assert found is not None
+    code, setting, _ = found
+    return [Drawing(code, setting.replace(rank=rank)) for rank in range(2)]
+
+
+def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, some, others))
+
+
+def test_inputs_of_one_rank_are_drawn_anew_and_others_stay() -> None:
+    ranks = two_ranks("allreduce")
+    before = [rank.values for rank in ranks]
+    assert all(rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks)
+    assert all(same(rank.values, old) for rank, old in zip(ranks, before, strict=True))
+    for rank in ranks:
+        rank.fits(DrawAgain(0, OTHER, alone=1, replace=True))
+    assert [same(rank.values, old) for rank, old in zip(ranks, before, strict=True)] == [True, False]
+
+
+def test_a_slot_is_drawn_anew_alone_once_until_it_is_drawn_as_a_whole() -> None:
+    for rank in two_ranks("allreduce"):
+        rank.fits(DrawAgain(0, OTHER, alone=0))
+        rank.fits(DrawAgain(0, OTHER, alone=0, replace=True))
+        assert not rank.fits(DrawAgain(0, OTHER + 1, alone=0))
+        assert rank.fits(DrawAgain(0, OTHER + 2))
+        rank.fits(DrawAgain(0, OTHER + 2, replace=True))
+        assert rank.fits(DrawAgain(0, OTHER + 3, alone=0))
+
+
+def test_inputs_that_ranks_share_do_not_fit_alone() -> None:
+    ranks = two_ranks("physicsnemo_distributed_rfft")
+    fits = [rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks]
+    assert fits == [True, False]  # its inputs do not change, and must
+
+
+def test_inputs_with_other_shapes_do_not_fit() -> None:
+    for rank in two_ranks("allreduce"):
+        rank.arenas.tables[0] = slots.lay_out({"tensor": torch.zeros(3)})[0]
+        assert not rank.fits(DrawAgain(0, OTHER))
+        assert not rank.fits(DrawAgain(0, OTHER, alone=rank.rank))

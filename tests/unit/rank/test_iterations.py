@@ -1,0 +1,121 @@
+"""Arguments of a slot's next iteration lie in the same memory, and nothing that a kernel made of the last ones is left."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from opened_problems import PROBLEMS, opened
+
+from problems.setting import RankSetting
+from sandbox.memory import slots
+from sandbox.protocol.messages import SlotLayout, SlotTable
+from sandbox.rank.iterations import Iterations, fresh
+from sandbox.rank.problem_code import Leaves, ProblemCode
+
+SEEDS = 11, 12
+
+
+def settled(slug: str) -> tuple[ProblemCode, RankSetting, Leaves]:
+    problem = next(problem for problem in PROBLEMS if problem.slug == slug)
+    found = opened(problem, problem.dtypes[0])
+    assert found is not None
+    return found
+
+
+def iterations_of(slug: str) -> tuple[Iterations, list[SlotTable]]:
+    """Two slots of a problem's drawn inputs."""
+    code, setting, tensors = settled(slug)
+    places, size = slots.lay_out(tensors)
+    inputs = torch.zeros(2 * size, dtype=torch.uint8)
+    for slot, seed in enumerate(SEEDS):
+        theirs = slots.read_inputs(inputs, slot * size, places)
+        for name, tensor in code.draw(setting, seed).items():
+            theirs[name].copy_(tensor)
+    layout = SlotLayout(slots=2, in_bytes=size, out_bytes=1 << 16, room=16, sealed=True)
+    outputs = torch.zeros(2 << 16, dtype=torch.uint8)
+    return Iterations(code, setting, layout, inputs, outputs), [SlotTable(slot, places) for slot in range(2)]
+
+
+def armed(iterations: Iterations, tables: list[SlotTable], checking: bool = False) -> list[tuple[Any, ...]]:
+    iterations.measure(tables)
+    iterations.arm(tables, checking)
+    return [iteration.arguments for iteration in iterations.armed]
+
+
+def test_what_a_kernel_made_of_an_argument_is_gone_in_the_next_batch() -> None:
+    iterations, tables = iterations_of("allreduce")
+    (first,), _ = armed(iterations, tables)
+    pointer, shape = first.data_ptr(), first.shape
+    first.requires_grad_()
+    (first * first.detach()).sum().backward()
+    first.data = first.detach().unsqueeze(0)
+    (again,), _ = armed(iterations, tables)
+    assert (again.data_ptr(), again.shape, again.grad, again.requires_grad) == (pointer, shape, None, False)
+    assert again.unsqueeze_(0).data_ptr() == pointer
+
+
+@pytest.mark.parametrize("checking", [False, True])
+def test_a_list_is_complete_in_the_next_batch(checking: bool) -> None:
+    iterations, tables = iterations_of("clip_grad_norm_no_ep")
+    pointers = []
+    for _ in range(2):
+        gradients = armed(iterations, tables, checking)[0][0]
+        pointers.append([gradient.data_ptr() for gradient in gradients])
+        assert len(pointers[-1]) == 3
+        gradients.clear()
+    assert checking or pointers[0] == pointers[1]
+
+
+def test_tensors_that_may_be_written_are_judged_as_the_kernel_left_them() -> None:
+    iterations, tables = iterations_of("clip_grad_norm_no_ep")
+    for checking in (True, False):
+        gradients = armed(iterations, tables, checking)[0][0]
+        given = iterations.armed[0].given
+        assert [given[f"grad{number}"] is gradient for number, gradient in enumerate(gradients)] == [True] * 3
+
+
+def test_a_check_keeps_the_memory_that_an_argument_had() -> None:
+    iterations, tables = iterations_of("allreduce")
+    (argument,), _ = armed(iterations, tables, checking=True)
+    kept, drawn = iterations.armed[0].given["tensor"], iterations.armed[0].drawn["tensor"]
+    before = argument.clone()
+    argument.zero_()
+    argument.data = before
+    assert not torch.equal(kept, drawn)
+
+
+def test_untimed_calls_get_fresh_arguments() -> None:
+    iterations, tables = iterations_of("allreduce")
+    armed(iterations, tables)
+    shapes = []
+
+    def solution(tensor: torch.Tensor) -> torch.Tensor:
+        shapes.append(tensor.unsqueeze_(0).shape)
+        return tensor.clone()
+
+    for _ in range(3):
+        iterations.rehearse(solution)
+    assert len(set(shapes)) == 1
+
+
+def changeable(value: Any) -> Iterator[Any]:
+    """Everything in arguments that a kernel could change for a later call."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from changeable(each)
+    if isinstance(value, dict):
+        yield from changeable(list(value.values()))
+    if isinstance(value, torch.nn.Module):
+        yield from value.parameters()
+    if isinstance(value, list | dict | torch.Tensor | torch.nn.Module):
+        yield value
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+def test_arguments_made_twice_share_no_object(problem: Any) -> None:
+    code, setting, tensors = settled(problem.slug)
+    twice = [list(changeable(code.arguments(fresh(tensors), setting))) for _ in range(2)]
+    assert len(twice[0]) == len(twice[1]) > 0
+    assert not [one for one, other in itertools.product(*twice) if one is other]
