@@ -167,7 +167,11 @@ async def board(name: str = "board", views: int = 0) -> None:
     from screens.picker.board import BoardDialog
 
     sweep = ["sweep", "--problems", "1,2,13,44,58", "--players", "house,baseline", "--world", "2", "--device", "cpu"]
-    commands = [["calibrate", "--device", "cpu", "--world", "2"], sweep, ["void", "last", "--note", "timed beside a build"]]
+    commands = [
+        ["calibrate", "--device", "cpu", "--world", "2"],
+        sweep,
+        ["void", "last", "--note", "timed beside a build"],
+    ]
     async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
         await pilot.press("b", *["f3"] * views)
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and app.screen.standings)
