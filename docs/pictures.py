@@ -7,7 +7,7 @@
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
 (duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has
-results of a sweep on CPU ranks, one of them voided, and `bound` the same against the roofline.
+results of a sweep on CPU ranks, and `bound` the same against the roofline.
 """
 
 import asyncio
@@ -167,11 +167,7 @@ async def board(name: str = "board", views: int = 0) -> None:
     from screens.picker.board import BoardDialog
 
     sweep = ["sweep", "--problems", "1,2,13,44,58", "--players", "house,baseline", "--world", "2", "--device", "cpu"]
-    commands = [
-        ["calibrate", "--device", "cpu", "--world", "2"],
-        sweep,
-        ["void", "last", "--note", "timed beside a build"],
-    ]
+    commands = [["calibrate", "--device", "cpu", "--world", "2"], sweep]
     async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
         await pilot.press("b", *["f3"] * views)
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and app.screen.standings)
