@@ -1,12 +1,10 @@
 """The stored calibration of this machine: peaks measured once, from which every verdict's roofline is computed."""
 
-import datetime
 from pathlib import Path
 
 import msgspec
 
-from arena.machine.facts import installed_version
-from arena.workspace.atomic_file import write_atomically
+from arena.machine.stored import made_today, read_stored, write_stored
 from sandbox.protocol.events import Calibrated, Setting
 
 
@@ -28,24 +26,16 @@ def _file(folder: Path, device: str, world: int) -> Path:
 def keep(folder: Path, event: Calibrated) -> Calibration:
     """Stores a calibration. Raises OSError when the folder cannot be written."""
     found = Calibration(
-        device=event.device,
-        world=event.world,
-        peaks=event.peaks,
-        seconds=event.seconds,
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        torch=installed_version("torch") or "",
+        device=event.device, world=event.world, peaks=event.peaks, seconds=event.seconds, **made_today()
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(_file(folder, event.device, event.world), msgspec.json.encode(found))
+    write_stored(_file(folder, event.device, event.world), found)
     return found
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
     """The stored peaks for this device and world size; empty where this machine was never calibrated, or the file is damaged."""
-    try:
-        return msgspec.json.decode(_file(folder, setting.device, setting.world).read_bytes(), type=Calibration).peaks
-    except (OSError, ValueError):
-        return {}
+    found = read_stored(_file(folder, setting.device, setting.world), Calibration)
+    return found.peaks if found is not None else {}
 
 
 def in_units(name: str, value: float) -> tuple[float, str]:

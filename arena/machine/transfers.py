@@ -1,6 +1,5 @@
 """The stored times of transfers on this machine, and their texts: tables, a plot, one line."""
 
-import datetime
 import math
 import textwrap
 from collections.abc import Callable, Sequence
@@ -8,9 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from arena.machine.facts import installed_version
 from arena.machine.finding import MachineFinding, limited, ok
-from arena.workspace.atomic_file import write_atomically
+from arena.machine.stored import made_today, read_stored, write_stored
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import TransfersTimed
 from sandbox.protocol.transfers import Transfers, gigabytes_per_second
@@ -38,28 +36,15 @@ def _file(folder: Path, device: str, world: int) -> Path:
 def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
     """Stores a measurement beside the calibration. Raises OSError when the folder cannot be written."""
     found = StoredTransfers(
-        device=event.device,
-        world=event.world,
-        transfers=event.transfers,
-        seconds=event.seconds,
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        torch=installed_version("torch") or "",
+        device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(_file(folder, event.device, event.world), msgspec.json.encode(found))
+    write_stored(_file(folder, event.device, event.world), found)
     return found
 
 
 def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
     """The stored measurement; None where none was made, or the file is damaged."""
-    return _read(_file(folder, device, world))
-
-
-def _read(path: Path) -> StoredTransfers | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=StoredTransfers)
-    except (OSError, ValueError):
-        return None
+    return read_stored(_file(folder, device, world), StoredTransfers)
 
 
 # --- texts -----------------------------------------------------------------------------------------------------
@@ -101,7 +86,7 @@ def transfers_finding(folder: Path) -> MachineFinding:
     except OSError as error:
         return limited("transfers", f"cannot read {folder}: {error.strerror}", "check the permissions of its folders")
     for path in paths:
-        found = _read(path)
+        found = read_stored(path, StoredTransfers)
         if found is not None and (found.device not in last or found.date > last[found.device].date):
             last[found.device] = found
     if not last:

@@ -7,7 +7,6 @@ from arena.models.budget import price_words
 from arena.models.model import find_model, open_model
 from arena.players import player
 from arena.players.agent import Agent
-from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import trace_header
 from sandbox.machine.processes import hide_from_ptrace
 
@@ -37,16 +36,7 @@ class ModelPlayer(player.Player):
         failed: PlayerFailed | None = None
         agent: Agent | None = None
         try:
-            prompt = await asyncio.to_thread(
-                build_prompt,
-                task.problem,
-                task.setting,
-                setup.catalogue,
-                setup.paths,
-                setup.shots,
-                origin=task.origin,
-                backend=setup.backend,
-            )
+            prompt = await asyncio.to_thread(setup.prompt, task)
             async with open_model(self.name.name, setup.settings, budget) as client:
                 client.name = str(self.name)
                 header = trace_header(

@@ -15,7 +15,7 @@ from arena.errors import PlayerFailed, UsageError
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
 from arena.players.attempts import Attempt
-from arena.players.prompts.prompt import SHOTS
+from arena.players.prompts.prompt import SHOTS, Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
@@ -223,3 +223,9 @@ class PlayerSetup:
     """`model:NAME` reads its verdicts and writes again, as `agent:NAME` always does."""
     backend: str | None = None
     """A name of `sandbox.machine.backends` that models are told to write for."""
+
+    def prompt(self, task: "Task") -> Prompt:
+        """What a model or a program is told of a task. May take seconds on GPUs, where the machine is asked."""
+        return build_prompt(
+            task.problem, task.setting, self.catalogue, self.paths, self.shots, origin=task.origin, backend=self.backend
+        )

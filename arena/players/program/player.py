@@ -17,7 +17,7 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.readiness import require_ready
 from arena.players.program.task_tools import TaskTools
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch
-from arena.players.prompts.prompt import Prompt, build_prompt
+from arena.players.prompts.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder, new_trace_id
 from arena.runs.results import one_line
 
@@ -63,16 +63,7 @@ class ProgramPlayer(Player):
     async def _attempt(self, task: Task, access: KernelAccess, budget: Budget | None) -> Submission:
         """Starts the program in its jail and waits for its end."""
         setup, program = self._setup, self._program
-        prompt = await asyncio.to_thread(
-            build_prompt,
-            task.problem,
-            task.setting,
-            setup.catalogue,
-            setup.paths,
-            setup.shots,
-            origin=task.origin,
-            backend=setup.backend,
-        )
+        prompt = await asyncio.to_thread(setup.prompt, task)
         rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
         header = self._header(task, access, prompt, text)
