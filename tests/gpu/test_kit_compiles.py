@@ -27,6 +27,8 @@ KIT = Path(sandbox.kit.__file__).parent
 DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 CUDA_RANKS = KIT.parent / "rank" / "devices" / "cuda"
 ARCH = "sm_90a"
+OF_TWO = "-DWORLD=2"
+"""For texts that know the number of ranks when they are compiled."""
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 BLOCKS_BY_DTYPE = (
@@ -167,7 +169,7 @@ def test_every_example_and_template_is_found():
 @needs_nvrtc
 @pytest.mark.parametrize("name", _literals())
 def test_cuda_texts_compile_with_nvrtc(name):
-    cubin = nvrtc.to_cubin(_literals()[name], ARCH)
+    cubin = nvrtc.to_cubin(_literals()[name], ARCH, (OF_TWO,))
     assert cubin[:4] == b"\x7fELF"
 
 
@@ -209,6 +211,7 @@ def test_cuda_texts_compile_with_nvcc(name, tmp_path):
         f"-arch={ARCH}",
         "-std=c++17",
         "-diag-suppress=177",
+        OF_TWO,
         "-o",
         str(tmp_path / "kernel.cubin"),
         str(source),
