@@ -18,9 +18,11 @@ from sandbox.rank.devices.cpu import CpuDevice
 
 Found = TypeVar("Found")
 
+DEATH_SHOWS_WITHIN_S = 0.5
+
 
 class RankFailed(Exception):
-    """A rank raised, died or did not finish in time. rank: the first one. text: its traceback or one sentence."""
+    """A rank raised, died or did not finish in time. rank: one that a signal killed, otherwise the first. text: its traceback or one sentence."""
 
     def __init__(self, rank: int, text: str) -> None:
         super().__init__(f"rank {rank}: {text}")
@@ -58,7 +60,10 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
                     assert isinstance(pipe, Connection)
                     rank = waiting.pop(pipe)
                     with pipe:
-                        found[rank] = _received(pipe, rank, ranks[rank])
+                        try:
+                            found[rank] = _received(pipe, rank, ranks[rank])
+                        except RankFailed as failed:
+                            raise _cause(failed, ranks) from None
         finally:
             for process in ranks:
                 process.kill()
@@ -79,6 +84,16 @@ def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
     if error:
         raise RankFailed(rank, error)
     return torch.load(io.BytesIO(result), weights_only=False)
+
+
+def _cause(failed: RankFailed, ranks: list[BaseProcess]) -> RankFailed:
+    """The rank that a signal killed, if there is one: its peers may report the lost connection before its pipe ends."""
+    until = time.monotonic() + DEATH_SHOWS_WITHIN_S
+    for rank, process in enumerate(ranks):
+        process.join(max(0.0, until - time.monotonic()))
+        if (code := process.exitcode or 0) < 0:
+            return RankFailed(rank, f"died of signal {-code}")
+    return failed
 
 
 def _rank(rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection) -> None:

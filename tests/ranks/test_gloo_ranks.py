@@ -67,6 +67,17 @@ def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int
     assert children() <= before
 
 
+def test_a_rank_that_a_signal_kills_is_the_cause_though_a_peer_reports_first() -> None:
+    def work(rank: int, world: int) -> None:
+        if rank == 0:
+            raise RuntimeError("connection lost")
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(RankFailed, match="rank 1: died of signal 9"):
+        in_gloo_ranks(2, work, timeout=50)
+
+
 def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:
     def work(rank: int, world: int) -> None:
         time.sleep(60)
