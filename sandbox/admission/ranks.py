@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -22,7 +22,10 @@ DEATH_SHOWS_WITHIN_S = 0.5
 
 
 class RankFailed(Exception):
-    """A rank raised, died or did not finish in time. rank: one that a signal killed, otherwise the first. text: its traceback or one sentence."""
+    """A rank raised, died or did not finish in time.
+
+    rank: one that a signal killed, otherwise the first. text: its traceback or one sentence.
+    """
 
     def __init__(self, rank: int, text: str) -> None:
         super().__init__(f"rank {rank}: {text}")
@@ -86,7 +89,7 @@ def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
     return torch.load(io.BytesIO(result), weights_only=False)
 
 
-def _cause(failed: RankFailed, ranks: list[BaseProcess]) -> RankFailed:
+def _cause(failed: RankFailed, ranks: Sequence[BaseProcess]) -> RankFailed:
     """The rank that a signal killed, if there is one: its peers may report the lost connection before its pipe ends."""
     until = time.monotonic() + DEATH_SHOWS_WITHIN_S
     for rank, process in enumerate(ranks):
