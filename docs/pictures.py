@@ -7,11 +7,15 @@
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
 (duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has
-results of a sweep on CPU ranks, and `bound` the same against the roofline.
+results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several files (tests/ranks/folders),
+`void` voids a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which must be
+installed. `ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
 """
 
 import asyncio
+import io
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +25,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
 from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
 
 from benchmarks.kernels import kernel_paths
@@ -29,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 EXAMPLE = kernel_paths()["gemm_allreduce_cpp"]
 HOUSE = HERE.parent / "problems" / "data" / "quantized_grad_allreduce" / "house.py"
 """Judged at production size on a machine with GPUs."""
+FOLDER = HERE.parent / "tests" / "ranks" / "folders" / "all_reduce"
 TARGET = HERE / "pictures"
 SIZES = ((160, 42), (100, 34))
 THEMES = ("dark", "light")
@@ -174,6 +181,82 @@ async def board(name: str = "board", views: int = 0) -> None:
         await draw(app, pilot, name)
 
 
+async def folder() -> None:
+    """A kernel of several files with its verdict, and the history with the files that changed."""
+    from arena.settings import Settings
+
+    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "all_reduce"
+    shutil.copytree(FOLDER, kernel, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "1", kernel) as (app, pilot):
+        await pilot.press("f5")
+        await pilot.pause(0.5)
+        await until(pilot, lambda: not app.screen.session.busy)
+        file = kernel / "ops" / "slices.h"
+        file.write_text(
+            file.read_text(encoding="utf-8").replace("(n + world - 1) / world", "n / world"), encoding="utf-8"
+        )
+        await until(pilot, lambda: app.screen.session.busy)  # it is judged because a file beside kernel.py was saved
+        await until(pilot, lambda: not app.screen.session.busy)
+        await pilot.press("f6")
+        await until(pilot, lambda: len(getattr(app.screen, "entries", [])) > 1)
+        await pilot.press("down", "space")
+        await pilot.pause(2.0)
+        await draw(app, pilot, "folder")
+
+
+async def void() -> None:
+    """The results of a problem, one of them voided."""
+    from arena.settings import Settings
+    from screens.dialogs.void import VoidDialog
+    from screens.picker.results import ResultsDialog
+
+    at = ["--world", "2", "--device", "cpu"]
+    commands = [["run", "1", str(kernel_paths()[name]), *at] for name in ("allreduce_two_shot", "allreduce_cpp")]
+    async with opened(Settings(device="cpu", world=2, budget_s=1.0), "", None, commands) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: bool(getattr(app.screen, "standings", None)))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and len(app.screen.entries) == len(commands))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, VoidDialog))
+        await pilot.press(*"another job ran on this machine", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and any(e.voided for e in app.screen.entries))
+        await draw(app, pilot, "void")
+
+
+async def pages() -> None:
+    """The page of an attempt, in a browser: an agent whose first kernel is wrong and whose second is right."""
+    from arena.settings import ModelSettings, Settings
+
+    StandIn.hold, StandIn.pause_s = None, 0.0
+    address = serve([FORGETS_THE_BARRIER, RIGHT])
+    asked = ModelSettings(
+        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
+    )
+    written = Path(tempfile.mkdtemp()) / "pages"
+    attempt = ["agent", "1", "--model", NAME, "--steps", "2", "--world", "2", "--device", "cpu"]
+    commands = [attempt, ["export", "--html", str(written)]]
+    settings = Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked})
+    async with opened(settings, "", None, commands):
+        (page,) = (written / "attempts").iterdir()
+    picture = TARGET / "page.png"
+    browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1500"]
+    subprocess.run([*browser, f"--screenshot={picture}", page.as_uri()], check=True, timeout=PATIENCE_S)
+
+
+async def ncu() -> None:
+    """What ncu found of a house kernel, as a terminal of that machine showed it."""
+    lines = (HERE.parent / "benchmarks" / "2xH100" / "ncu-houses.txt").read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("61 "))
+    for columns, _ in SIZES:
+        for theme, colours in (("dark", MONOKAI), ("light", DEFAULT_TERMINAL_THEME)):
+            console = Console(record=True, width=columns, file=io.StringIO())
+            console.print(
+                "$ pkb-arena profile 61 house --ncu --world 1", *lines[first:], sep="\n", markup=False, highlight=False
+            )
+            console.save_svg(str(TARGET / f"ncu-{theme}-{columns}.svg"), title="pkb-arena profile --ncu", theme=colours)
+
+
 async def demo() -> None:
     """The race of a recorded duel on the stage of a demo."""
     from arena.demo.performance import Performance
@@ -201,10 +284,14 @@ PICTURES = {
     "demo": demo,
     "board": board,
     "bound": lambda: board("bound", 3),
+    "folder": folder,
+    "void": void,
+    "pages": pages,
+    "ncu": ncu,
     "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
     "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or ["arena", "duel", "model", "profile", "demo", "board", "bound"]:
+    for picture in sys.argv[1:] or [name for name in PICTURES if not name.endswith("-gpu")]:
         asyncio.run(PICTURES[picture]())

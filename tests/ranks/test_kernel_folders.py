@@ -51,6 +51,14 @@ def test_triton_modules_that_import_one_another_go_in_unchanged(pkb_arena):
     assert "==> blocks/ops/loads.py <==\nimport triton\n" in shown.stdout
 
 
+@pytest.mark.slow
+def test_a_cpp_file_with_a_header_beside_a_module_passes(pkb_arena):
+    done = pkb_arena(
+        "run", "1", str(FOLDERS / "all_reduce"), "--device", "cpu", "--world", "2", "--rounds", "0", "--json"
+    )
+    assert json.loads(done.stdout)["verdict"] == "PASS", done.stdout
+
+
 @pytest.mark.long
 def test_load_finds_a_file_beside_the_kernel(pkb_arena, tmp_path):
     (tmp_path / "mine/ops").mkdir(parents=True)
