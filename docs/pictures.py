@@ -7,9 +7,9 @@
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
 (duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has
-results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several files (tests/ranks/folders),
-`void` voids a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which must be
-installed. `ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
+results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several files, `void` voids
+a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which must be installed.
+`ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
 """
 
 import asyncio
