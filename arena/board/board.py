@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from arena.board.definitions import AgainstBound, against_bound
+from arena.board.definitions import AgainstBound, against_bound, is_fast
 from arena.runs.standings import Standing
 from problems.specification import Problem
 
 FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
-"""The p of fast_p: right, and at least p times as fast as the baseline. 0: right at any speed."""
+"""The p of fast_p: right, and more than p times as fast as the baseline. 0: right at any speed."""
 FIRST = ("you", "house")
 PRINTED_PROBLEMS = 87
 """That the printed totals are of; the printed categories add up to 86."""
@@ -111,13 +111,7 @@ def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBo
 
 
 def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:
-    """Share of the problems with a right kernel that is at least p times as fast as the baseline, by its median.
-
-    p = 0: share of those that are right.
-    """
+    """Share of the problems whose best kernel counts by `is_fast`."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
-    if p <= 0:
-        good = sum(each.solved for each in held)
-    else:
-        good = sum(each.best is not None and (each.best.speedup or 0.0) >= p for each in held)
+    good = sum(is_fast(each.best.speedup if each.best else None, each.solved, p) for each in held)
     return good / len(problems) if problems else 0.0

@@ -58,8 +58,10 @@ def command(
     if source and as_json:
         raise UsageError("--source prints a kernel's text", "without it, --json has the text in its fields `source`")
     duel = find_duel(run, open_session().paths) if run != "last" else None
+    if duel is not None and source:
+        raise UsageError(f"{run} is a duel, of many kernels", "--source prints the kernel of a run")
     if record is not None:
-        journal, header = duel or _run_of(_journal(run))
+        journal, header = duel or _run_of(_recordable(_journal(run)))
         plan = RecordPlan(
             journal, header, check_target(record), parse_size(size), speed or 1.0, theme, open_session().settings
         )
@@ -94,6 +96,14 @@ def _void_of(header: RunHeader) -> Void | None:
     return voids.of(header.run_id, code_hash(header.source, header.files))
 
 
+def _recordable(path: Path) -> Path:
+    if is_trace(path):
+        raise UsageError(
+            "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
+        )
+    return path
+
+
 def _run_of(path: Path) -> tuple[Path, RunHeader]:
     try:
         return path, read_header(path)
@@ -104,10 +114,6 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
 
 def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
     record = drawn_by(display.record, "record with `pkb-arena replay --record`")
-    if is_trace(plan.journal):
-        raise UsageError(
-            "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
-        )
     seconds = record(plan)
     if as_json:
         print_json({"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size})

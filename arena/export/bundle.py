@@ -96,13 +96,20 @@ class ShownPlayers:
         self._shown: dict[str, str] = {}
 
     def of(self, player: str) -> str:
-        """ "file:mine" of "file:/home/me/mine"; "file:mine-2" where that is another folder's name."""
+        """ "file:mine" of "file:/home/me/mine"; "file:mine-2" where that is another folder's name. So with an agent program."""
         if player not in self._shown:
-            kind, colon, name = player.partition(":")
-            short = f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
+            short = _without_folder(player)
             names = chain([short], (f"{short}-{number}" for number in count(2)))
             self._shown[player] = next(name for name in names if name not in self._shown.values())
         return self._shown[player]
+
+
+def _without_folder(player: str) -> str:
+    kind, colon, name = player.partition(":")
+    program, space, arguments = name.partition(" ") if kind == "agent" else (name, "", "")
+    if not colon or kind not in ("file", "agent") or "/" not in program:
+        return player
+    return f"{kind}:{Path(program).name or program}{space}{arguments}"
 
 
 def export_bundle(
@@ -169,7 +176,7 @@ def _copy(
                     _keep_kernel(folder, Kernel(line.source, line.files))
                 case CellResult() if newest.get(line.key) == line.at:
                     _keep_kernel_of(paths, catalogue, folder, line)
-                    _keep_trace(paths, folder, line.trace_id)
+                    _keep_trace(paths, folder, line.trace_id, players)
                     void = voids.of(line.run_id, line.names_code)
                     if void is not None:
                         marks += msgspec.json.encode(msgspec.structs.replace(void, run=line.run_id, code="")) + b"\n"
@@ -211,8 +218,8 @@ def _keep_kernel_of(paths: Paths, catalogue: Catalogue, folder: Path, line: Cell
         _keep_kernel(folder, kernel)
 
 
-def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
-    """Copies a trace without the problem's folder on this machine; one without a readable header is left out."""
+def _keep_trace(paths: Paths, folder: Path, trace_id: str, players: ShownPlayers) -> None:
+    """Copies a trace without folders of this machine in its header; one without a readable header is left out."""
     trace = paths.traces / f"{trace_id}.jsonl"
     if not trace_id or not trace.is_file():
         return
@@ -220,6 +227,8 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
         header = msgspec.json.decode(lines.readline(), type=dict[str, Any])
         if isinstance(setting := header.get("setting"), dict):
             setting["problem_dir"] = ""
+        if isinstance(player := header.get("player"), str):
+            header["player"] = players.of(player)
         with (folder / TRACES / trace.name).open("wb") as out:
             out.write(msgspec.json.encode(header) + b"\n")
             shutil.copyfileobj(lines, out)

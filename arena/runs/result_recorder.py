@@ -1,6 +1,7 @@
 """Puts the results of an engine's runs into the index, and their kernels into the workspace."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 from arena.errors import ArenaError
@@ -25,6 +26,8 @@ class ResultRecorder:
         self._paths = paths
         self._store = store
         self._own_store = store is None
+        self._opening = threading.Lock()
+        """Two runs may end while the index is opened, which takes long where it is made anew."""
         self._notify = notify
         self._recording: dict[str, asyncio.Task[None]] = {}
         """By run, while its result is on its way to the store."""
@@ -58,8 +61,9 @@ class ResultRecorder:
             self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
     def _write(self, header: RunHeader, result: Result) -> None:
-        if self._store is None:
-            self._store = Store(self._paths.database, self._paths.runs)
+        with self._opening:
+            if self._store is None:
+                self._store = Store(self._paths.database, self._paths.runs)
         if header.versus:
             self._store.record_comparison(comparison_of(header, result))
             return

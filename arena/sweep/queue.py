@@ -73,10 +73,8 @@ class Jobs:
     async def take(self, slug: str) -> KernelJob | Try | None:
         """The next job for a worker that has this problem open; None when there will be none."""
         async with self._changed:
-            await self._changed.wait_for(
-                lambda: bool(self._tries or self._ready or self._next_fixed) or not self._writing
-            )
-            job = self._choose(slug)
+            while (job := self._choose(slug)) is None and self._writing:  # a try whose writer is gone is no job
+                await self._changed.wait()
             self._changed.notify_all()
             return job
 

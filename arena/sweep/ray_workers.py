@@ -177,7 +177,12 @@ class RemoteJudge:
             with contextlib.suppress(Exception):
                 ray.cancel(stream)
             raise
-        except (ray.exceptions.RayError, ArenaError, OSError) as error:
+        except (
+            ray.exceptions.RayError,
+            ArenaError,
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: no event of this version
             first = str(error).strip().splitlines() or [type(error).__name__]
             self._lost(run, f"the host's process is gone: {first[0]}")
 

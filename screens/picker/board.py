@@ -32,7 +32,7 @@ _NOTES = {
     " is faster in all, some or none of the random settings that tell.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
-    CURVE: "Share of all problems with a correct kernel at least p times as fast as the baseline; p = 0: correct at any speed."
+    CURVE: "Share of all problems with a correct kernel more than p times as fast as the baseline; p = 0: correct at any speed."
     " Behind the line: published, one attempt, on another machine.",
     BOUND: f"Best correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
@@ -216,7 +216,7 @@ class BoardDialog(Dialog[Problem | None]):
             theirs = [
                 self._styled(f"│ {_share_words(model.curve[number])}", "muted") for model in self._published.model
             ]
-            words = "correct" if factor == 0.0 else f"≥ {factor:g}×"
+            words = "correct" if factor == 0.0 else f"> {factor:g}×"
             rows.append([Text(words), Text(""), *map(Text, ours), *theirs])
         self._board.fill(["p", "", *self._names, *self._models], rows)
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
 import click
+from click.core import ParameterSource
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
@@ -33,6 +34,10 @@ from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
 """Of a baseline against itself, where nothing else is asked for."""
+PLANNED = frozenset(
+    "problems problem_set players attempts budget seconds other_sizes steps shots rounds".split()
+)  # fmt: skip
+"""Parameters that name a plan: `--resume` with none of them continues the newest sweep."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,8 @@ def command(
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]
-    asked = any((words, players, attempts, budget, seconds, choice != Choice(), rounds is not None))
-    if resume and not asked:
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if resume and not given & PLANNED and choice == Choice():
         name, plan = plan_to_go_on(session.paths, name)
     else:
         plan = SweepPlan(
