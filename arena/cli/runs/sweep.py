@@ -34,9 +34,18 @@ from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
 """Of a baseline against itself, where nothing else is asked for."""
-PLANNED = frozenset(
-    "problems problem_set players attempts budget seconds other_sizes steps shots rounds".split()
-)  # fmt: skip
+PLANNED = {
+    "problems",
+    "problem_set",
+    "players",
+    "attempts",
+    "budget",
+    "seconds",
+    "other_sizes",
+    "steps",
+    "shots",
+    "rounds",
+}
 """Parameters that name a plan: `--resume` with none of them continues the newest sweep."""
 
 
