@@ -29,10 +29,21 @@ def shown_name(path: Path) -> str:
     return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
 
 
+def texts_of(kernel: Kernel) -> dict[str, str]:
+    """The texts of a kernel's files, for readers, kernel.py first. A file that is no text is named with its size."""
+    texts = {MAIN: kernel.source}
+    for name, data in sorted(kernel.files.items()):
+        try:
+            texts[name] = data.decode()
+        except UnicodeDecodeError:
+            texts[name] = f"({len(data)} bytes, no text)"
+    return texts
+
+
 def shown_text(kernel: Kernel) -> str:
     """All files of a kernel as one text, for readers: each but kernel.py under a line with its path."""
-    others = (f"\n\n==> {name} <==\n{data.decode(errors='replace')}" for name, data in sorted(kernel.files.items()))
-    return kernel.source + "".join(others)
+    first, *others = texts_of(kernel).items()
+    return first[1] + "".join(f"\n\n==> {name} <==\n{text}" for name, text in others)
 
 
 def other_files(folder: Path) -> Files:

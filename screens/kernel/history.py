@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.runs.entry import Entry
-from arena.workspace.kernel_folder import shown_text
+from arena.workspace.kernel_folder import shown_text, texts_of
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.dialogs.dialog import Dialog
@@ -130,7 +130,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         elif self._view == "sides":
             self.query_one(SideBySide).show(shown_text(kernel), shown_text(self._editors), name, "editor")
         else:
-            self.query_one(DiffView).show(shown_text(kernel), shown_text(self._editors), name, "editor")
+            self.query_one(DiffView).show(texts_of(kernel), texts_of(self._editors), name, "editor")
 
     def on_resize(self) -> None:
         if self.entries:

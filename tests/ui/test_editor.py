@@ -358,7 +358,7 @@ class ForeignPage(TerminalApp):
         for widget in self.screen.children:
             widget.styles.height = 5
         self.query_one(Vertical).styles.border = ("round", "white")
-        self.query_one(DiffView).show("", HOSTILE, "a", "b")
+        self.query_one(DiffView).show({}, {"kernel.py": HOSTILE}, "a", "b")
         self.query_one(Writing).show(f"{HOSTILE}\rmore")
         table = self.query_one(DataTable)
         table.add_column(HOSTILE)

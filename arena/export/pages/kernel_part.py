@@ -8,9 +8,10 @@ from pathlib import Path
 from arena.export.pages.attempts import PageAttempt
 from arena.export.pages.markup import Markup, element, folded, joined
 from arena.runs.journal import read_header
+from arena.workspace.kernel_folder import texts_of
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
-from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.kernel_files import Kernel
 
 MOST_LINES = 2000
 """Of a text that is compared: a comparison takes time that grows faster than the text."""
@@ -49,7 +50,7 @@ def kernel_of(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) 
 
 def kernel_part(kernel: Kernel, before: Kernel | None) -> Markup:
     """Its changes since `before`, then all of its files."""
-    files, earlier = _texts(kernel), _texts(before) if before is not None else {}
+    files, earlier = texts_of(kernel), texts_of(before) if before is not None else {}
     parts = []
     if before is not None:
         names = [name for name in {**files, **earlier} if files.get(name) != earlier.get(name)]
@@ -60,17 +61,6 @@ def kernel_part(kernel: Kernel, before: Kernel | None) -> Markup:
         summary = f"{name} · {lines} line{'s' * (lines != 1)}"
         parts.append(folded(summary, element("pre", source), is_open=before is None))
     return joined(*parts)
-
-
-def _texts(kernel: Kernel) -> dict[str, str]:
-    """Files that are no text are named with their size."""
-    texts = {MAIN: kernel.source}
-    for name, data in sorted(kernel.files.items()):
-        try:
-            texts[name] = data.decode()
-        except UnicodeDecodeError:
-            texts[name] = f"({len(data)} bytes, no text)"
-    return texts
 
 
 def _diff(name: str, old: str, new: str) -> Markup:

@@ -1,6 +1,7 @@
 """A unified diff between two sources, with its signs."""
 
 import difflib
+from collections.abc import Mapping
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -13,9 +14,20 @@ from arena.foreign_text import masked
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
-def diff_lines(old: str, new: str, old_name: str, new_name: str) -> list[str]:
-    """Unified diff without line ends; empty when the texts are equal."""
-    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=4))
+def diff_lines(old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> list[tuple[str, str]]:
+    """Unified diff of texts by file: each line's kind and the line without its end; empty when all texts are equal.
+
+    Files are named where there are several.
+    """
+    found = []
+    several = len({**old, **new}) > 1
+    for file in {**old, **new}:
+        before, after = (texts.get(file, "").splitlines() for texts in (old, new))
+        names = [f"{name} {file}" if several else name for name in (old_name, new_name)]
+        lines = list(difflib.unified_diff(before, after, *names, lineterm="", n=4))
+        found += [("place", line) for line in lines[:2]]
+        found += [(_KINDS.get(line[:1], "same"), line) for line in lines[2:]]
+    return found
 
 
 class DiffView(ScrollView, can_focus=True):
@@ -35,14 +47,14 @@ class DiffView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._lines: list[str] = []
+        self._lines: list[tuple[str, str]] = []
         self._empty = "No difference."
 
-    def show(self, old: str, new: str, old_name: str, new_name: str) -> None:
-        """Compares and draws."""
+    def show(self, old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> None:
+        """Compares texts by file, and draws."""
         self._lines = diff_lines(old, new, old_name, new_name)
         self._empty = f"{new_name} is the same as {old_name}."
-        widest = max((len(line) for line in self._lines), default=0)
+        widest = max((len(line) for _, line in self._lines), default=0)
         self.virtual_size = Size(widest, len(self._lines))
         self.refresh()
 
@@ -50,12 +62,10 @@ class DiffView(ScrollView, can_focus=True):
         x, top = self.scroll_offset
         width = self.size.width
         row = top + y
-        if row >= len(self._lines):
-            text, kind = (self._empty, "empty") if not self._lines and y == 0 else ("", "same")
+        if row < len(self._lines):
+            kind, text = self._lines[row]
         else:
-            text = masked(self._lines[row]).expandtabs(4)
-            kind = _KINDS.get(text[:1], "same")
-            if row < 2:
-                kind = "place"
+            kind, text = ("empty", self._empty) if not self._lines and y == 0 else ("same", "")
+        text = masked(text).expandtabs(4)
         style = self.get_component_rich_style(f"diff--{kind}")
         return Strip([Segment(text, style)]).crop(x, x + width).adjust_cell_length(width, style)

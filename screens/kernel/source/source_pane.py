@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import MAIN
 from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor
 from screens.widgets.pane_title import FRAME, TitledPane, entitle
@@ -61,7 +62,7 @@ class KernelDiff(DiffView, SourceView):
     LETTER: ClassVar[str] = "d"
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        self.show(problem.baseline_source, kernel, BaselineView.TITLE, file_name)
+        self.show({MAIN: problem.baseline_source}, {MAIN: kernel}, BaselineView.TITLE, file_name)
 
 
 class CardView(VerticalScroll, SourceView):

@@ -51,6 +51,8 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
     told = pkb_arena_warm("replay", duel["duel_id"], "--json").stdout.splitlines()
     assert json.loads(told[0])["duel_id"] == duel["duel_id"]
     assert json.loads(told[-1])["winner"] == duel["winner"]
+    refused = pkb_arena_warm("replay", duel["duel_id"], "--source")
+    assert (refused.returncode, refused.stdout) == (2, "")
     board = json.loads(pkb_arena_warm("duels", "--json").stdout)
     assert {rating["player"] for rating in board["ratings"]} == {"house", "baseline"}
     assert len(board["duels"]) == 1

@@ -190,6 +190,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     assert told.returncode == 0, told.stderr
     kinds = [json.loads(line)["type"] for line in told.stdout.splitlines()]
     assert (kinds[0], kinds[-1], kinds.count("judged")) == ("trace", "ended", 2)
+    assert "trace cannot be recorded" in pkb_arena("replay", said["trace_id"], "--record", "it.cast").stderr
     lines = pkb_arena("replay", said["trace_id"]).stdout
     assert "WRONG_RESULT" in lines
     assert "PASS" in lines

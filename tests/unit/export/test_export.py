@@ -13,7 +13,7 @@ import pytest
 
 from arena.board.gathering import gather
 from arena.errors import UsageError
-from arena.export.bundle import export_bundle, import_bundle
+from arena.export.bundle import ShownPlayers, export_bundle, import_bundle
 from arena.export.manifest import check_manifest
 from arena.export.pages.attempts import gather_attempts
 from arena.machine.fingerprint import Machine
@@ -104,6 +104,14 @@ def test_folders_of_the_same_name_stay_different_players(sweep: Paths, tmp_path:
         assert {line.cell.player for line in lines if isinstance(line, CellResult)} == {player}
     pages = gather_attempts(sweep, ["spring", "summer"])
     assert [attempt.player for attempt in pages.attempts] == ["file:mine", "file:mine-2"]
+
+
+def test_an_agent_program_is_shown_without_its_folder() -> None:
+    players = ShownPlayers()
+    assert players.of("agent:/home/me/secret-project/agent.py --fast") == "agent:agent.py --fast"
+    assert players.of("agent:/home/me/other/agent.py --fast") == "agent:agent.py --fast-2"
+    for known in ("agent:codex", "model:m", "you", "agent:codex --in /tmp"):
+        assert players.of(known) == known
 
 
 def test_a_bundle_has_all_files_of_a_kernel(sweep: Paths, tmp_path: Path) -> None:
