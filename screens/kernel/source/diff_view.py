@@ -23,8 +23,8 @@ def diff_lines(old: Mapping[str, str], new: Mapping[str, str], old_name: str, ne
     several = len({**old, **new}) > 1
     for file in {**old, **new}:
         before, after = (texts.get(file, "").splitlines() for texts in (old, new))
-        names = [f"{name} {file}" if several else name for name in (old_name, new_name)]
-        lines = list(difflib.unified_diff(before, after, *names, lineterm="", n=4))
+        first, second = (f"{name} {file}" if several else name for name in (old_name, new_name))
+        lines = list(difflib.unified_diff(before, after, first, second, lineterm="", n=4))
         found += [("place", line) for line in lines[:2]]
         found += [(_KINDS.get(line[:1], "same"), line) for line in lines[2:]]
     return found
