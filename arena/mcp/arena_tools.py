@@ -6,7 +6,7 @@ rounds and budget, and in turn with other arenas on this machine. No file is rea
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
 from arena.runs.entry import Entry
 from arena.runs.judge import Judge
-from arena.runs.store import Store
+from arena.runs.store import Answer, Store, stored
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.workspace.house import house_source
@@ -166,10 +166,8 @@ class ArenaTools:
         categories = self._catalogue.categories
         if category and category not in categories:
             raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
-        best = {
-            problem_id: standing.best
-            for problem_id, standing in (await self._read(lambda store: store.standings(self._terms.player))).items()
-        }
+        standings = await self._read(lambda store: store.standings(self._terms.player)) or {}
+        best = {problem_id: standing.best for problem_id, standing in standings.items()}
         lines = []
         for heading, found in categories.items():
             if category in ("", heading):
@@ -211,18 +209,11 @@ class ArenaTools:
         return words(judgement, kernel.source, TEMPLATES)
 
     async def _history(self, problem: Problem) -> str:
-        runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY))
+        runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY)) or []
         return "\n".join(map(_row, runs)) or f"No runs of {problem.id} {problem.slug} yet."
 
-    async def _read(self, question: Any) -> Any:
-        def ask() -> Any:
-            store = Store(self._paths.database, self._paths.runs)
-            try:
-                return question(store)
-            finally:
-                store.close()
-
-        return await asyncio.to_thread(ask)
+    async def _read(self, question: Callable[[Store], Answer]) -> Answer | None:
+        return await asyncio.to_thread(stored, self._paths, question, rebuild=True)
 
 
 _COMPILE = """Loads a kernel on every rank, compiles its C++ or CUDA sources and calls it, without timing it or telling whether

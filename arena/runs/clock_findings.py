@@ -34,18 +34,12 @@ def clocks_seen(paths: Paths) -> list[ClockSight]:
     Raises:
         ArenaError: the index of results cannot be read.
     """
+    from arena.runs.store import stored  # sqlite3 is not free
+
     try:
-        if not paths.database.exists():
-            return []
+        entries = stored(paths, lambda store: store.last_timed(LAST)) or []
     except PermissionError as error:
         raise refusal(error) or error from None
-    from arena.runs.store import Store  # sqlite3 is not free
-
-    store = Store(paths.database, paths.runs)
-    try:
-        entries = store.last_timed(LAST)
-    finally:
-        store.close()
     found: dict[tuple[str, str], list[float]] = {}
     for entry in entries:
         for clock, sees in (("call", entry.call_sees), ("device", entry.device_sees)):
