@@ -14,7 +14,7 @@ import msgspec
 
 from arena.errors import ArenaError, UsageError
 from arena.models.conversation import Tool, ToolResult
-from arena.models.templates import TEMPLATES, read_template
+from arena.models.templates import read_template
 from arena.paths import Paths
 from arena.players import tools
 from arena.players.judge_access import JudgeAccess
@@ -121,10 +121,7 @@ class ArenaTools:
             tools.tool(tools.RUN, _RUN, kernel, setting),
             tools.tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
             tools.tool(
-                "kit_docs",
-                read_template(TEMPLATES, "tool_kit_docs"),
-                {"page": tools.TEXT | {"enum": list(tools.PAGES)}},
-                {},
+                "kit_docs", read_template("tool_kit_docs"), {"page": tools.TEXT | {"enum": list(tools.PAGES)}}, {}
             ),
             *([house] if self._terms.house else []),
         )
@@ -152,9 +149,7 @@ class ArenaTools:
             case "history":
                 return tools.result(name, await self._history(self._problem(arguments)))
             case "kit_docs":
-                return tools.result(
-                    name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
-                )
+                return tools.result(name, tools.page_text(tools.arguments_of(arguments, tools.PageArguments).page))
             case "house" if self._terms.house:
                 return tools.result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
         raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
@@ -206,7 +201,7 @@ class ArenaTools:
             await access.start()
             judgement = await (access.judge if timed else access.build)(kernel.source, "kernel.py", kernel.files)
         words = judgement_words if timed else build_words
-        return words(judgement, kernel.source, TEMPLATES)
+        return words(judgement, kernel.source)
 
     async def _history(self, problem: Problem) -> str:
         runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY)) or []

@@ -10,7 +10,7 @@ from typing import Any
 from arena.errors import PlayerFailed
 from arena.models.budget import Budget, Spent, price_words
 from arena.models.conversation import Text
-from arena.models.templates import TEMPLATES, fill_template
+from arena.models.templates import fill_template
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program.jailed import run_program
 from arena.players.program.program import AgentProgram
@@ -64,7 +64,7 @@ class ProgramPlayer(Player):
         """Starts the program in its jail and waits for its end."""
         setup, program = self._setup, self._program
         prompt = await asyncio.to_thread(setup.prompt, task)
-        rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
+        rules = fill_template("program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
         header = self._header(task, access, prompt, text)
         recorder = access.record(header, setup.paths)
