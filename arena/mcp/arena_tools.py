@@ -26,9 +26,9 @@ from arena.runs.judge import Judge
 from arena.runs.store import Answer, Store, stored
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
-from arena.workspace.house import house_source
+from arena.workspace.named_kernels import BASELINE, house_source
 from arena.workspace.problem_page import problem_page
-from arena.workspace.templates import BASELINE, starter, template_names
+from arena.workspace.templates import starter, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS

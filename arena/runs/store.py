@@ -145,17 +145,11 @@ class Store:
             return []
         return [entry for entry in self._query(f"{_SELECT} order by created, run_id", ()) if entry.voided]
 
-    def entry(self, run_id: str) -> Entry | None:
-        """One run, or None."""
-        found = self._query(f"{_SELECT} where run_id = ?", (run_id,))
-        return found[0] if found else None
-
-    def standings(self, player: str = "you", device: str | None = None) -> dict[int, Standing]:
-        """A player's standing in every problem that was run (on one device, or on any), by problem id."""
+    def standings(self, player: str = "you") -> dict[int, Standing]:
+        """A player's standing in every problem that was run, by problem id."""
         by_problem: dict[int, list[Entry]] = {}
         for entry in self.entries(player):
-            if device in (None, entry.device):
-                by_problem.setdefault(entry.problem_id, []).append(entry)
+            by_problem.setdefault(entry.problem_id, []).append(entry)
         return {problem_id: standing_of(problem_id, found) for problem_id, found in by_problem.items()}
 
     def players(self) -> list[str]:

@@ -18,7 +18,8 @@ from arena.players.program.readiness import require_ready
 from arena.players.program.task_tools import TaskTools
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch
 from arena.players.prompts.prompt import Prompt
-from arena.players.trace import Counted, TraceHeader, TraceRecorder, new_trace_id
+from arena.players.trace import Counted, TraceHeader, TraceRecorder
+from arena.runs.journal import new_id
 from arena.runs.results import one_line
 
 BUDGET = "budget"
@@ -93,7 +94,7 @@ class ProgramPlayer(Player):
 
     def _header(self, task: Task, access: KernelAccess, prompt: Prompt, text: str) -> TraceHeader:
         return TraceHeader(
-            trace_id=new_trace_id(),
+            trace_id=new_id(),
             created=time.time(),
             problem_id=task.problem.id,
             slug=task.problem.slug,

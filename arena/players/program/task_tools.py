@@ -16,7 +16,8 @@ from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
-from arena.workspace.templates import BASELINE, starter, template_names
+from arena.workspace.named_kernels import BASELINE
+from arena.workspace.templates import starter, template_names
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 
