@@ -28,7 +28,7 @@ class RunRequest:
     rounds: int | None = None
     """None = as many as fit the budget; 0 = correctness only."""
     budget_s: float = 1.0
-    """Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."""
+    """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
     versus: Rival | None = None
     """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
 

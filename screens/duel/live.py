@@ -26,7 +26,6 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
-from screens.complaints import explain
 from screens.duel.base import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
@@ -91,7 +90,7 @@ class LiveDuelScreen(DuelScreen):
         """Shows what other programs save into the file. Unsaved text stays within reach of undo, and is kept as a revision."""
         async for save in watcher:
             if isinstance(save, UsageError):
-                self.complain(f"{explain(save)}. The editor keeps its text")
+                self.complain(f"{save.one_line}. The editor keeps its text")
                 continue
             self._saved = True
             if self.unsaved:

@@ -153,7 +153,7 @@ async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, f
             await rechecker.start(kernels[0].player for kernels, _ in to_judge)
             for number, (kernels, runs) in enumerate(to_judge, 1):
                 best = kernels[0]
-                shown.draw(f"{number}/{len(to_judge)} {best.problem_id:02d}_{best.slug} {best.player}")
+                shown.draw(f"{number}/{len(to_judge)} {best.problem_id:02d}_{best.slug} {best.player}", force=True)
                 async for each in rechecker.recheck(kernels, runs):
                     found.rechecks.append(each)
                     shown.clear()
