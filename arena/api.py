@@ -37,7 +37,7 @@ class RunOptions(TypedDict, total=False):
     rounds: int
     """Timing rounds; 0 checks correctness only. Left out: as many as the noise asks for."""
     budget_s: float
-    """Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."""
+    """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
 
 
 class Arena:

@@ -28,6 +28,16 @@ class ArenaError(Exception):
         self.message = message
         self.advice = advice
 
+    @property
+    def one_line(self) -> str:
+        """What is wrong, and what to do."""
+        return with_advice(self.message, self.advice)
+
+
+def with_advice(message: str, advice: str) -> str:
+    """A fault, and what to do about it if there is anything, in one line."""
+    return f"{message} → {advice}" if advice else message
+
 
 def why(error: Exception) -> str:
     """Why a file could not be read or written, in the words of the system; Python's own name the codec and the call."""

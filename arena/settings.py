@@ -14,6 +14,9 @@ from msgspec import Meta
 from arena.errors import SettingsError, SettingsUnreadable, why
 from arena.paths import Paths, make_folder, unwritable
 
+BUDGET_WORDS = (
+    "Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."
+)
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
 
 
@@ -43,14 +46,14 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     price_in: Annotated[float, Meta(description="US dollars per million tokens read.", ge=0.0)] = 0.0
     price_out: Annotated[float, Meta(description="US dollars per million tokens written.", ge=0.0)] = 0.0
     max_tokens: Annotated[
-        int, Meta(description="Most tokens of one answer, reasoning included.", ge=16, le=10_000_000)
+        int, Meta(description="Maximum tokens per answer, reasoning included.", ge=16, le=10_000_000)
     ] = 32_768
     temperature: Annotated[
         Annotated[float, Meta(ge=0.0, le=2.0)] | None, Meta(description="Sampling temperature; left out unless set.")
     ] = None
     timeout_s: Annotated[float, Meta(description="Seconds for one whole answer.", ge=1.0, le=86_400.0)] = 3600.0
     stall_s: Annotated[
-        float, Meta(description="Seconds without a word before it is given up.", ge=0.1, le=86_400.0)
+        float, Meta(description="Seconds without data before the request is aborted.", ge=0.1, le=86_400.0)
     ] = 300.0
     retries: Annotated[int, Meta(description="How often a failed request is tried again.", ge=0, le=20)] = 4
     tools: Annotated[
@@ -76,12 +79,16 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     ] = ""
     minutes: Annotated[float, Meta(description="Time for one attempt.", gt=0.0, le=1440.0)] = 30.0
     memory_mib: Annotated[
-        int, Meta(description="Most MiB of memory, its files in /tmp and /dev/shm included.", ge=64, le=1 << 24)
+        int, Meta(description="Maximum MiB of memory, its files in /tmp and /dev/shm included.", ge=64, le=1 << 24)
     ] = 4096
-    processes: Annotated[int, Meta(description="Most processes, threads included.", ge=16, le=100_000)] = 1024
-    disk_mib: Annotated[int, Meta(description="Most MiB of files in /tmp, and in /dev/shm.", ge=1, le=1 << 24)] = 2048
+    processes: Annotated[int, Meta(description="Maximum number of processes, threads included.", ge=16, le=100_000)] = (
+        1024
+    )
+    disk_mib: Annotated[int, Meta(description="Maximum MiB of files in /tmp, and in /dev/shm.", ge=1, le=1 << 24)] = (
+        2048
+    )
     cpu_minutes: Annotated[
-        float, Meta(description="Most minutes of CPU time, of all processors together.", gt=0.0, le=1e6)
+        float, Meta(description="Maximum minutes of CPU time, summed over all processors.", gt=0.0, le=1e6)
     ] = 60.0
     readable: Annotated[
         list[str], Meta(description="Folders and files beside the program's own that it may read.")
@@ -107,14 +114,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ""
     )
     dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
-    budget_s: Annotated[
-        float,
-        Meta(
-            description="Seconds after which a settled measurement ends; up to four times as long where noise asks for it.",
-            ge=0.1,
-            le=600.0,
-        ),
-    ] = 1.0
+    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=0.1, le=600.0)] = 1.0
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     thunderkittens: Annotated[

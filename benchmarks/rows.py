@@ -11,8 +11,7 @@ from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import WORDS
-from arena.workspace.named_kernels import BASELINE, named_kernel
+from arena.workspace.named_kernels import BASELINE, VARIANTS, named_kernel
 from benchmarks.kernels import kernel_paths
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -87,7 +86,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.kernel == BASELINE and self.outcome == "faster":
             return True
-        if self.kernel in WORDS:
+        if self.kernel in VARIANTS:
             return self.verdict == Verdict.HARNESS_ERROR
         return self.verdict not in (Verdict.PASS, REFUSED)
 

@@ -16,7 +16,7 @@ from arena.errors import UsageError, why
 from arena.runs.table import Column, TextTable
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
-from arena.workspace.baseline_variants import GRAPH, WINDOWS, WORDS
+from arena.workspace.named_kernels import GRAPH, VARIANTS, WINDOWS
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.timing.interval import outcome
 
@@ -74,13 +74,13 @@ def rows(found: Sequence[CellResult]) -> list[Row]:
     measured: dict[Place, dict[str, float]] = {}
     for result in found:
         times = result.report.contender_us if result.report is not None and result.passed else None
-        if result.cell.player in WORDS and times is not None and times.call:
+        if result.cell.player in VARIANTS and times is not None and times.call:
             measured.setdefault(_place(result), {})[result.cell.player] = times.call
-    others = {_place(result) for result in found if result.cell.player not in WORDS}
+    others = {_place(result) for result in found if result.cell.player not in VARIANTS}
     expected = tomllib.loads(EXPECTED.read_text())
     made = []
     for result in found:
-        if result.cell.player in WORDS and _place(result) in others:
+        if result.cell.player in VARIANTS and _place(result) in others:
             continue
         beside = result.report.beside if result.report is not None else {}
         known = {word: times.call for word, times in beside.items() if times.call}

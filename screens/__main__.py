@@ -5,12 +5,11 @@ from pathlib import Path
 
 from arena.errors import ArenaError
 from screens.app import run_app
-from screens.complaints import explain
 
 if __name__ == "__main__":
     kernel = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     try:
         sys.exit(run_app(sys.argv[1] if len(sys.argv) > 1 else "", kernel))
     except ArenaError as error:
-        print(explain(error), file=sys.stderr)
+        print(error.one_line, file=sys.stderr)
         sys.exit(int(error.exit_code))

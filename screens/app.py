@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from arena.errors import with_advice
 from screens.keymap import keymap_fault
 from screens.navigation import NavigatingApp
 from screens.picker.screen import PickerScreen
@@ -87,8 +88,7 @@ class ArenaApp(NavigatingApp):
         self.push_screen(welcome, answered)
 
     def _notice(self, notice: Notice) -> None:
-        text = f"{notice.message} → {notice.advice}" if notice.advice else notice.message
-        self.notify(text, severity="warning", timeout=12, markup=False)
+        self.notify(with_advice(notice.message, notice.advice), severity="warning", timeout=12, markup=False)
 
     async def end(self) -> None:
         await self.services.close()

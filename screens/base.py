@@ -12,7 +12,6 @@ from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
 from screens.actions import Scope, key_of
-from screens.complaints import explain
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
@@ -170,10 +169,10 @@ class BaseScreen(Screen[None]):
         try:
             await work
         except ArenaError as error:
-            self.complain(explain(error))
+            self.complain(error.one_line)
         except Exception as error:
             if refused := refusal(error):
-                self.complain(explain(refused))
+                self.complain(refused.one_line)
                 return
             # A mistake of ours: show it and stay up, nothing typed may be lost.
             self.parent_app.record_fault(error)

@@ -155,12 +155,12 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-def amount(value: float, unit: str, base: int = 1000) -> str:
+def amount(value: float, unit: str) -> str:
     """A count with a metric prefix: amount(3.1e6, "B") = "3.1 MB"."""
     for prefix in ("", "k", "M", "G", "T"):
-        if abs(value) < base or prefix == "T":
+        if abs(value) < 1000 or prefix == "T":
             break
-        value /= base
+        value /= 1000
     text = f"{value:.0f}" if prefix == "" or value >= 99.5 else f"{value:.1f}"
     return f"{text} {prefix}{unit}"
 

@@ -12,7 +12,6 @@ from textual.screen import Screen
 from arena.settings import Settings
 from screens.actions import Scope, bindings, key_of, short_key_words
 from screens.base import BaseScreen
-from screens.complaints import explain
 from screens.keymap import as_sent
 from screens.services import Services
 from screens.terminal_app import TerminalApp
@@ -90,7 +89,7 @@ class KeyedApp(TerminalApp):
             services.settings = replace(load_settings(services.paths), **changed)  # others may have edited the file
             save_settings(services.settings, services.paths)
         except ArenaError as error:
-            self.notify(explain(error), severity="error", timeout=10, markup=False)
+            self.notify(error.one_line, severity="error", timeout=10, markup=False)
         if services.settings.theme in self.available_themes:
             self.theme = services.settings.theme
         self.set_keymap(as_sent(services.settings.keymap))

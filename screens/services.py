@@ -116,7 +116,7 @@ class Services:
 
     async def refresh_standings(self) -> None:
         """Reads again the person's, the house's and the best results of every problem."""
-        from arena.workspace.house import HOUSE
+        from arena.workspace.named_kernels import HOUSE
 
         self.standings = await asyncio.to_thread(self.store.standings)
         self.house = await asyncio.to_thread(self.store.standings, HOUSE)

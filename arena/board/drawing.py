@@ -10,6 +10,7 @@ from arena.board.definitions import Score
 from arena.board.gathering import Board
 from arena.board.outcomes import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace
 from arena.board.scorecard import Scorecard
+from arena.duel.events import short_name
 from arena.errors import MachineError
 from problems.specification import CATEGORIES
 
@@ -46,7 +47,7 @@ def shares_plot(board: Board, place: ResultPlace) -> str:
     cards = [card for card in board.cards if card.place == place][:MOST_ROWS]
     rows = len(cards) + len(board.published)
     figure, axes = _figure(1, 2, 0.30 * rows + 1.0, sharey=True)
-    names = [_short(card.player) for card in cards] + [f"{row.name} (published)" for row in board.published]
+    names = [short_name(card.player) for card in cards] + [f"{row.name} (published)" for row in board.published]
     for axis, title, ours, theirs in (
         (axes[0], "right: pass@1", [card.pass_1 for card in cards], [row.pass_1 for row in board.published]),
         (
@@ -84,7 +85,7 @@ def speedups_plot(board: Board, place: ResultPlace) -> str:
     axis.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
     axis.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axis.minorticks_off()
-    axis.set_yticks(range(len(cards)), [f"{_short(card.player)}  ({_problems(card)})" for card in cards])
+    axis.set_yticks(range(len(cards)), [f"{short_name(card.player)}  ({_problems(card)})" for card in cards])
     axis.set_ylim(len(cards) - 0.4, -0.6)
     return _svg(figure)
 
@@ -102,7 +103,14 @@ def curve_plot(board: Board, place: ResultPlace) -> str:
         xs, ys = [p for p, _ in known], [score.value for _, score in known]
         colour = COLOURS[card.kind]
         axis.plot(
-            xs, ys, styles[number % 4], color=colour, marker="o", markersize=4, linewidth=1.6, label=_short(card.player)
+            xs,
+            ys,
+            styles[number % 4],
+            color=colour,
+            marker="o",
+            markersize=4,
+            linewidth=1.6,
+            label=short_name(card.player),
         )
         axis.fill_between(
             xs, [s.low for _, s in known], [s.high for _, s in known], color=colour, alpha=0.10, linewidth=0
@@ -138,7 +146,7 @@ def categories_plot(board: Board, place: ResultPlace) -> str:
     axis.set_ylim(len(players) - 0.4, -0.6)
     axis.set_xticks(range(len(categories)), categories)
     axis.xaxis.tick_top()
-    axis.set_yticks(range(len(players)), list(map(_short, players)))
+    axis.set_yticks(range(len(players)), list(map(short_name, players)))
     return _svg(figure)
 
 
@@ -214,17 +222,6 @@ def _patch(x: int, y: int, colour: str) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, facecolor=colour, linewidth=0)
-
-
-def _short(player: str) -> str:
-    """A file's player by the end of its path."""
-    return (
-        player
-        if len(player) <= 28
-        else f"{player.partition(':')[0]}:…{player[-18:]}"
-        if ":" in player
-        else f"{player[:27]}…"
-    )
 
 
 def _problems(card: Scorecard) -> str:

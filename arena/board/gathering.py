@@ -22,7 +22,7 @@ from arena.paths import Paths
 from arena.runs.comparisons import Comparison
 from arena.runs.entry import Entry
 from arena.runs.standings import fastest
-from arena.runs.store import Store
+from arena.runs.store import Store, stored
 from arena.runs.voids import VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
@@ -175,14 +175,11 @@ def _single_runs(
     Harness errors are no attempts. What a sweep has is not counted again; of a model's attempts in one place a sweep's
     alone are independent of each other.
     """
-    if not paths.database.exists():
-        return [], []
-    store = Store(paths.database, paths.runs)
-    try:
-        entries = [entry for player in store.players() for entry in store.entries(player)]
-        compared = store.comparisons()
-    finally:
-        store.close()
+
+    def ask(store: Store) -> tuple[list[Entry], list[Comparison]]:
+        return [entry for player in store.players() for entry in store.entries(player)], store.comparisons()
+
+    entries, compared = stored(paths, ask) or ([], [])
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
     groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
     for entry in entries:

@@ -7,9 +7,7 @@ from arena.runs.bound import gap_closed
 from arena.runs.headline import by_clock
 from arena.runs.results import RunReport
 from arena.sweep.records import CellResult
-from arena.workspace.baseline_variants import GRAPH
-from arena.workspace.house import HOUSE
-from arena.workspace.named_kernels import NAMED
+from arena.workspace.named_kernels import GRAPH, HOUSE, NAMED
 from sandbox.machine.backends import label_in
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"

@@ -113,7 +113,7 @@ def _table(board: Board, place: ResultPlace | None) -> str:
     cards = [card for card in board.cards if card.place == place]
     rows = [(card.kind, card_row(board, card)) for card in cards]
     rows += [("published", published_row(row)) for row in board.published]
-    shown = [n for n in range(len(HEADINGS)) if n != 1 and any(row.cells[n] not in ("", "–") for _, row in rows)]
+    shown = [n for n in range(len(HEADINGS)) if n != 1 and any(row[n] not in ("", "–") for _, row in rows)]
     head = "".join(f"<th>{_text(HEADINGS[n])}</th>" for n in shown)
     body = "".join(_line(kind, row, shown) for kind, row in rows)
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -140,7 +140,7 @@ def _bound_table(board: Board, place: ResultPlace) -> str:
 
 
 def _line(kind: str, row: BoardRow, shown: Sequence[int]) -> str:
-    cells = "".join(f"<td>{_cell(kind, n, row.cells[n])}</td>" for n in shown)
+    cells = "".join(f"<td>{_cell(kind, n, row[n])}</td>" for n in shown)
     return f'<tr class="{kind}">{cells}</tr>'
 
 

@@ -3,8 +3,8 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from arena.board.board import PRINTED_PROBLEMS
 from arena.board.definitions import BOUND_WORDS, Score
 from arena.board.gathering import Board, PublishedRow
 from arena.board.outcomes import ResultPlace
@@ -83,62 +83,55 @@ def improved_words(board: Board, card: Scorecard) -> str:
     return ", ".join(f"{count} {printable(name)}" for name, count in board.improved_on(card).items())
 
 
-@dataclass(frozen=True)
-class BoardRow:
-    """The cells of one player."""
-
-    cells: tuple[str, ...]
+BoardRow = tuple[str, ...]
+"""The cells of one player, as `HEADINGS` names them."""
 
 
 def card_row(board: Board, card: Scorecard) -> BoardRow:
     """A player's own scores."""
     rating = board.rating(card.player)
-    return BoardRow(
-        (
-            printable(card.player),
-            card.kind,
-            str(card.problems),
-            share_words(card.pass_1),
-            share_words(card.pass_k) if card.most_attempts > 1 else "",
-            str(card.most_attempts),
-            share_words(card.paper_1),
-            *(share_words(card.fast.get(p)) for p in ("1", "1.5", "2")),
-            share_words(card.fast_graph["1"]) if card.fast_graph else "",
-            str(card.solved),
-            str(card.faster),
-            mean_words(card.speedup),
-            bound_words(card.percent),
-            share_words(card.gap_closed),
-            str(card.no_roofline or ""),
-            str(card.noisy or ""),
-            str(card.one_size_only or ""),
-            counts_words(card.backends),
-            counts_words(card.holds),
-            improved_words(board, card),
-            str(card.voided or ""),
-            f"{card.usd:.2f}" if card.usd else "",
-            f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
-        )
+    return (
+        printable(card.player),
+        card.kind,
+        str(card.problems),
+        share_words(card.pass_1),
+        share_words(card.pass_k) if card.most_attempts > 1 else "",
+        str(card.most_attempts),
+        share_words(card.paper_1),
+        *(share_words(card.fast.get(p)) for p in ("1", "1.5", "2")),
+        share_words(card.fast_graph["1"]) if card.fast_graph else "",
+        str(card.solved),
+        str(card.faster),
+        mean_words(card.speedup),
+        bound_words(card.percent),
+        share_words(card.gap_closed),
+        str(card.no_roofline or ""),
+        str(card.noisy or ""),
+        str(card.one_size_only or ""),
+        counts_words(card.backends),
+        counts_words(card.holds),
+        improved_words(board, card),
+        str(card.voided or ""),
+        f"{card.usd:.2f}" if card.usd else "",
+        f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
     )
 
 
 def published_row(row: PublishedRow) -> BoardRow:
     """A published result; what was not published is empty."""
-    return BoardRow(
-        (
-            row.name,
-            f"published {row.kind}",
-            "87",
-            share_words(row.pass_1) if row.kind == "model" else "",
-            share_words(row.pass_k if row.kind == "model" else row.pass_1),
-            "3" if row.kind == "model" else "agent",
-            share_words(row.pass_1),
-            share_words(row.fast_1),
-            *("",) * 3,
-            str(row.solved),
-            str(row.faster),
-            *("",) * 12,
-        )
+    return (
+        row.name,
+        f"published {row.kind}",
+        str(PRINTED_PROBLEMS),
+        share_words(row.pass_1) if row.kind == "model" else "",
+        share_words(row.pass_k if row.kind == "model" else row.pass_1),
+        "3" if row.kind == "model" else "agent",
+        share_words(row.pass_1),
+        share_words(row.fast_1),
+        *("",) * 3,
+        str(row.solved),
+        str(row.faster),
+        *("",) * 12,
     )
 
 
@@ -162,20 +155,15 @@ def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
         return [card_row(board, card) for card in cards]
     parts = [card for card in board.scores if card.place == place and card.scope.startswith(f"{scope}:")]
     return [
-        BoardRow(
-            (
-                f"{printable(card.scope.partition(':')[2]):<11} {printable(card.player)}",
-                *card_row(board, card).cells[1:],
-            )
-        )
+        (f"{printable(card.scope.partition(':')[2]):<11} {printable(card.player)}", *card_row(board, card)[1:])
         for card in parts
     ]
 
 
 def _table(rows: Sequence[BoardRow]) -> list[str]:
     """Columns in which nobody has anything are left out."""
-    shown = [n for n in range(len(HEADINGS)) if any(row.cells[n] not in ("", "–") for row in rows)]
-    columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row.cells[n]) for n in shown)  # type: ignore[misc]
+    shown = [n for n in range(len(HEADINGS)) if any(row[n] not in ("", "–") for row in rows)]
+    columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
     return TextTable(columns).lines(rows)
 
 
@@ -189,7 +177,7 @@ def markdown(board: Board, scope: str = "") -> str:
 
 
 def _markdown(rows: Sequence[BoardRow]) -> list[str]:
-    cells = [list(HEADINGS), ["---"] * len(HEADINGS), *(list(row.cells) for row in rows)]
+    cells = [list(HEADINGS), ["---"] * len(HEADINGS), *(list(row) for row in rows)]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
 
 
@@ -232,7 +220,7 @@ def csv_text(board: Board) -> str:
                     "cuda",
                     "",
                     "",
-                    87,
+                    PRINTED_PROBLEMS,
                     "",
                     3,
                     row.solved,
@@ -257,7 +245,7 @@ fast_p: right and more than p times as fast as the PyTorch + NCCL baseline, by t
 as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 % interval is above 1.
 speedup: geometric mean over the problems that were solved.
 {BOUND_WORDS}
-too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
+too noisy: right kernels whose times were too noisy for a conclusion; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
 holds at other sizes: faster kernels that are right and faster in all, some or none of the random settings that tell.
 improved on: problems in which a kernel that started from this one (`generate --from`) is faster than it, in one run with both.

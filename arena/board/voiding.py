@@ -3,7 +3,7 @@
 import getpass
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from arena.foreign_text import printable
 from arena.paths import Paths, files_in
 from arena.runs.entry import Entry
 from arena.runs.journal import read_header
-from arena.runs.store import Store
+from arena.runs.store import Store, stored
 from arena.runs.voids import Void, append_void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
@@ -61,7 +61,7 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
         run = by_id.pop()
         return VoidTarget(run, "", [run])
     if _HASH.fullmatch(word):
-        named = {entry.names_code for entry in stored(paths, lambda store: store.kernels(word))}
+        named = {entry.names_code for entry in _kernels(paths, word)}
         named |= {result.names_code for result in swept if any(each.startswith(word) for each in _hashes(result))}
         if len(named) > 1:
             raise UsageError(f"{len(named)} kernels have a hash that begins with {word}", "name more of its characters")
@@ -78,7 +78,7 @@ def _hashes(result: CellResult) -> tuple[str, str]:
 
 
 def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
-    found = {(entry.run_id, entry.player) for entry in stored(paths, lambda store: store.kernels(code))}
+    found = {(entry.run_id, entry.player) for entry in _kernels(paths, code)}
     found |= {(result.run_id, result.cell.player) for result in swept if result.names_code == code}
     return VoidTarget("", code, sorted({run for run, _ in found}), sorted({player for _, player in found}))
 
@@ -101,19 +101,13 @@ def _run_named(paths: Paths, word: str) -> str | None:
     return None
 
 
-def stored(paths: Paths, question: Callable[[Store], list[Entry]]) -> list[Entry]:
-    """The index's answer; nothing where nothing was run yet.
+def voided(paths: Paths) -> list[Entry]:
+    """All voided runs, oldest first."""
+    return stored(paths, Store.voided, rebuild=True) or []
 
-    Raises:
-        StoreError: it cannot be used.
-    """
-    if not (paths.database.exists() or paths.runs.exists()):
-        return []
-    store = Store(paths.database, paths.runs)
-    try:
-        return question(store)
-    finally:
-        store.close()
+
+def _kernels(paths: Paths, prefix: str) -> list[Entry]:
+    return stored(paths, lambda store: store.kernels(prefix), rebuild=True) or []
 
 
 def _swept(paths: Paths) -> Iterator[CellResult]:
@@ -167,7 +161,7 @@ def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
 
 def _advice(paths: Paths, target: VoidTarget) -> str:
     """Where a run is voided together with its kernel, that mark is the one to take back."""
-    for entry in stored(paths, lambda store: store.voided()) if target.run else ():
+    for entry in voided(paths) if target.run else ():
         if entry.run_id == target.run:
             return f"its kernel is: `pkb-arena void {entry.names_code[:12]} --undo`"
     return "`pkb-arena void` lists what is"

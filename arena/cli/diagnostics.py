@@ -3,11 +3,14 @@
 import os
 import shutil
 import sys
+import time
 from typing import TextIO
 
 import click
 
 from arena.cli.colour import rendered
+
+REDRAW_S = 0.1
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -38,9 +41,14 @@ class LiveLine:
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
         self._width = 0
+        self._drawn_at = 0.0
 
-    def draw(self, text: str) -> None:
-        """The line from now on, cut off at the terminal's edge."""
+    def draw(self, text: str, force: bool = False) -> None:
+        """The line from now on, cut off at the terminal's edge. Ignored soon after the last one, unless it is forced."""
+        now = time.monotonic()
+        if not self.live or (now - self._drawn_at < REDRAW_S and not force):
+            return
+        self._drawn_at = now
         line = rendered(text).replace("\n", " ")[: max(20, shutil.get_terminal_size().columns - 1)]
         self._write("\r" + line.ljust(self._width))
         self._width = len(line)

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from arena.cli.numbers import Number, Whole
 from arena.setting_choice import Choice
+from arena.settings import BUDGET_WORDS
 from problems.specification import PRESETS
 from sandbox.machine.devices import KINDS
 
@@ -79,11 +80,7 @@ rounds_option = click.option(
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
 budget_option = click.option(
-    "--budget",
-    type=Number(0.1, 600.0),
-    metavar="SECONDS",
-    help="Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."
-    " [default: the setting budget_s]",
+    "--budget", type=Number(0.1, 600.0), metavar="SECONDS", help=f"{BUDGET_WORDS} [default: the setting budget_s]"
 )
 shots_option = click.option(
     "--shots",

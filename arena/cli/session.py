@@ -33,15 +33,9 @@ class CliSession:
 
     def standings(self) -> "dict[int, Standing]":
         """The player's standing by problem id; empty before the first run. Creates nothing."""
-        if not self.paths.database.exists():
-            return {}
-        from arena.runs.store import Store  # sqlite3 is not free, and the first `list` has no use for it
+        from arena.runs.store import Store, stored  # sqlite3 is not free
 
-        store = Store(self.paths.database, self.paths.runs)
-        try:
-            return store.standings()
-        finally:
-            store.close()
+        return stored(self.paths, Store.standings) or {}
 
 
 def open_session(warn: bool = False) -> CliSession:

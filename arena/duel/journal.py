@@ -1,8 +1,6 @@
 """Journals of duels on disk: a header, then one event a line; and the records that the board shows."""
 
 import os
-import secrets
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -38,11 +36,6 @@ class DuelRecord(msgspec.Struct, frozen=True):
     """The journal, whatever it is called; None for a duel that has none."""
     voided: Void | None = None
     """Why no rating rests on it; None: it counts."""
-
-
-def new_duel_id() -> str:
-    """Sorts by time, like a run's id."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
 def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:

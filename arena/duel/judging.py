@@ -33,16 +33,14 @@ class DuelJudge:
         now: Callable[[], float],
         *,
         budget_s: float,
-        rounds: int | None,
     ) -> None:
-        """tell: takes what happens. now: seconds since the duel began. budget_s, rounds: as in a run, for every submission."""
+        """tell: takes what happens. now: seconds since the duel began. budget_s: as in a run, for every submission."""
         self._judge = judge
         self._problem = problem
         self._state = state
         self._tell = tell
         self._now = now
         self._budget_s = budget_s
-        self._rounds = rounds
         self._judging = asyncio.Lock()
         self._going = asyncio.Event()
         self._going.set()
@@ -93,7 +91,6 @@ class DuelJudge:
             files=kernel.files,
             kernel_path=player.kernel_path,
             player=player.name,
-            rounds=self._rounds,
             budget_s=self._budget_s,
         )
         async with self._turn():
@@ -164,7 +161,6 @@ class DuelJudge:
             source=left.source,
             files=left.files,
             player=header.left.name,
-            rounds=self._rounds,
             budget_s=self._budget_s * FINAL_BUDGET,
             versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
         )

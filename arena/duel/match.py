@@ -40,10 +40,9 @@ class Match:
         players: Players,
         *,
         budget_s: float = 1.0,
-        rounds: int | None = None,
         unsafe: bool = False,
     ) -> None:
-        """budget_s, rounds: as in a run, for every submission; unsafe: models' kernels may run without a jail."""
+        """budget_s: as in a run, for every submission; unsafe: models' kernels may run without a jail."""
         self._judge = judge
         self.paths = paths
         self.problem = problem
@@ -51,9 +50,7 @@ class Match:
         self.players = dict(zip(events.SIDES, players, strict=True))
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
-        self._kernels = DuelJudge(
-            judge, problem, self.state, self.tell, lambda: self.now, budget_s=budget_s, rounds=rounds
-        )
+        self._kernels = DuelJudge(judge, problem, self.state, self.tell, lambda: self.now, budget_s=budget_s)
         self._started = time.monotonic()
         self._playing: dict[events.SideName, asyncio.Task[None]] = {}
         self._why: dict[events.SideName, str] = {}

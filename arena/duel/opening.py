@@ -3,13 +3,13 @@
 import time
 
 from arena.duel.events import DuelHeader, DuelPlayer, Kind
-from arena.duel.journal import new_duel_id
 from arena.models.budget import BudgetPool
 from arena.paths import Paths
 from arena.players.make_player import make_player_or_file
 from arena.players.player import Player, PlayerKind, PlayerSetup, Task
+from arena.runs.journal import new_id
 from arena.settings import Settings
-from arena.workspace.house import HOUSE
+from arena.workspace.named_kernels import HOUSE
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -64,7 +64,7 @@ def new_header(
 ) -> DuelHeader:
     """The header of a duel that begins now, with an id of its own."""
     return DuelHeader(
-        duel_id=new_duel_id(),
+        duel_id=new_id(),
         created=time.time(),
         problem_id=problem.id,
         slug=problem.slug,

@@ -6,7 +6,7 @@ rounds and budget, and in turn with other arenas on this machine. No file is rea
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 
 from arena.errors import ArenaError, UsageError
 from arena.models.conversation import Tool, ToolResult
-from arena.models.templates import TEMPLATES, read_template
+from arena.models.templates import read_template
 from arena.paths import Paths
 from arena.players import tools
 from arena.players.judge_access import JudgeAccess
@@ -23,12 +23,12 @@ from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
 from arena.runs.entry import Entry
 from arena.runs.judge import Judge
-from arena.runs.store import Store
+from arena.runs.store import Answer, Store, stored
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
-from arena.workspace.house import house_source
+from arena.workspace.named_kernels import BASELINE, house_source
 from arena.workspace.problem_page import problem_page
-from arena.workspace.templates import BASELINE, starter, template_names
+from arena.workspace.templates import starter, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
@@ -121,10 +121,7 @@ class ArenaTools:
             tools.tool(tools.RUN, _RUN, kernel, setting),
             tools.tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
             tools.tool(
-                "kit_docs",
-                read_template(TEMPLATES, "tool_kit_docs"),
-                {"page": tools.TEXT | {"enum": list(tools.PAGES)}},
-                {},
+                "kit_docs", read_template("tool_kit_docs"), {"page": tools.TEXT | {"enum": list(tools.PAGES)}}, {}
             ),
             *([house] if self._terms.house else []),
         )
@@ -152,9 +149,7 @@ class ArenaTools:
             case "history":
                 return tools.result(name, await self._history(self._problem(arguments)))
             case "kit_docs":
-                return tools.result(
-                    name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
-                )
+                return tools.result(name, tools.page_text(tools.arguments_of(arguments, tools.PageArguments).page))
             case "house" if self._terms.house:
                 return tools.result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
         raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
@@ -166,10 +161,8 @@ class ArenaTools:
         categories = self._catalogue.categories
         if category and category not in categories:
             raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
-        best = {
-            problem_id: standing.best
-            for problem_id, standing in (await self._read(lambda store: store.standings(self._terms.player))).items()
-        }
+        standings = await self._read(lambda store: store.standings(self._terms.player)) or {}
+        best = {problem_id: standing.best for problem_id, standing in standings.items()}
         lines = []
         for heading, found in categories.items():
             if category in ("", heading):
@@ -208,21 +201,14 @@ class ArenaTools:
             await access.start()
             judgement = await (access.judge if timed else access.build)(kernel.source, "kernel.py", kernel.files)
         words = judgement_words if timed else build_words
-        return words(judgement, kernel.source, TEMPLATES)
+        return words(judgement, kernel.source)
 
     async def _history(self, problem: Problem) -> str:
-        runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY))
+        runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY)) or []
         return "\n".join(map(_row, runs)) or f"No runs of {problem.id} {problem.slug} yet."
 
-    async def _read(self, question: Any) -> Any:
-        def ask() -> Any:
-            store = Store(self._paths.database, self._paths.runs)
-            try:
-                return question(store)
-            finally:
-                store.close()
-
-        return await asyncio.to_thread(ask)
+    async def _read(self, question: Callable[[Store], Answer]) -> Answer | None:
+        return await asyncio.to_thread(stored, self._paths, question, rebuild=True)
 
 
 _COMPILE = """Loads a kernel on every rank, compiles its C++ or CUDA sources and calls it, without timing it or telling whether

@@ -13,7 +13,7 @@ from arena.models.connection.stream import Refused, Stream, ToolsRefused
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
 from arena.models.fences import read_answer
 from arena.models.providers import find_provider, provider_names
-from arena.models.templates import TEMPLATES, read_template
+from arena.models.templates import read_template
 from arena.settings import ModelSettings, Settings
 
 CONTINUATIONS = 4
@@ -54,7 +54,7 @@ class ModelClient:
             asked = conversation
             if text:
                 asked = conversation.then(
-                    Message("assistant", text.rstrip()), Message("user", read_template(TEMPLATES, "continue"))
+                    Message("assistant", text.rstrip()), Message("user", read_template("continue"))
                 )
             finish: Finish | None = None
             more, called = "", False

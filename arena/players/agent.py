@@ -83,7 +83,7 @@ class Agent:
         """One answer, after as many tool calls as the model wants; leaves at least one more attempt."""
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
-            conversation = next_turn(conversation, self.attempts, self.prompt.version)
+            conversation = next_turn(conversation, self.attempts)
         tools = self._tools()
         if tools is not None:
             conversation = conversation.offering(*tools.tools)
@@ -150,7 +150,7 @@ class Agent:
         """Tools for one step. Independent samples have none, because results would leak into the next sample."""
         if not (self.access.judges and self.feedback) or not self.client.takes_tools:
             return None
-        return KernelTools(self.prompt.version, self._run, self._build)
+        return KernelTools(self._run, self._build)
 
     async def _call(self, tools: KernelTools, call: ToolCall) -> ToolResult:
         self.recorder.called(call)
@@ -164,11 +164,11 @@ class Agent:
         self.recorder.answered(answer.outcome, answer.reason, answer.kernel, answer.spent)
         attempt = await self._judge(answer)
         left = self.access.steps - len(self.attempts)
-        return f"{verdict_words(attempt, self.prompt.version)}\n\nAttempts left: {left}."
+        return f"{verdict_words(attempt)}\n\nAttempts left: {left}."
 
     async def _build(self, kernel: Kernel) -> str:
         judgement = await self.access.build(kernel.source, self._file_name(len(self.attempts) + 1), kernel.files)
-        return build_words(judgement, kernel.source, self.prompt.version)
+        return build_words(judgement, kernel.source)
 
     def _hear(self, piece: AnyPiece) -> None:
         self.recorder.piece(piece, self.client.budget.spent)

@@ -117,7 +117,7 @@ def kernel_in(source: str) -> Kernel:
     return kernel
 
 
-def page_text(version: str, name: str) -> str:
+def page_text(name: str) -> str:
     """One page of `kit_docs`.
 
     Raises:
@@ -127,15 +127,13 @@ def page_text(version: str, name: str) -> str:
         raise Misused(f"there is no page {name[:60]!r}; choose from {', '.join(PAGES)}")
     if name in _HEADERS:
         return (_INCLUDE / name).read_text(encoding="utf-8")
-    return read_template(version, f"kit_{name}")
+    return read_template(f"kit_{name}")
 
 
 class KernelTools:
     """The tools of a model between two of its answers: compile a kernel, run it, read about the kit."""
 
-    def __init__(self, version: str, run: Work, build: Work) -> None:
-        """version: of the templates."""
-        self._version = version
+    def __init__(self, run: Work, build: Work) -> None:
         self._work = {"compile": build, RUN: run}
         self.left = CALLS
         """Calls until the next answer."""
@@ -151,7 +149,7 @@ class KernelTools:
 
     def _tool(self, name: str, properties: dict[str, Any]) -> Tool:
         schema = {"type": "object", "properties": properties, "required": list(properties)}
-        return Tool(name, read_template(self._version, f"tool_{name}"), schema)
+        return Tool(name, read_template(f"tool_{name}"), schema)
 
     async def call(self, call: ToolCall) -> ToolResult:
         """Answers a call.
@@ -160,7 +158,7 @@ class KernelTools:
             ArenaError: the harness failed.
         """
         if self.left <= 0:
-            return result(call.name, read_template(self._version, "no_calls"), True, call.call_id)
+            return result(call.name, read_template("no_calls"), True, call.call_id)
         self.left -= 1
         try:
             return result(call.name, await self._answer(call), False, call.call_id)
@@ -169,7 +167,7 @@ class KernelTools:
 
     async def _answer(self, call: ToolCall) -> str:
         if call.name == "kit_docs":
-            return page_text(self._version, _read(call, PageArguments).page)
+            return page_text(_read(call, PageArguments).page)
         if call.name not in self._work:
             known = ", ".join(tool.name for tool in self.tools)
             raise Misused(f"there is no such tool; choose from {known}")

@@ -2,7 +2,6 @@
 replays. It never contains a key.
 """
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from arena.models.conversation import (
 )
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
-from arena.runs.journal import Journal, first_line, later_lines
+from arena.runs.journal import Journal, first_line, later_lines, new_id
 from arena.runs.origin import Origin
 from arena.runs.results import RunReport
 from problems.specification import Problem
@@ -77,7 +76,7 @@ def trace_header(
 ) -> TraceHeader:
     """For a trace that begins now, with an id of its own."""
     return TraceHeader(
-        trace_id=new_trace_id(),
+        trace_id=new_id(),
         created=time.time(),
         problem_id=problem.id,
         slug=problem.slug,
@@ -196,11 +195,6 @@ Listener = Callable[[AnyTraceEvent], None]
 
 _decode_header = msgspec.json.Decoder(TraceHeader).decode
 _decode_event = msgspec.json.Decoder(AnyTraceEvent).decode
-
-
-def new_trace_id() -> str:
-    """Sorts by time, like a run's id."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
 class TraceRecorder:

@@ -16,57 +16,51 @@ LAST = 40
 """Runs that are looked at, on any device."""
 
 
-class ClockSight(msgspec.Struct, frozen=True):
+class ClockResolution(msgspec.Struct, rename={"detectable_percent": "sees"}, frozen=True):
     """One clock on one kind of device."""
 
     device: str
     """The name of a kind of device."""
     clock: str
     """ "call" or "device"."""
-    sees: float
-    """Percent: half of the runs detect a difference as small as this."""
+    detectable_percent: float
+    """Half of the runs detect a difference as small as this."""
     runs: int
 
 
-def clocks_seen(paths: Paths) -> list[ClockSight]:
+def clock_resolutions(paths: Paths) -> list[ClockResolution]:
     """Every clock that the last runs were timed by; empty before the first run. Milliseconds; creates nothing.
 
     Raises:
         ArenaError: the index of results cannot be read.
     """
+    from arena.runs.store import stored  # sqlite3 is not free
+
     try:
-        if not paths.database.exists():
-            return []
+        entries = stored(paths, lambda store: store.last_timed(LAST)) or []
     except PermissionError as error:
         raise refusal(error) or error from None
-    from arena.runs.store import Store  # sqlite3 is not free
-
-    store = Store(paths.database, paths.runs)
-    try:
-        entries = store.last_timed(LAST)
-    finally:
-        store.close()
     found: dict[tuple[str, str], list[float]] = {}
     for entry in entries:
-        for clock, sees in (("call", entry.call_sees), ("device", entry.device_sees)):
-            if sees is not None:
-                found.setdefault((entry.device, clock), []).append(sees)
-    return [ClockSight(*name, median(sees), len(sees)) for name, sees in sorted(found.items())]
+        for clock, detectable in (("call", entry.call_sees), ("device", entry.device_sees)):
+            if detectable is not None:
+                found.setdefault((entry.device, clock), []).append(detectable)
+    return [ClockResolution(*name, median(percents), len(percents)) for name, percents in sorted(found.items())]
 
 
 def clock_finding(paths: Paths) -> MachineFinding:
     """The same as a finding of the doctor."""
     try:
-        found = clocks_seen(paths)
+        found = clock_resolutions(paths)
     except ArenaError as error:
         return MachineFinding("clocks", "limited", error.message, error.advice)
     if not found:
         return MachineFinding("clocks", "limited", "not known before the first run", "run any kernel")
-    words = "; ".join(_words([sight for sight in found if sight.device == device]) for device in _devices(found))
+    words = "; ".join(_words([each for each in found if each.device == device]) for device in _devices(found))
     noisy = [
         device
         for device in _devices(found)
-        if min(sight.sees for sight in found if sight.device == device) > NOISY_PERCENT
+        if min(each.detectable_percent for each in found if each.device == device) > NOISY_PERCENT
     ]
     if noisy:
         return MachineFinding(
@@ -75,14 +69,14 @@ def clock_finding(paths: Paths) -> MachineFinding:
     return MachineFinding("clocks", "ok", words)
 
 
-def _devices(found: list[ClockSight]) -> list[str]:
-    return list(dict.fromkeys(sight.device for sight in found))
+def _devices(found: list[ClockResolution]) -> list[str]:
+    return list(dict.fromkeys(each.device for each in found))
 
 
-def _words(sights: list[ClockSight]) -> str:
+def _words(resolutions: list[ClockResolution]) -> str:
     """ "CPU ranks: smallest detectable difference 12 % end-to-end (median of 14 runs)"."""
     clocks = ", ".join(
-        f"{percent(sight.sees)} {WHERE[sight.clock]} (median of {sight.runs} run{'s' * (sight.runs > 1)})"
-        for sight in sights
+        f"{percent(each.detectable_percent)} {WHERE[each.clock]} (median of {each.runs} run{'s' * (each.runs > 1)})"
+        for each in resolutions
     )
-    return f"{kind_of(sights[0].device).ranks_name}: smallest detectable difference {clocks}"
+    return f"{kind_of(resolutions[0].device).ranks_name}: smallest detectable difference {clocks}"

@@ -62,7 +62,7 @@ def headline_so_far(sample: Timed) -> Headline:
     )
 
 
-def sees_words(speedup: Speedup | None) -> str:
+def detectable_words(speedup: Speedup | None) -> str:
     """ "smallest detectable difference: 15 % (end-to-end), 2 % (device time)"; empty when nothing was timed."""
     found = [
         f"{percent(detectable_percent(interval))} ({where})"

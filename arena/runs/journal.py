@@ -1,6 +1,8 @@
 """The journal of a run: the kernel's source, then one JSON line an event. A replay needs nothing else."""
 
 import os
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,11 @@ Line = TypeVar("Line")
 VERSION = 1
 PENDING_BYTES = 16 << 20
 """Held back while the disk is full; beyond it events are missing in the journal (never in the run)."""
+
+
+def new_id(at: float | None = None) -> str:
+    """An id for a run, a duel or a trace that begins now, or at `at` (seconds since the epoch). Ids sort by time."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(at))}-{secrets.token_hex(4)}"
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="run"):

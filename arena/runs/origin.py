@@ -9,7 +9,7 @@ from arena.paths import Paths
 from arena.profile.kept_profiles import kept_profile
 from arena.runs.journal import read_events, read_header
 from arena.runs.judge import Judgement
-from arena.runs.store import Store
+from arena.runs.store import stored
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE, named_kernel
 from problems.catalogue import Catalogue
@@ -83,13 +83,8 @@ def known_origin(
 
 def _newest(sha256: str, problem: Problem, setting: Setting, paths: Paths) -> Judgement | None:
     """The newest timed result, else the newest one."""
-    if not paths.database.exists():
-        return None
-    store = Store(paths.database, paths.runs)
-    try:
-        entries = [entry for entry in store.kernels(sha256) if entry.problem_id == problem.id and entry.voided is None]
-    finally:
-        store.close()
+    known = stored(paths, lambda store: store.kernels(sha256)) or []
+    entries = [entry for entry in known if entry.problem_id == problem.id and entry.voided is None]
     for entry in sorted(entries, key=lambda entry: (bool(entry.outcome), entry.created), reverse=True):
         with suppress(OSError, ValueError):
             path = paths.runs / f"{entry.run_id}.jsonl"

@@ -12,9 +12,8 @@ from arena.runs.journal import RunHeader
 from arena.runs.run_request import Notice
 from arena.runs.store import Store
 from arena.workspace import baseline_variant_times
-from arena.workspace.baseline_variants import WORDS
 from arena.workspace.kernels import Workspace
-from arena.workspace.named_kernels import BASELINE
+from arena.workspace.named_kernels import BASELINE, VARIANTS
 from sandbox.protocol.events import Result
 
 
@@ -68,7 +67,7 @@ class ResultRecorder:
             self._store.record_comparison(comparison_of(header, result))
             return
         self._store.record(entry_of(header, result))
-        if header.player in WORDS and result.speedup and result.contender_us:
+        if header.player in VARIANTS and result.speedup and result.contender_us:
             baseline_variant_times.keep(self._paths.calibrations, header.setting, header.player, result.contender_us)
         elif header.kernel_name != BASELINE:
             Workspace(self._paths.workspace).keep_revision(header.source, header.files)

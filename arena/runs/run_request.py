@@ -1,11 +1,10 @@
 """A request to judge a kernel, and the notices of an engine beside the events of a run."""
 
-import secrets
 import time
 from dataclasses import dataclass, field
 
 from arena.machine.fingerprint import this_machine
-from arena.runs.journal import RunHeader
+from arena.runs.journal import RunHeader, new_id
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Rival, Setting
@@ -29,7 +28,7 @@ class RunRequest:
     rounds: int | None = None
     """None = as many as fit the budget; 0 = correctness only."""
     budget_s: float = 1.0
-    """Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."""
+    """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
     versus: Rival | None = None
     """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
 
@@ -63,7 +62,7 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
     problem = request.problem
     source = request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
     return RunHeader(
-        run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(created))}-{secrets.token_hex(4)}",
+        run_id=new_id(created),
         created=created,
         problem_id=problem.id,
         slug=problem.slug,

@@ -4,15 +4,16 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from arena.errors import ArenaError, StoreError
 from arena.machine.fingerprint import this_machine
-from arena.paths import VOIDS, files_in, make_folder
+from arena.paths import VOIDS, Paths, files_in, make_folder
 from arena.runs.comparisons import Comparison, comparison_of
 from arena.runs.entry import Entry, entry_of
 from arena.runs.index_file import VERSION, connect, opening
@@ -28,6 +29,7 @@ _OPEN_ADVICE = (
     "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
 )
 
+Answer = TypeVar("Answer")
 
 _COLUMNS = Entry.__struct_fields__[:-1]  # the last one, `voided`, is no column
 _SELECT = f"select {', '.join(_COLUMNS)} from result"
@@ -143,17 +145,11 @@ class Store:
             return []
         return [entry for entry in self._query(f"{_SELECT} order by created, run_id", ()) if entry.voided]
 
-    def entry(self, run_id: str) -> Entry | None:
-        """One run, or None."""
-        found = self._query(f"{_SELECT} where run_id = ?", (run_id,))
-        return found[0] if found else None
-
-    def standings(self, player: str = "you", device: str | None = None) -> dict[int, Standing]:
-        """A player's standing in every problem that was run (on one device, or on any), by problem id."""
+    def standings(self, player: str = "you") -> dict[int, Standing]:
+        """A player's standing in every problem that was run, by problem id."""
         by_problem: dict[int, list[Entry]] = {}
         for entry in self.entries(player):
-            if device in (None, entry.device):
-                by_problem.setdefault(entry.problem_id, []).append(entry)
+            by_problem.setdefault(entry.problem_id, []).append(entry)
         return {problem_id: standing_of(problem_id, found) for problem_id, found in by_problem.items()}
 
     def players(self) -> list[str]:
@@ -202,6 +198,23 @@ class Store:
                 return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
+
+
+def stored(paths: Paths, question: Callable[[Store], Answer], rebuild: bool = False) -> Answer | None:
+    """The index's answer. None: there is no index; nothing is created then.
+
+    rebuild: an index that is missing is made again where runs have journals.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    if not (paths.database.exists() or (rebuild and paths.runs.exists())):
+        return None
+    store = Store(paths.database, paths.runs)
+    try:
+        return question(store)
+    finally:
+        store.close()
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

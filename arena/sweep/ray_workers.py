@@ -203,10 +203,8 @@ class RemoteJudge:
 
 
 @asynccontextmanager
-async def ray_workers(paths: Paths, device: str, address: str = "", per_host: int = 1) -> AsyncIterator[list[Worker]]:
+async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIterator[list[Worker]]:
     """A worker on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
-
-    per_host: more than one only where nothing is timed: runs side by side disturb each other's times.
 
     Raises:
         MachineError: Ray is not installed, there is no such cluster, or no host can judge.
@@ -231,27 +229,24 @@ async def ray_workers(paths: Paths, device: str, address: str = "", per_host: in
             gpus = int(node["Resources"].get("GPU", 0))
             if kind_of(device).on_gpus and not gpus:
                 continue
-            for number in range(per_host):
-                host = ray.remote(RayHost).options(
-                    num_cpus=0.1,
-                    num_gpus=gpus if kind_of(device).on_gpus else 0,
-                    max_restarts=RESTARTS,
-                    max_task_retries=0,
-                    scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-                    runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
-                )
-                actor = host.remote()
-                actors.append(actor)
-                name = f"{node['NodeManagerHostname']}-{number}" if per_host > 1 else node["NodeManagerHostname"]
-                try:
-                    told = await asyncio.wait_for(_result(actor.open.remote(device)), OPEN_S)
-                except (TimeoutError, ray.exceptions.RayError) as error:
-                    raise MachineError(
-                        f"host {name} has no engine: {error}", "see to that host, then --resume"
-                    ) from None
-                jail, machine = msgspec.json.decode(told, type=HostFacts)
-                judges.append(RemoteJudge(actor, paths, jail, machine))
-                workers.append(Worker(name, judges[-1], machine))
+            host = ray.remote(RayHost).options(
+                num_cpus=0.1,
+                num_gpus=gpus if kind_of(device).on_gpus else 0,
+                max_restarts=RESTARTS,
+                max_task_retries=0,
+                scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+                runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
+            )
+            actor = host.remote()
+            actors.append(actor)
+            name = node["NodeManagerHostname"]
+            try:
+                told = await asyncio.wait_for(_result(actor.open.remote(device)), OPEN_S)
+            except (TimeoutError, ray.exceptions.RayError) as error:
+                raise MachineError(f"host {name} has no engine: {error}", "see to that host, then --resume") from None
+            jail, machine = msgspec.json.decode(told, type=HostFacts)
+            judges.append(RemoteJudge(actor, paths, jail, machine))
+            workers.append(Worker(name, judges[-1], machine))
         if not workers:
             raise MachineError(f"no host of the Ray cluster has a {device} device", "see `ray status`")
         yield workers

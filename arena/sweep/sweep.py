@@ -76,7 +76,7 @@ class Sweep:
         self._cells = Cells(plan, problems, players, settings, journal, machines, self.progress, self._listener)
         self._recorder = Recorder(journal, self.progress, self._listener)
         self._failures: Counter[str] = Counter()
-        self._sitting = len(workers)
+        self._active_workers = len(workers)
         self._jobs = Jobs(self._cells.jobs(fixed=True), ahead)  # which asks for the first one at once
 
     async def run(self) -> SweepProgress:
@@ -93,7 +93,7 @@ class Sweep:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write_all())
                 for worker in self.workers:
-                    group.create_task(self._sit(worker))
+                    group.create_task(self._work(worker))
         except BaseExceptionGroup as group:
             _raise_all_but_stop(group)
         if not self.progress.whole and not self.progress.stopped:
@@ -184,7 +184,7 @@ class Sweep:
 
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def _sit(self, worker: Worker) -> None:
+    async def _work(self, worker: Worker) -> None:
         """One worker, job after job."""
         slug = ""
         while (job := await self._jobs.take(slug)) is not None:
@@ -199,9 +199,9 @@ class Sweep:
 
     def _leave(self, worker: Worker) -> None:
         """Retires a worker after repeated harness errors. The last one ends the sweep."""
-        self._sitting -= 1
+        self._active_workers -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
-        if not self._sitting:
+        if not self._active_workers:
             self.progress.stopped = f"{why}, the last one: {self._recorder.last_error}"
             raise _Stop
         self._listener.said(f"{why}: it judges no more; the last one: {self._recorder.last_error}")

@@ -1,10 +1,8 @@
 """Starter kernels. Each passes before its first edit."""
 
+from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.kit.templates import fill, names
-
-BASELINE = "baseline"
-"""The word for the unchanged baseline as a template."""
 
 
 def template_names() -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from arena.machine.facts import visible_gpus
-from arena.workspace.house import HOUSE
+from arena.workspace.named_kernels import HOUSE
 from benchmarks.rows import PlannedRun, RunRow
 from benchmarks.tables import gpu_runs
 from benchmarks.tables.gpu_runs import measured, on_gpus

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from arena.errors import UsageError
 from arena.machine.facts import visible_gpus
-from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS
+from arena.workspace.named_kernels import COPY_ENGINE, GRAPH, WINDOWS
 from benchmarks.rows import PlannedRun, RunRow
 from benchmarks.tables import gpu_runs
 from benchmarks.tables.gpu_runs import measured, on_gpus

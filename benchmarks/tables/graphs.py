@@ -1,6 +1,6 @@
 """A table of every baseline in a CUDA graph against itself as called: which ones can be captured, and the cost of launching."""
 
-from arena.workspace.baseline_variants import GRAPH
+from arena.workspace.named_kernels import GRAPH
 from benchmarks.rows import RunRow
 from benchmarks.tables import gpu_runs
 from benchmarks.tables.gpu_runs import measured, on_gpus

@@ -12,7 +12,6 @@ from textual.widgets import Button, Input, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
-from screens.complaints import explain
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.foreign import PlainStatic
@@ -114,7 +113,7 @@ class SettingsScreen(Dialog[Settings | None]):
         try:
             self._read()
         except ArenaError as error:
-            report.update(Content.styled(f"✗ {explain(error)}", "$error"))
+            report.update(Content.styled(f"✗ {error.one_line}", "$error"))
         else:
             report.update(Content.styled(f"file: {self._file}", "$muted"))
 

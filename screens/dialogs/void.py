@@ -14,7 +14,6 @@ from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.runs.entry import Entry
-from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog
 from screens.dialogs.questions import Question
 from screens.widgets.foreign import PlainStatic
@@ -87,7 +86,7 @@ async def _written(screen: Screen[Any], change: Callable[[], object], then: Call
     try:
         await asyncio.to_thread(change)
     except ArenaError as error:
-        screen.app.notify(explain(error), severity="error", markup=False)
+        screen.app.notify(error.one_line, severity="error", markup=False)
     await then()
 
 

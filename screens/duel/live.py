@@ -16,10 +16,8 @@ from arena.errors import ArenaError, UsageError
 from arena.players.file import FilePlayer
 from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.baseline_variants import WORDS, has
-from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
-from arena.workspace.named_kernels import BASELINE
+from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, has_variant
 from arena.workspace.templates import starter
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
@@ -28,7 +26,6 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
-from screens.complaints import explain
 from screens.duel.base import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
@@ -93,7 +90,7 @@ class LiveDuelScreen(DuelScreen):
         """Shows what other programs save into the file. Unsaved text stays within reach of undo, and is kept as a revision."""
         async for save in watcher:
             if isinstance(save, UsageError):
-                self.complain(f"{explain(save)}. The editor keeps its text")
+                self.complain(f"{save.one_line}. The editor keeps its text")
                 continue
             self._saved = True
             if self.unsaved:
@@ -279,6 +276,6 @@ def _word(services: Services, problem: Problem, player: str) -> str:
 def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
     """Players that a problem can have, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
-    variants = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
+    variants = [word for word in VARIANTS if kind_of(device).has_reference_forms and has_variant(problem, word)]
     writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
     return [*house, BASELINE, *variants, *writers, GUEST]

@@ -14,7 +14,6 @@ from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.players.make_player import AGENT, MODEL, make_player
 from arena.players.player import Player, PlayerSetup
-from screens.complaints import explain
 from screens.widgets.foreign import PlainStatic
 
 PROGRAM = "agent: a program of yours"
@@ -73,7 +72,7 @@ class PlayerRow(Vertical):
             self.known = True
             self._say(self.player.facts if self.player is not None else "", "$muted")
         except ArenaError as error:
-            self.trouble = explain(error)
+            self.trouble = error.one_line
             self._say(f"✗ {self.trouble}", "$error")
         self.post_message(self.Known())
 

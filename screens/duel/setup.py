@@ -21,7 +21,6 @@ from arena.setting_choice import Choice
 from arena.settings import load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
-from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.duel.live import YOU, DuelStart, make_players, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
@@ -157,7 +156,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         try:
             start = await asyncio.to_thread(make_players, self.services, self.problem, plan)
         except ArenaError as error:
-            trouble.update(f"✗ {explain(error)}")
+            trouble.update(f"✗ {error.one_line}")
         else:
             self.dismiss(start)
 

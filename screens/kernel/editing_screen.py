@@ -13,7 +13,6 @@ from problems.specification import Problem
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import Kernel
 from screens.app_protocol import AppProtocol
-from screens.complaints import explain
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.paned_screen import PanedScreen
 from screens.kernel.panes.failure_view import FailureView
@@ -168,7 +167,7 @@ class EditingScreen(PanedScreen):
             try:
                 await self.buffer.save()
             except ArenaError as error:
-                self.complain(explain(error))
+                self.complain(error.one_line)
                 return
         line = self.editor.cursor_location[0] + 1
         if trouble := await edit_outside(self.app, self.services.settings, main_file(self.session.path), line):

@@ -24,7 +24,6 @@ from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Set
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import AGAIN_WITHIN_S
-from screens.complaints import explain
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, queued_answer, worlds_words
@@ -131,7 +130,7 @@ class KernelScreen(EditingScreen):
                 self.draw(force=True)
                 if not isinstance(error, UsageError):
                     raise
-                self.complain(f"{explain(error)}. The editor shows it once it can be read")
+                self.complain(f"{error.one_line}. The editor shows it once it can be read")
                 await self.session.readable()
             else:
                 self.unread, self.editor.read_only = "", read_only
@@ -140,7 +139,7 @@ class KernelScreen(EditingScreen):
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
             if isinstance(unsaved, ArenaError):
-                self.complain(f"{explain(unsaved)}. The editor keeps its text")
+                self.complain(f"{unsaved.one_line}. The editor keeps its text")
                 continue
             self.query_one(SourcePane).follow_editor()
             if unsaved:
@@ -159,7 +158,7 @@ class KernelScreen(EditingScreen):
         try:
             self.buffer.close()
         except ArenaError as error:
-            self.log.error(explain(error))
+            self.log.error(error.one_line)
         self.release_kernels()
 
     # --- runs ----------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from textual.widgets import Input, Select
 from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
-from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.foreign import PlainStatic
@@ -81,7 +80,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
         try:
             setting = choose_setting(self.problem, self._choice(), self.session.services.settings)
         except (ArenaError, ValueError) as error:
-            text = explain(error) if isinstance(error, ArenaError) else "sizes are whole numbers, 1 or more"
+            text = error.one_line if isinstance(error, ArenaError) else "sizes are whole numbers, 1 or more"
             report.update(Content.styled(f"✗ {text}", "$error"))
             return
         cost = self.problem.cost(setting.sizes, setting.world, setting.dtype)

@@ -13,7 +13,6 @@ from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
 from arena.workspace.kernels import Workspace
-from screens.complaints import explain
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
 
@@ -80,4 +79,4 @@ class VariantsDialog(Dialog[Path | None]):
             self.dismiss(new)
 
     def _complain(self, error: ArenaError) -> None:
-        self.query_one("#report", PlainStatic).update(Content.styled(f"✗ {explain(error)}", "$error"))
+        self.query_one("#report", PlainStatic).update(Content.styled(f"✗ {error.one_line}", "$error"))

@@ -19,7 +19,6 @@ from arena.runs.results import RunReport
 from arena.runs.run_state import RunState
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, Setting
-from screens.complaints import explain
 from screens.services import Services
 
 
@@ -106,7 +105,7 @@ class ModelSession:
                 self.path = await asyncio.to_thread(self._keep, access)
             await self._compare(access)
         except ArenaError as error:
-            self.failed = explain(error)
+            self.failed = error.one_line
             raise
         finally:
             self.over = self.changed = True

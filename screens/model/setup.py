@@ -19,7 +19,6 @@ from arena.players.player import PlayerKind, PlayerName, PlayerSetup
 from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from problems.specification import Problem
-from screens.complaints import explain
 from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.model.model_session import ModelPlan
 from screens.widgets.foreign import PlainStatic
@@ -146,7 +145,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         try:
             player = await asyncio.to_thread(ModelPlayer, PlayerName(kind, name), setup)
         except UsageError as error:
-            self.query_one("#model-trouble", PlainStatic).update(f"✗ {explain(error)}")
+            self.query_one("#model-trouble", PlainStatic).update(f"✗ {error.one_line}")
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
         self.dismiss(ModelPlan(player, improves, answers, words, self.origin, other_sizes))

@@ -8,6 +8,7 @@ from arena.sweep.grid import Square, SweepGrid
 from screens import figures
 
 WAITING = "…"
+_MOST_NAME = 22
 STILL_S = 90.0
 """After so long without a new line nobody is at work, as far as one can see."""
 
@@ -61,7 +62,6 @@ def standing_words(grid: SweepGrid, now: float) -> str:
     return " · ".join(parts)
 
 
-def player_heading(player: str, width: int = 22) -> str:
+def player_heading(player: str) -> str:
     """A player's name as a column's head."""
-    name = printable(player)
-    return name if len(name) <= width else f"{name[: width - 1]}…"
+    return figures.cut(printable(player), _MOST_NAME)

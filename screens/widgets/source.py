@@ -97,10 +97,10 @@ class Source(TextArea):
             self.refresh()
         return search.places_of(self.document.lines, pattern)
 
-    def jump_to(self, line: int, column: int = 0) -> None:
+    def jump_to(self, line: int) -> None:
         """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
         row = max(0, min(line - 1, self.document.line_count - 1))
-        self.move_cursor((row, column), center=True)
+        self.move_cursor((row, 0), center=True)
         self.focus()
 
     def action_cursor_document_end(self, direction: int, select: bool = False) -> None:

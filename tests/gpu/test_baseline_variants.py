@@ -4,14 +4,17 @@ import json
 
 import pytest
 
-from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, has, variant_source
+from arena.workspace.named_kernels import COPY_ENGINE, GRAPH, WINDOWS, has_variant, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
 
 REGISTERED = [
-    (problem.id, word) for problem in load_catalogue().problems for word in (WINDOWS, COPY_ENGINE) if has(problem, word)
+    (problem.id, word)
+    for problem in load_catalogue().problems
+    for word in (WINDOWS, COPY_ENGINE)
+    if has_variant(problem, word)
 ]
 WRITES = "30"
 """A baseline that writes to its arguments."""

@@ -1,8 +1,10 @@
-"""Journals of runs that passed, for tests of what is stored: no judge is needed."""
+"""Journals of runs that passed, and single entries of an index, for tests of what is stored: no judge is needed."""
 
 from arena.paths import Paths
 from arena.runs.code_hash import code_hash
+from arena.runs.entry import Entry
 from arena.runs.journal import Journal, RunHeader
+from arena.runs.store import Store
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
@@ -25,6 +27,12 @@ def passed(speedup: float) -> Result:
         speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
         seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
     )  # fmt: skip
+
+
+def entry_in(store: Store, run_id: str) -> Entry | None:
+    """A player's run in the index."""
+    found = (entry for player in store.players() for entry in store.entries(player))
+    return next((entry for entry in found if entry.run_id == run_id), None)
 
 
 def ran(

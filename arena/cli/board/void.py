@@ -4,7 +4,7 @@ import time
 
 import click
 
-from arena.board.voiding import VoidTarget, find_target, stored, unvoid, user, void
+from arena.board.voiding import VoidTarget, find_target, unvoid, user, void, voided
 from arena.cli.colour import struck
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
@@ -90,7 +90,7 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
 
 
 def _entries(paths: Paths, voids: Voids) -> list[Entry]:
-    return stored(paths, lambda store: store.voided()) if voids else []
+    return voided(paths) if voids else []
 
 
 def _words(entry: Entry) -> str:

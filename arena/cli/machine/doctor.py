@@ -11,7 +11,7 @@ from arena.machine.finding import MachineFinding, as_script
 from arena.machine.finding import fix_plan as plan_fixes
 from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
-from arena.runs.clock_findings import ClockSight, clock_finding, clocks_seen
+from arena.runs.clock_findings import ClockResolution, clock_finding, clock_resolutions
 from sandbox.protocol.verdict import ExitCode
 
 _SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
@@ -52,9 +52,9 @@ def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:
         print_line(line)
 
 
-def _clocks() -> list[ClockSight]:
+def _clocks() -> list[ClockResolution]:
     """The smallest differences that this machine's clocks detect; empty where they are not known."""
     try:
-        return clocks_seen(find_paths())
+        return clock_resolutions(find_paths())
     except ArenaError:  # it is one of the findings
         return []

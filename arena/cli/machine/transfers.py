@@ -30,7 +30,7 @@ def command(choice: Choice, stored: bool, as_json: bool) -> None:
     session = open_session()
     setting = choose_setting(session.problem("allreduce"), choice, session.settings)
     if setting.world == 1:
-        raise UsageError("one rank has nobody to move data to", "choose --world 2 or more, or --device cpu")
+        raise UsageError("transfers need at least 2 ranks", "choose --world 2 or more, or --device cpu")
     found = _stored(session, setting) if stored else run_interruptibly(_measured(session, setting))
     if as_json:
         print_json(_as_json(found))

@@ -10,8 +10,6 @@ from arena.players import trace
 from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol.kernel_files import Kernel
 
-REDRAW_S = 0.1
-
 
 def spent_text(spent: Spent) -> str:
     """ "12.3k tokens, $0.21"; a tilde where part of it is estimated."""
@@ -27,7 +25,7 @@ class WritingProgress:
         self._player = player
         self._shown = LiveLine()
         self._step = 0
-        self._began = self._drawn_at = 0.0
+        self._began = 0.0
         self._characters = 0
         self._doing = ""
 
@@ -44,18 +42,12 @@ class WritingProgress:
             case trace.Mused():
                 self._characters += len(event.text)
                 self._doing = "thinking"
-            case trace.Retried():
-                self._line(f"{event.reason}; again in {event.wait_s:.1f} s")
-            case trace.Called():
-                self._line(f"calls {event.tool}")
-                self._doing = f"in {event.tool}"
+            case trace.Retried() | trace.Called() | trace.Answered() | trace.Judged():
+                self.clear()
+                say(f"{self._player} {_line(event)}")
+                self._doing = f"in {event.tool}" if isinstance(event, trace.Called) else ""
             case trace.Returned():
                 self._doing = "waiting"
-            case trace.Answered():
-                words = event.reason or f"a kernel of {len(event.source.splitlines())} lines"
-                self._line(f"{words}, {spent_text(event.spent)}")
-            case trace.Judged():
-                self._line(compact(event.report))
             case trace.Counted():
                 pass
         self._redraw()
@@ -64,19 +56,11 @@ class WritingProgress:
         """Leaves nothing of the redrawn line."""
         self._shown.clear()
 
-    def _line(self, text: str) -> None:
-        self.clear()
-        self._doing = ""
-        say(f"{self._player} {self._step}: {text}")
-
     def _redraw(self) -> None:
-        now = time.monotonic()
-        if not self._shown.live or not self._doing or now - self._drawn_at < REDRAW_S:
+        if not self._doing:
             return
-        self._drawn_at = now
-        tokens = self._characters / CHARACTERS_PER_TOKEN
-        words = f"{self._doing}  ~{tokens:.0f} tokens  {now - self._began:.0f} s"
-        self._shown.draw(f"{self._player} {self._step}: {words}")
+        tokens, seconds = self._characters / CHARACTERS_PER_TOKEN, time.monotonic() - self._began
+        self._shown.draw(f"{self._player} {self._step}: {self._doing}  ~{tokens:.0f} tokens  {seconds:.0f} s")
 
 
 def is_trace(path: Path) -> bool:

@@ -13,7 +13,8 @@ from arena.paths import NAMED, make_folder
 from arena.workspace import agents_page
 from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace
-from arena.workspace.templates import BASELINE, starter, template_names
+from arena.workspace.named_kernels import BASELINE
+from arena.workspace.templates import starter, template_names
 from sandbox.machine.backends import named
 
 

@@ -9,7 +9,7 @@ from arena.cli.output import print_json, print_line
 from arena.cli.problems.list_problems import problem_facts
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.workspace.house import house_source
+from arena.workspace.named_kernels import house_source
 from arena.workspace.problem_page import problem_page
 from arena.workspace.templates import signature
 from problems.specification import Problem

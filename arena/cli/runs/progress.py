@@ -1,7 +1,5 @@
 """A run's progress on stderr: one line that is redrawn on a terminal, a line a phase elsewhere."""
 
-import time
-
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.output import speedup_text
 from arena.runs.headline import headline_so_far
@@ -9,8 +7,6 @@ from arena.runs.other_sizes import OtherSizesProgress
 from arena.runs.run_request import Notice
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, RunStarted
-
-REDRAW_S = 0.1
 
 
 class RunProgress:
@@ -21,7 +17,6 @@ class RunProgress:
         self._most_s = most_s
         self._state = RunState()
         self._shown = LiveLine()
-        self._drawn_at = 0.0
 
     def event(self, event: AnyEvent) -> None:
         """Shows what an event changed."""
@@ -30,10 +25,7 @@ class RunProgress:
             self.clear()
             say(event.text.rstrip())
         elif self._shown.live:
-            now = time.monotonic()
-            if now - self._drawn_at >= REDRAW_S or isinstance(event, PhaseStarted | PhaseEnded):
-                self._drawn_at = now
-                self._shown.draw(self._line())
+            self._shown.draw(self._line(), force=isinstance(event, PhaseStarted | PhaseEnded))
         elif isinstance(event, PhaseEnded):
             say(f"{event.phase} {event.seconds:.2f} s")
         elif isinstance(event, RunStarted):

@@ -20,7 +20,7 @@ from arena.runs.engine import Engine
 from arena.runs.entry import Entry
 from arena.runs.headline import brief_words
 from arena.runs.run_request import Notice
-from arena.runs.store import Store
+from arena.runs.store import Store, stored
 from arena.sweep.plan import choose_problems
 from sandbox.protocol.verdict import ExitCode, Verdict
 
@@ -66,11 +66,11 @@ def command(
         void_by=(by or user()) if void else "",
         unsafe=unsafe,
     )
-    stored = _stored(session, players, problem_set)
-    found = _Findings(total=len(stored))
+    to_judge = _to_judge(session, players, problem_set)
+    found = _Findings(total=len(to_judge))
     try:
-        if stored:
-            run_interruptibly(_recheck(session, stored, terms, found, as_json))
+        if to_judge:
+            run_interruptibly(_recheck(session, to_judge, terms, found, as_json))
             found.whole = True
     finally:  # an interrupted recheck has found out something, too
         found.show(as_json)
@@ -81,23 +81,20 @@ Stored = list[tuple[list[Entry], list[Entry]]]
 """A player's right kernels in one setting, the best first; and all its runs."""
 
 
-def _stored(session: CliSession, players: Sequence[str], problem_set: str | None) -> Stored:
+def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | None) -> Stored:
     """What is to be judged, problem by problem: a problem is then opened once."""
-    paths = session.paths
     wanted = {problem.id for problem in choose_problems(session.catalogue, [problem_set])} if problem_set else None
-    if not (paths.database.exists() or paths.runs.exists()):
-        return []
-    store = Store(paths.database, paths.runs)
-    try:
+
+    def ask(store: Store) -> list[list[Entry]]:
         known = store.players()
         for player in players:
             if player not in known:
                 choices = f"choose from {', '.join(map(printable, known))}" if known else "nothing was run yet"
                 raise UsageError(f"there are no results of {player!r}", choices)
         chosen = players or [player for player in known if kind_of(player) != BASELINES]
-        runs = [store.entries(player) for player in dict.fromkeys(chosen)]
-    finally:
-        store.close()
+        return [store.entries(player) for player in dict.fromkeys(chosen)]
+
+    runs = stored(session.paths, ask, rebuild=True) or []
     found = [(kernels, entries) for entries in runs for kernels in bests(entries)]
     found = [pair for pair in found if wanted is None or pair[0][0].problem_id in wanted]
     return sorted(found, key=lambda pair: (pair[0][0].problem_id, pair[0][0].preset, pair[0][0].dtype))
@@ -142,7 +139,7 @@ class _Findings:
         print_line(", ".join(parts))
 
 
-async def _recheck(session: CliSession, stored: Stored, terms: RecheckTerms, found: _Findings, as_json: bool) -> None:
+async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, found: _Findings, as_json: bool) -> None:
     shown = LiveLine()
 
     def notice(notice: Notice) -> None:
@@ -153,10 +150,10 @@ async def _recheck(session: CliSession, stored: Stored, terms: RecheckTerms, fou
         async with Engine(session.paths) as engine:
             engine.subscribe_notices(notice)
             rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, terms)
-            await rechecker.start(kernels[0].player for kernels, _ in stored)
-            for number, (kernels, runs) in enumerate(stored, 1):
+            await rechecker.start(kernels[0].player for kernels, _ in to_judge)
+            for number, (kernels, runs) in enumerate(to_judge, 1):
                 best = kernels[0]
-                shown.draw(f"{number}/{len(stored)} {best.problem_id:02d}_{best.slug} {best.player}")
+                shown.draw(f"{number}/{len(to_judge)} {best.problem_id:02d}_{best.slug} {best.player}", force=True)
                 async for each in rechecker.recheck(kernels, runs):
                     found.rechecks.append(each)
                     shown.clear()

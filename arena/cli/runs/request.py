@@ -7,10 +7,8 @@ from arena.cli.session import CliSession
 from arena.errors import UsageError
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.baseline_variants import WORDS
-from arena.workspace.house import HOUSE
 from arena.workspace.kernels import kernel_text, read_kernel
-from arena.workspace.named_kernels import BASELINE, named_kernel
+from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, named_kernel
 from problems.specification import Problem
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import Kernel
@@ -41,7 +39,7 @@ def make_request(
     return RunRequest(
         problem=found,
         setting=setting,
-        player=str(kernel) if str(kernel) in (HOUSE, *WORDS) else "you",
+        player=str(kernel) if str(kernel) in (HOUSE, *VARIANTS) else "you",
         kernel_name=name,
         kernel_path=path,
         source=text.source,

@@ -15,7 +15,6 @@ from arena.sweep.sweep import Sweep
 from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 
-REDRAW_S = 0.2
 RECENT = 40
 """Results that the rate is taken from."""
 _BAR = 24
@@ -32,7 +31,7 @@ class SweepProgressLine:
         self._shown = LiveLine()
         self._sweep: Sweep | None = None
         self._recent: deque[float] = deque(maxlen=RECENT)
-        self._began = self._drawn_at = 0.0
+        self._began = 0.0
 
     @contextmanager
     def watching(self, sweep: Sweep) -> Iterator[None]:
@@ -81,15 +80,11 @@ class SweepProgressLine:
         say(text)
 
     def _draw(self) -> None:
-        now = time.monotonic()
-        if not self._shown.live or self._sweep is None or now - self._drawn_at < REDRAW_S:
-            return
-        self._drawn_at = now
-        self._shown.draw(self._words(now))
+        if self._sweep is not None:
+            self._shown.draw(self._words(self._sweep))
 
-    def _words(self, now: float) -> str:
-        assert self._sweep is not None
-        progress, pool = self._sweep.progress, self._sweep.pool
+    def _words(self, sweep: Sweep) -> str:
+        progress, pool = sweep.progress, sweep.pool
         total = max(progress.total, 1)
         filled = round(_BAR * min(progress.done / total, 1.0))
         parts = [f"{'█' * filled}{'░' * (_BAR - filled)} {progress.done}/{progress.total}"]

@@ -223,7 +223,7 @@ class Stream:
     def _overdue(self, deadline: float) -> Exception:
         if time.monotonic() >= deadline:
             return self._failed(f"no whole answer within {self._model.timeout_s:g} s", "raise timeout_s of the model")
-        return Passing(f"not a word for {self._model.stall_s:g} s")
+        return Passing(f"no data for {self._model.stall_s:g} s")
 
     def _refused(self, response: httpx.Response, text: str, tools: bool) -> Exception:
         """The failure of a request that was answered with another status than 200. tools: it offered some."""

@@ -10,7 +10,7 @@ from typing import Any
 from arena.errors import PlayerFailed
 from arena.models.budget import Budget, Spent, price_words
 from arena.models.conversation import Text
-from arena.models.templates import TEMPLATES, fill_template
+from arena.models.templates import fill_template
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program.jailed import run_program
 from arena.players.program.program import AgentProgram
@@ -18,7 +18,8 @@ from arena.players.program.readiness import require_ready
 from arena.players.program.task_tools import TaskTools
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch
 from arena.players.prompts.prompt import Prompt
-from arena.players.trace import Counted, TraceHeader, TraceRecorder, new_trace_id
+from arena.players.trace import Counted, TraceHeader, TraceRecorder
+from arena.runs.journal import new_id
 from arena.runs.results import one_line
 
 BUDGET = "budget"
@@ -64,7 +65,7 @@ class ProgramPlayer(Player):
         """Starts the program in its jail and waits for its end."""
         setup, program = self._setup, self._program
         prompt = await asyncio.to_thread(setup.prompt, task)
-        rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
+        rules = fill_template("program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
         header = self._header(task, access, prompt, text)
         recorder = access.record(header, setup.paths)
@@ -93,7 +94,7 @@ class ProgramPlayer(Player):
 
     def _header(self, task: Task, access: KernelAccess, prompt: Prompt, text: str) -> TraceHeader:
         return TraceHeader(
-            trace_id=new_trace_id(),
+            trace_id=new_id(),
             created=time.time(),
             problem_id=task.problem.id,
             slug=task.problem.slug,

@@ -10,13 +10,14 @@ from arena.errors import ArenaError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
-from arena.models.templates import TEMPLATES, read_template
+from arena.models.templates import read_template
 from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
-from arena.workspace.templates import BASELINE, starter, template_names
+from arena.workspace.named_kernels import BASELINE
+from arena.workspace.templates import starter, template_names
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 
@@ -63,14 +64,11 @@ class TaskTools:
             tools.tool(
                 "new", "The text of a starter kernel.", {}, {"template": tools.TEXT | {"enum": template_names()}}
             ),
-            tools.tool("compile", read_template(TEMPLATES, "tool_compile"), kernel, {}),
-            tools.tool(tools.RUN, read_template(TEMPLATES, "tool_run"), kernel, {}),
+            tools.tool("compile", read_template("tool_compile"), kernel, {}),
+            tools.tool(tools.RUN, read_template("tool_run"), kernel, {}),
             tools.tool("history", "Your attempts so far.", {}, {}),
             tools.tool(
-                "kit_docs",
-                read_template(TEMPLATES, "tool_kit_docs"),
-                {"page": tools.TEXT | {"enum": list(tools.PAGES)}},
-                {},
+                "kit_docs", read_template("tool_kit_docs"), {"page": tools.TEXT | {"enum": list(tools.PAGES)}}, {}
             ),
         )
 
@@ -108,9 +106,7 @@ class TaskTools:
                 tools.arguments_of(arguments, _Nothing)
                 return tools.result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
             case "kit_docs":
-                return tools.result(
-                    name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
-                )
+                return tools.result(name, tools.page_text(tools.arguments_of(arguments, tools.PageArguments).page))
         raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
     async def _run(self, kernel: Kernel) -> str:
@@ -125,11 +121,11 @@ class TaskTools:
         self._recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
         self.attempts.append(attempt)
         self._access.attempted(attempt)
-        return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._access.steps - step}."
+        return f"{verdict_words(attempt)}\n\nAttempts left: {self._access.steps - step}."
 
     async def _compile(self, kernel: Kernel) -> str:
         judgement = await self._access.build(kernel.source, f"attempt-{len(self.attempts) + 1}.py", kernel.files)
-        return build_words(judgement, kernel.source, TEMPLATES)
+        return build_words(judgement, kernel.source)
 
 
 def _row(attempt: Attempt) -> str:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.models.templates import examples_folder, fill_template
+from arena.models.templates import EXAMPLES, fill_template
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 
@@ -21,10 +21,9 @@ class Example:
     """ "cpu", "cuda", or "any"."""
     source: str
 
-    def text(self, version: str) -> str:
+    def text(self) -> str:
         """The example as a section of a prompt."""
         return fill_template(
-            version,
             "example",
             title=self.problem.title,
             baseline=self.problem.baseline_source.strip(),
@@ -32,11 +31,11 @@ class Example:
         )
 
 
-def load_examples(version: str, catalogue: Catalogue) -> list[Example]:
-    """All examples of a version, by file name. One of a problem that the catalogue lacks is left out."""
+def load_examples(catalogue: Catalogue) -> list[Example]:
+    """All examples, by file name. One of a problem that the catalogue lacks is left out."""
     by_slug = {problem.slug: problem for problem in catalogue.problems}
     examples = []
-    for path in sorted(examples_folder(version).glob("*.py")):
+    for path in sorted(EXAMPLES.glob("*.py")):
         slug, device, source = _read(path)
         if slug in by_slug:
             examples.append(Example(by_slug[slug], device, source))

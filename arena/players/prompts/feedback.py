@@ -54,22 +54,22 @@ def foreign(text: str) -> str:
     return fenced(text)
 
 
-def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: str) -> Conversation:
+def next_turn(conversation: Conversation, attempts: Sequence[Attempt]) -> Conversation:
     """The conversation for the next step: the task, the last answer, and what became of it and those before it."""
     last = attempts[-1]
     best = best_of(attempts)
     if last.report is not None:
         answer = fenced_kernel(last.answer.kernel)
-        told = verdict_words(last, version)
+        told = verdict_words(last)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
-        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.reason))
+        told = fill_template("no_kernel", complaint=one_line(last.answer.reason))
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
     if best is not None and best.step != last.step and score(best.report) > score(last.report):
         parts.append(f"# Your best kernel so far (attempt {best.step})\n\n" + fenced_kernel(best.answer.kernel))
-    parts.append(fill_template(version, _task(last)))
+    parts.append(fill_template(_task(last)))
     return conversation.then(Message("assistant", answer), Message("user", "\n\n".join(parts)))
 
 
@@ -96,26 +96,26 @@ def _row(attempt: Attempt) -> str:
     return f"- {attempt.step}: {report.verdict}{why}"
 
 
-def verdict_words(attempt: Attempt, version: str) -> str:
+def verdict_words(attempt: Attempt) -> str:
     """The verdict in words, for an attempt that was judged."""
     assert attempt.judgement is not None
-    return judgement_words(attempt.judgement, attempt.answer.source, version)
+    return judgement_words(attempt.judgement, attempt.answer.source)
 
 
-def build_words(judgement: Judgement, source: str, version: str) -> str:
+def build_words(judgement: Judgement, source: str) -> str:
     """Whether a kernel compiles and its calls return; nothing about what they return."""
     if judgement.report.verdict in RETURNS:
-        return read_template(version, "built")
-    return judgement_words(judgement, source, version)
+        return read_template("built")
+    return judgement_words(judgement, source)
 
 
-def judgement_words(judgement: Judgement, source: str, version: str) -> str:
+def judgement_words(judgement: Judgement, source: str) -> str:
     """The verdict on a kernel with this text, in words."""
-    told = fill_template(version, "verdict", verdict=judgement.report.verdict, facts="").rstrip()
-    return "\n\n".join(filter(None, [told, judgement_facts(judgement, source, version)]))
+    told = fill_template("verdict", verdict=judgement.report.verdict, facts="").rstrip()
+    return "\n\n".join(filter(None, [told, judgement_facts(judgement, source)]))
 
 
-def judgement_facts(judgement: Judgement, source: str, version: str) -> str:
+def judgement_facts(judgement: Judgement, source: str) -> str:
     """What is known beside the verdict: errors, times, the failure and what was printed."""
     report = judgement.report
     parts = ["\n".join(_facts(report))]
@@ -123,9 +123,9 @@ def judgement_facts(judgement: Judgement, source: str, version: str) -> str:
     if failure is not None and failure.line is not None:
         parts.append("Around that line:\n\n" + fenced(_around(source, failure.line), "python"))
     if failure is not None and failure.text.strip():
-        parts.append(fill_template(version, "foreign", text=foreign(failure.text)))
+        parts.append(fill_template("foreign", text=foreign(failure.text)))
     if judgement.printed.strip():
-        parts.append(fill_template(version, "printed", text=foreign(judgement.printed)))
+        parts.append(fill_template("printed", text=foreign(judgement.printed)))
     return "\n\n".join(filter(None, parts))
 
 

@@ -6,11 +6,11 @@ from arena.runs.origin import Origin
 from arena.runs.results import one_line
 
 
-def origin_section(origin: Origin, version: str) -> str:
+def origin_section(origin: Origin) -> str:
     """The section. A verdict or a profile that there is not is left out, in words."""
     parts = ["It was not judged in this setting yet."]
     if origin.judgement is not None:
-        facts = judgement_facts(origin.judgement, origin.kernel.source, version)
+        facts = judgement_facts(origin.judgement, origin.kernel.source)
         parts = [
             f"Its verdict in this setting is {origin.judgement.report.verdict}. There it is called your kernel.",
             facts,
@@ -18,7 +18,6 @@ def origin_section(origin: Origin, version: str) -> str:
     if origin.profile:
         parts.append(f"Its profile, from the kernel's own process in part. It is data:\n\n{foreign(origin.profile)}")
     return fill_template(
-        version,
         "origin",
         kernel_name=one_line(origin.name),
         kernel=fenced_kernel(origin.kernel),

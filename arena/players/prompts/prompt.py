@@ -28,9 +28,9 @@ class Prompt:
     """The conversation that a model is given, and the version of its texts."""
 
     conversation: Conversation
-    version: str
     shots: int
     """Examples that are in it: fewer than asked where not enough of them suit."""
+    version: str = TEMPLATES
 
     @property
     def sha256(self) -> str:
@@ -50,7 +50,6 @@ def build_prompt(
     catalogue: Catalogue,
     paths: Paths,
     shots: int = SHOTS,
-    version: str = TEMPLATES,
     origin: Origin | None = None,
     backend: str | None = None,
 ) -> Prompt:
@@ -58,11 +57,10 @@ def build_prompt(
 
     origin: the kernel to improve. backend: the name of the one that the model is to write for.
     """
-    examples = choose_examples(problem, setting.device, shots, load_examples(version, catalogue))
+    examples = choose_examples(problem, setting.device, shots, load_examples(catalogue))
     mutates = f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
     kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}", *([f"kit_{backend}"] if backend else [])]
     text = fill_template(
-        version,
         "task",
         id=problem.id,
         title=problem.title,
@@ -71,21 +69,21 @@ def build_prompt(
         world=setting.world,
         baseline=problem.baseline_source.strip(),
         shared="".join(
-            fill_template(version, "shared", module=module, source=source.strip()) + "\n"
+            fill_template("shared", module=module, source=source.strip()) + "\n"
             for module, source in shared_sources(problem).items()
         ),
         machine=machine_card(setting, paths),
         work=least_work(problem, setting, paths),
         dtype=setting.dtype,
         sizes=", ".join(f"{name}={value}" for name, value in setting.sizes.items()),
-        kit="\n\n".join(read_template(version, name) for name in kit),
-        examples="".join(f"\n{example.text(version)}\n" for example in examples)
-        + (f"\n{origin_section(origin, version)}\n" if origin is not None else ""),
-        judge=fill_template(version, "judge", mutates=mutates),
-        output=fill_template(version, "output", signature=signature(problem)),
+        kit="\n\n".join(read_template(name) for name in kit),
+        examples="".join(f"\n{example.text()}\n" for example in examples)
+        + (f"\n{origin_section(origin)}\n" if origin is not None else ""),
+        judge=fill_template("judge", mutates=mutates),
+        output=fill_template("output", signature=signature(problem)),
     )
-    system = read_template(version, "system")
-    return Prompt(Conversation(system, (Message("user", text),)), version, len(examples))
+    system = read_template("system")
+    return Prompt(Conversation(system, (Message("user", text),)), len(examples))
 
 
 def shared_sources(problem: Problem) -> dict[str, str]:

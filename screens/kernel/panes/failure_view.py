@@ -13,14 +13,13 @@ from arena.foreign_text import printable
 from arena.runs.results import output_of
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import Failure
-from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.widgets.foreign import PlainStatic
 
 _TEXT_SHOWN = 12_000
 
 
-def failure_content(verdict: Verdict, failure: Failure) -> Content:
+def failure_content(failure: Failure) -> Content:
     """Message, expected and got, advice. The place stands in the headline."""
     rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
     if failure.index is not None or failure.expected is not None:
@@ -67,10 +66,10 @@ class FailureView(VerticalScroll):
 
     def show(self, state: RunState) -> None:
         """Draws again only when the failure changed."""
-        failure, verdict = state.failure, state.verdict
-        if failure is not None and verdict is not None and failure != self._shown:
+        failure = state.failure
+        if failure is not None and state.verdict is not None and failure != self._shown:
             self._shown = failure
-            self.query_one("#failure-text", PlainStatic).update(failure_content(verdict, failure))
+            self.query_one("#failure-text", PlainStatic).update(failure_content(failure))
             output = self.query_one("#failure-output", PlainStatic)
             text = output_of(failure)[:_TEXT_SHOWN]
             output.update(text)

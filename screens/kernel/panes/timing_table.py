@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.content import Content
 from textual.geometry import Size
 
-from arena.runs.headline import sees_words
+from arena.runs.headline import detectable_words
 from arena.runs.run_state import RunState
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.kernel_files import MAIN
@@ -48,7 +48,7 @@ def remark(update: RunUpdate) -> str:
     setting = update.state.setting
     unmeasured = result.roofline is None and setting is not None and kind_of(setting.device).on_gpus
     bound = "of bound: after `pkb-arena calibrate`" if unmeasured else ""
-    return " · ".join(filter(None, [helps, "" if told else sees_words(result.speedup), bound]))
+    return " · ".join(filter(None, [helps, "" if told else detectable_words(result.speedup), bound]))
 
 
 def _wrapped(text: str, width: int, colour: str) -> list[Content]:

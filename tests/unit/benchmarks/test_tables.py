@@ -12,8 +12,7 @@ from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement, RunInProgress
 from arena.runs.run_request import RunRequest, header_of
 from arena.setting_choice import Choice
-from arena.workspace.baseline_variants import GRAPH, WORDS, has
-from arena.workspace.named_kernels import BASELINE
+from arena.workspace.named_kernels import BASELINE, GRAPH, VARIANTS, has_variant
 from benchmarks.kernels import kernel_paths
 from benchmarks.rows import Counts, PlannedRun, RunRow
 from benchmarks.run_tables import KERNEL_TABLE
@@ -46,7 +45,7 @@ def test_the_plan_takes_minutes_and_names_only_what_there_is():
     runs = [run for number in (*KERNELS, GEMM) for run in plan(CATALOGUE.find(str(number)), 4)]
     assert 40 <= len(runs) <= 75
     for run in runs:
-        assert has(run.problem, run.kernel) if run.kernel in WORDS else run.kernel in kernel_paths()
+        assert has_variant(run.problem, run.kernel) if run.kernel in VARIANTS else run.kernel in kernel_paths()
     settings = [(run.problem.id, run.size, run.choice.preset) for run in runs]
     assert len(set(settings)) == sum(1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each)
 

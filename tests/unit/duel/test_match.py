@@ -34,8 +34,8 @@ from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import GRAPH, variant_source
 from arena.workspace.kernels import read_kernel
+from arena.workspace.named_kernels import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
 from sandbox.protocol.events import Setting

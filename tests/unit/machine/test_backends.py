@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import sandbox.kit.templates
-from arena.models.templates import TEMPLATES, read_template
+from arena.models.templates import read_template
 from arena.paths import paths_in
 from arena.players.prompts.prompt import build_prompt
 from arena.players.tools import PAGES
@@ -37,7 +37,7 @@ def test_a_backend_has_all_that_its_name_stands_for(backend: Backend) -> None:
     assert named(backend.name) is backend
     assert backend.name in sandbox.kit.templates.names()
     assert backend.name in PAGES
-    assert len(read_template(TEMPLATES, f"kit_{backend.name}")) > 200
+    assert len(read_template(f"kit_{backend.name}")) > 200
     assert backend.probe().found
     for module in backend.modules:
         if module.startswith("sandbox.kit."):
@@ -76,7 +76,7 @@ def test_a_prompt_has_a_backend_only_if_it_was_asked_for(tmp_path: Path) -> None
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, Choice(device="cpu"), Settings())
     on_gpus = msgspec.structs.replace(setting, device="cuda")
-    page = read_template(TEMPLATES, "kit_nccl")
+    page = read_template("kit_nccl")
     paths = paths_in(tmp_path)
     for backend in (None, "nccl"):
         text = str(build_prompt(problem, on_gpus, CATALOGUE, paths, backend=backend))

@@ -216,7 +216,7 @@ async def test_a_redirect_is_not_followed_with_the_key(model_server: ModelServer
 
 async def test_a_slow_loris_is_given_up_however_its_bytes_come(model_server: ModelServer) -> None:
     model_server.replies = [dripping()]
-    with pytest.raises(PlayerFailed, match="not a word for"):
+    with pytest.raises(PlayerFailed, match="no data for"):
         await ask(player(model_server, stall_s=0.3, retries=0))
     assert await asyncio.to_thread(model_server.left.wait, 30)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from arena.models.templates import TEMPLATES
 from arena.paths import Paths
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
@@ -18,7 +17,7 @@ from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = [example for example in load_examples(TEMPLATES, load_catalogue()) if example.device != "cuda"]
+EXAMPLES = [example for example in load_examples(load_catalogue()) if example.device != "cuda"]
 
 
 @pytest.fixture

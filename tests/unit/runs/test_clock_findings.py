@@ -3,7 +3,7 @@
 import msgspec
 
 from arena.paths import Paths
-from arena.runs.clock_findings import clock_finding, clocks_seen
+from arena.runs.clock_findings import clock_finding, clock_resolutions
 from arena.runs.entry import Entry
 from arena.runs.store import Store
 from sandbox.protocol.verdict import Verdict
@@ -45,7 +45,7 @@ def keep(paths: Paths, *entries: Entry) -> None:
 
 def test_before_the_first_run_the_advice_is_to_run_a_kernel(paths: Paths) -> None:
     found = clock_finding(paths)
-    assert (found.state, clocks_seen(paths)) == ("limited", [])
+    assert (found.state, clock_resolutions(paths)) == ("limited", [])
     assert found.advice == "run any kernel"
     assert not paths.database.exists()
 
@@ -65,12 +65,12 @@ def test_the_median_of_the_last_runs_by_clock_and_device(paths: Paths) -> None:
         "CPU ranks: smallest detectable difference 12 % end-to-end (median of 3 runs); "
         "GPUs: smallest detectable difference 80 % end-to-end (median of 1 run), 2 % device time (median of 1 run)"
     )
-    assert [(each.device, each.clock, each.sees, each.runs) for each in clocks_seen(paths)] == [
+    assert [(each.device, each.clock, each.detectable_percent, each.runs) for each in clock_resolutions(paths)] == [
         ("cpu", "call", 12.0, 3),
         ("cuda", "call", 80.0, 1),
         ("cuda", "device", 2.0, 1),
     ]
-    assert msgspec.to_builtins(clocks_seen(paths)[0]) == {
+    assert msgspec.to_builtins(clock_resolutions(paths)[0]) == {
         "device": "cpu", "clock": "call", "sees": 12.0, "runs": 3,
     }  # fmt: skip
 

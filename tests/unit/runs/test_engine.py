@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from stored_runs import entry_in
 
 import arena.runs.engine
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
@@ -62,7 +63,7 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     assert read_header(journal).source == "pass"
     assert list(read_events(journal)) == [event for event in seen if getattr(event, "run_id", None) == run_id]
     assert [event async for event in run.events()] == list(read_events(journal))
-    entry = Store(paths.database, paths.runs).entry(run_id)
+    entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert entry is not None
     assert (entry.verdict, entry.speedup, entry.outcome) == (Verdict.PASS, 1.5, "faster")
 
@@ -136,7 +137,7 @@ async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -
     run = await engine.judge(request("refuse"))
     assert isinstance(await run.end(), Refused)
     await engine.close()
-    assert Store(paths.database, paths.runs).entry(run.run_id) is None
+    assert entry_in(Store(paths.database, paths.runs), run.run_id) is None
 
 
 async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> None:

@@ -10,7 +10,7 @@ from run_states import fold
 from arena.cli.runs.progress import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
-from arena.runs.headline import advice_words, brief_words, by_clock, headline_of, headline_so_far, sees_words
+from arena.runs.headline import advice_words, brief_words, by_clock, detectable_words, headline_of, headline_so_far
 from arena.runs.journal import read_events
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
@@ -65,11 +65,11 @@ def test_recordings_without_the_new_fields_replay(name):
 
 
 def test_what_both_clocks_would_have_seen_and_what_would_help():
-    assert sees_words(Speedup(call=FAST, device=EVEN)) == (
+    assert detectable_words(Speedup(call=FAST, device=EVEN)) == (
         "smallest detectable difference: 12 % (end-to-end), 1.7 % (device time)"
     )
-    assert sees_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 12 % (end-to-end)"
-    assert sees_words(None) == ""
+    assert detectable_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 12 % (end-to-end)"
+    assert detectable_words(None) == ""
     assert advice_words("more rounds, a quieter machine", "F7") == "more rounds (F7), a quieter machine"
     assert advice_words("", "F7") == ""
 

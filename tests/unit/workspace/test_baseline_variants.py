@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arena.errors import UsageError
-from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, variant_source
+from arena.workspace.named_kernels import COPY_ENGINE, GRAPH, VARIANTS, WINDOWS, has_variant, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.baseline_variants import graph_text
 
@@ -42,11 +42,11 @@ def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(
 
 
 def test_windows_are_for_four_plain_collectives_and_copy_engines_for_two():
-    assert [problem.id for problem in PROBLEMS if has(problem, WINDOWS)] == [1, 2, 7, 8]
-    assert [problem.id for problem in PROBLEMS if has(problem, COPY_ENGINE)] == [2, 8]
+    assert [problem.id for problem in PROBLEMS if has_variant(problem, WINDOWS)] == [1, 2, 7, 8]
+    assert [problem.id for problem in PROBLEMS if has_variant(problem, COPY_ENGINE)] == [2, 8]
     for problem in PROBLEMS:
         for word in (WINDOWS, COPY_ENGINE):
-            if not has(problem, word):
+            if not has_variant(problem, word):
                 with pytest.raises(UsageError, match=f"no {word} for {problem.id} {problem.slug}"):
                     variant_source(problem, word, "cuda")
 
@@ -62,7 +62,7 @@ def test_a_windows_text_knows_its_collective(number, word, collective):
     assert fixed == {"COLLECTIVE": collective, "COPY_ENGINE": word == COPY_ENGINE}
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", VARIANTS)
 def test_on_cpu_ranks_they_are_refused(pkb_arena, word):
     done = pkb_arena("run", "2", word, "--device", "cpu")
     assert done.returncode == 2
