@@ -9,6 +9,8 @@ from sandbox.kit.symmetric_memory.team import Team
 
 SIGNAL_SLOT = 0
 """The slot of the pair's team whose signal says that a block is there."""
+TURN_SECONDS = 5.0
+"""Limit for a turn of the peer."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Pair:
             self.team.next_epoch()
         return first
 
-    def by_host(self, turns: int, move: Callable[[], object], timeout_s: float = 5.0) -> None:
+    def by_host(self, turns: int, move: Callable[[], object]) -> None:
         """Turns whose moves and signals the host orders one by one."""
         epoch = self.epochs(turns)
         for turn in range(turns):
@@ -63,7 +65,7 @@ class Pair:
                 move()
                 self.team.signal(self.peer_member, SIGNAL_SLOT, epoch + turn)
             else:
-                self.team.wait(self.peer_member, SIGNAL_SLOT, epoch + turn, timeout_s)
+                self.team.wait(self.peer_member, SIGNAL_SLOT, epoch + turn, TURN_SECONDS)
 
 
 @dataclass(frozen=True)
