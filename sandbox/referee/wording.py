@@ -27,8 +27,11 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
 
 def whole(figures: OutputError) -> str:
     """What is wrong with an output each of whose elements is within its limit."""
-    error = f"relative RMS error {figures.rms:.2e}, limit {figures.rms_limit:.2e}"
-    return f"output {figures.output} is off as a whole ({error}), though no element by itself"
+    error = f"{figures.rms:.2e} > {figures.rms_limit:.2e}"
+    return (
+        f"the relative RMS error of output {figures.output} exceeds its limit ({error}), "
+        "although every element is within its own limit"
+    )
 
 
 def _first_line(text: str) -> str:
@@ -52,6 +55,9 @@ _REPORTED = {
 
 
 _TRACEBACK = "Traceback (most recent call last)"
+_KILLED = (
+    "SIGKILL usually means that memory ran out: allocate less, or reuse buffers. Otherwise find who ended the process."
+)
 
 
 def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:
@@ -79,8 +85,8 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
         if status >= 0 and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
-            verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
-            return verdict, f"the process was killed by {name}", ""
+            verdict, advice = (Verdict.OUT_OF_MEMORY, _KILLED) if number == signal.SIGKILL else (Verdict.CRASH, "")
+            return verdict, f"the process was killed by {name}", advice
         how = f"exited with status {os.WEXITSTATUS(status)}" if status >= 0 else "ended"
         advice = "Return from solution() and do not end the process."
         return Verdict.CRASH, f"the process {how} before its work was done", advice
