@@ -74,7 +74,7 @@ class Turns:
     """
 
     def __init__(self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None) -> None:
-        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same stage.
+        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same prepared setting.
 
         chance: decides which side runs first, what is watched and what is compared. Default: the system's random numbers.
         """
@@ -84,7 +84,7 @@ class Turns:
         self.mine = mine
         self.sides = (base, mine)
         self.exchange = mine.exchange
-        self.limits = mine.exchange.stage.limits
+        self.limits = mine.exchange.prepared.limits
         self.timer = mine.exchange.timer
         self.random = chance or random.SystemRandom()
         self.call_seconds = 0.0
