@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+import torch.distributed as dist
 
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -66,6 +67,21 @@ class Pair:
                 self.team.signal(self.peer_member, SIGNAL_SLOT, epoch + turn)
             else:
                 self.team.wait(self.peer_member, SIGNAL_SLOT, epoch + turn, TURN_SECONDS)
+
+
+def store(pair: Pair, nbytes: int, turns: int) -> None:
+    """Copies to the peer's `shared`."""
+    to, source = pair.there(nbytes), pair.own[:nbytes]
+    pair.by_host(turns, lambda: to.copy_(source))
+
+
+def send(pair: Pair, nbytes: int, turns: int) -> None:
+    """Messages of the process group."""
+    for turn in range(turns):
+        if pair.moves_in(turn):
+            dist.send(pair.own[:nbytes], pair.peer)
+        else:
+            dist.recv(pair.shared[:nbytes], pair.peer)
 
 
 @dataclass(frozen=True)
