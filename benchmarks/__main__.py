@@ -13,7 +13,6 @@ from arena.cli.numbers import Whole
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
-from arena.paths import find_paths
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
 from benchmarks.kittens_checkout import command as kittens_checkout
@@ -86,11 +85,10 @@ _NARROWING = {
 
 
 def _measure(names: list[str], repetitions: int | None, as_json: bool) -> None:
-    paths = find_paths()
     measured = []
     for name in names:
         say(f"measuring {name} ...")
-        figures = run_interruptibly(measure(name, paths, repetitions))
+        figures = run_interruptibly(measure(name, repetitions))
         measured += figures
         if not as_json:
             for figure in figures:

@@ -6,6 +6,7 @@ import time
 
 from sandbox.machine.processes import cpu_seconds, tree
 
+LIMIT_S = 30.0
 LOOK_S = 0.5
 CALM = 0.2
 """Cores that all processes below this one may use together."""
@@ -13,9 +14,9 @@ LOOKS = 2
 """In a row."""
 
 
-async def until_calm(limit_s: float = 30.0) -> bool:
-    """Waits until all processes below this one use next to no CPU time. False when they still did after `limit_s`."""
-    ends = time.monotonic() + limit_s
+async def until_calm() -> bool:
+    """Waits until all processes below this one use next to no CPU time. False when they still did after LIMIT_S."""
+    ends = time.monotonic() + LIMIT_S
     calm = 0
     before, since = _used(), time.monotonic()
     while calm < LOOKS:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from arena.paths import Paths
 from benchmarks.app.promises import measure as measure_app
 from benchmarks.figure import Figure
 from benchmarks.tables.scope import Conclusion, Scope, Tell
@@ -86,14 +85,14 @@ TABLES = {
 }
 
 
-async def measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(name: str, repetitions: int | None) -> list[Figure]:
     """Runs one measurement; `repetitions` None takes the measurement's own number.
 
     Raises:
         ArenaError: it could not be made here.
     """
     module = MEASUREMENTS[name].module
-    run = partial(importlib.import_module(module).measure, paths) if module else partial(measure_app, name)
+    run = importlib.import_module(module).measure if module else partial(measure_app, name)
     figures: list[Figure] = await run(repetitions)
     return figures
 

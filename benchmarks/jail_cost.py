@@ -12,7 +12,6 @@ from pathlib import Path
 
 from arena.errors import MachineError
 from arena.machine.jail_policy import is_jail
-from arena.paths import Paths
 from benchmarks.figure import Figure
 from benchmarks.save_to_verdict import SavedKernel, on_cpu_ranks, saved_kernel
 from sandbox.jail.choice import Jail, choose
@@ -25,7 +24,7 @@ NO_BUBBLEWRAP = {"PATH": str(Path(sys.executable).parent)}
 """The environment of a referee that finds no bubblewrap, so that its kernels run without a jail."""
 
 
-async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(repetitions: int | None) -> list[Figure]:
     """Problem 13, tiny, two CPU ranks: two engines side by side, one of them without a jail, saved to in turns.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from arena.paths import Paths
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -17,7 +16,7 @@ REPETITIONS = 10
 KERNEL = "allreduce_two_shot_cuda"
 
 
-async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(repetitions: int | None) -> list[Figure]:
     """Problem 1, production: every save changes the file, so every rank compiles the kernel anew.
 
     A backend that this machine lacks has no figures. Of each backend the kernel is the starter of `new --template`.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.errors import MachineError, UsageError
-from arena.paths import Paths, paths_in
+from arena.paths import paths_in
 from arena.runs.engine import Engine
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
@@ -31,7 +31,7 @@ NEXT_SPARE_S = 0.3
 GIVE_UP_S = 120.0
 
 
-async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(repetitions: int | None) -> list[Figure]:
     """Problem 13, tiny, two CPU ranks: save to correctness verdict, save to full verdict, medians.
 
     The baseline is measured longest, as it is neither faster nor slower than itself; the house's kernel is clearly faster.

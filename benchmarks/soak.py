@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arena.errors import MachineError, RunCancelled, RunRefused
 from arena.machine.jail_policy import is_jail
-from arena.paths import Paths, paths_in
+from arena.paths import paths_in
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.run_request import RunRequest
@@ -48,7 +48,7 @@ SLOWER = 1.5
 Sample = dict[str, float]
 
 
-async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(repetitions: int | None) -> list[Figure]:
     """Problem 1, tiny, two CPU ranks: what is there after every run, first tenth against last.
 
     Raises:

@@ -49,7 +49,7 @@ _MIB = 1 << 20
 T = TypeVar("T")
 
 
-async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+async def measure(repetitions: int | None) -> list[Figure]:
     """Seconds and memory for a result at 100, 1000 and 10 000 stored results, or at `repetitions` alone."""
     stored = (repetitions,) if repetitions is not None else STORED
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:

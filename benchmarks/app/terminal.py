@@ -24,12 +24,10 @@ def _take_terminal() -> None:
 class Terminal:
     """A program in a pseudo-terminal, and what it has drawn so far."""
 
-    def __init__(
-        self, command: list[str], variables: Mapping[str, str] | None = None, columns: int = COLUMNS, lines: int = LINES
-    ) -> None:
-        """variables: of the program's environment, beside those of this process. columns, lines: its size."""
+    def __init__(self, command: list[str], variables: Mapping[str, str] | None = None) -> None:
+        """variables: of the program's environment, beside those of this process."""
         master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
         self.started = time.monotonic()
         self.process = subprocess.Popen(

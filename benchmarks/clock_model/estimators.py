@@ -139,8 +139,8 @@ def satterthwaite(measured: MeasuredPairs) -> Ends:
 def posterior(measured: MeasuredPairs) -> Ends:
     """Huber's M-estimate by reference; the spread of worlds integrated over its posterior. This one is used."""
     found = _fit(measured)
-    prior = random_effects.prior_for(measured.clock, found.locations.shape[1], known=False)
-    return random_effects.predict(found, None, prior, 0.0, TAIL)
+    prior = random_effects.prior_for(measured.clock, found.locations.shape[1])
+    return random_effects.predict(found, prior, 0.0, TAIL)
 
 
 USED = "Huber, posterior (used)"

@@ -28,21 +28,14 @@ from sandbox.protocol.verdict import ExitCode
 from sandbox.rank.problem_code import ProblemCode
 
 
-def admit(
-    problem: Problem,
-    world: int,
-    dtype: str,
-    preset: str = "tiny",
-    sizes: dict[str, int] | None = None,
-    timeout: float = 120,
-) -> AdmissionRow:
-    """Examines a problem on W forked ranks. The row has the error of a failed rank. timeout: seconds."""
-    chosen = problem.sizes(preset, sizes)
+def admit(problem: Problem, world: int, dtype: str, timeout: float = 120) -> AdmissionRow:
+    """Examines a problem with tiny sizes on W forked ranks. The row has the error of a failed rank. timeout: seconds."""
+    sizes = problem.sizes("tiny")
 
     def examined(rank: int, world: int) -> AdmissionRow:
         code = ProblemCode(problem)
         try:
-            setting = code.setting(chosen, preset, getattr(torch, dtype), torch.device("cpu"))
+            setting = code.setting(sizes, "tiny", getattr(torch, dtype), torch.device("cpu"))
             row = Examination(code, setting).run()
         except SizesRefused as error:
             return AdmissionRow(refused=str(error))

@@ -2,7 +2,6 @@
 
 profiles      command lines, one per profile
 inside        the first program of a world without a PID namespace
-ending        asks that program to end the world
 signal_scope  restricts the signals of a world to the world
 seccomp       refuses system calls that no kernel needs
 selftest      tries from inside what a kernel must not be able to do

@@ -8,7 +8,7 @@ from sandbox.machine.placement import RankGpu
 
 GONE_SECONDS = 5.0
 """Limit for a killed process's context to disappear. It usually takes 0.1 s."""
-_LOOK_SECONDS = 0.005
+_CHECK_SECONDS = 0.005
 
 
 def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
@@ -22,7 +22,7 @@ def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = G
         while held := [gpu.index for gpu in gpus if nvml.compute_pids(gpu) & set(pids)]:
             if time.monotonic() > until:
                 return f"a killed kernel still holds GPU {', '.join(map(str, held))} after {seconds:.0f} s"
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
         for gpu in gpus:
             if words := nvml.recovery(gpu):
                 return f"GPU {gpu.index}: {words}"

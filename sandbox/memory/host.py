@@ -13,6 +13,8 @@ import weakref
 F_ADD_SEALS = 1033
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 PAGE = mmap.PAGESIZE
+ALIGNMENT = 64
+"""Bytes, of tensors in a slot."""
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -81,6 +83,6 @@ def _map(fd: int, protection: int) -> "ctypes.Array[ctypes.c_ubyte]":
     return mapping
 
 
-def up(size: int, multiple: int = 64) -> int:
-    """size rounded up to a multiple."""
-    return -(-size // multiple) * multiple
+def up(size: int) -> int:
+    """size rounded up to a multiple of ALIGNMENT."""
+    return -(-size // ALIGNMENT) * ALIGNMENT

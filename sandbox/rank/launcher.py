@@ -38,12 +38,17 @@ def import_ahead(device_module: str) -> None:
 
     for module in (*RANKS, device_module):
         import_module(module)
-    compat = str(Path(__file__).parents[1] / "kit" / "compat")
-    if compat not in sys.path:
-        sys.path.append(compat)
+    find_compat()
     torch.set_num_threads(1)
     gc.freeze()
     gc.enable()
+
+
+def find_compat() -> None:
+    """Lets kernels import the packages that the kit stands in for."""
+    compat = str(Path(__file__).parents[1] / "kit" / "compat")
+    if compat not in sys.path:
+        sys.path.append(compat)
 
 
 def launch(plan: LaunchPlan) -> None:

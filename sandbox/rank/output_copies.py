@@ -32,7 +32,6 @@ class OutputCopies:
         self.watched = 0
         """Calls of the longest batch that was checked for reused memory."""
         self._warm = False
-        self._noop = False
         self._watching = False
         self._defers = False
         self._at_once: frozenset[int] = frozenset()
@@ -61,7 +60,7 @@ class OutputCopies:
     def start(self, calls: int, noop: bool) -> None:
         """Prepares a batch before its GO. noop: the batch returns one stored result. A prepared batch need not run."""
         self.forget()
-        self._noop, self._number = noop, 0
+        self._number = 0
         self._calls = min(calls, HELD)
         self._watching = self.holds and not noop and not self.reuses and self._calls > self.watched
         self._defers = self.holds and not self.reuses and not self._watching

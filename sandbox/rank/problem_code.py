@@ -138,9 +138,13 @@ class ProblemCode:
         hook = getattr(self.inputs, "capacity", None)
         return int(hook(setting)) if hook else None
 
+    def with_copies(self, tensors: Leaves) -> Leaves:
+        """These tensors, but private copies of those that a solution may write to."""
+        return {name: tensor.clone() if name in self.problem.mutates else tensor for name, tensor in tensors.items()}
+
     def call(self, solution: Callable[..., Any], tensors: Leaves, setting: RankSetting) -> Any:
         """solution on private copies of what it may write to; returns (its result, the final values of those)."""
-        given = {name: t.clone() if name in self.problem.mutates else t for name, t in tensors.items()}
+        given = self.with_copies(tensors)
         with torch.no_grad() if not getattr(self.inputs, "GRAD", True) else torch.enable_grad():
             result = solution(*self.arguments(given, setting))
         return with_mutated(result, given, self.problem.mutates)
@@ -151,7 +155,7 @@ class ProblemCode:
         if kind == "baseline":
             return self.call(self.baseline, tensors, setting)
         if kind == "custom":
-            given = {name: t.clone() if name in self.problem.mutates else t for name, t in tensors.items()}
+            given = self.with_copies(tensors)
             return self.inputs.oracle(given, setting, self.baseline)
         widened = {name: t.to(_WIDER.get(t.dtype, t.dtype)) for name, t in tensors.items()}
         return self.call(self.baseline, widened, setting.replace(dtype=torch.float64))

@@ -34,7 +34,7 @@ class CorrectnessCheck:
         self.run = run
         self.exchange = exchange
         self.contender = exchange.contender
-        self.limits = exchange.stage.limits
+        self.limits = exchange.prepared.limits
         self.emit = exchange.emit
         self.timer = exchange.timer
         self.started = self.timer.monotonic()
@@ -134,7 +134,7 @@ class CorrectnessCheck:
     def check(self) -> None:
         """Makes the first calls on fresh inputs, compares them with the oracle, and checks for late writes."""
         limit = self.limits.first_call
-        slots = list(range(min(CHECKED_SLOTS, self.exchange.stage.layout.slots)))
+        slots = list(range(min(CHECKED_SLOTS, self.exchange.prepared.layout.slots)))
         with self.phase("check", limit):
             self.exchange.draw(len(slots), expect_poison=False)
             self.exchange.reveal(0, len(slots))  # the private copies must be made of complete inputs

@@ -51,7 +51,7 @@ from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
 from sandbox.worlds.contenders import Contenders
-from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, ask
+from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.oracle_world import OracleWorld
@@ -226,10 +226,10 @@ class Referee:
                 return
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
-            stage, references = self.prepare(run)
+            prepared, references = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
             contender = self.contenders.take(run.setting)
-            evaluation, judge = self.judges(run, stage, contender, references, rival)
+            evaluation, judge = self.judges(run, prepared, contender, references, rival)
             evaluation.correctness.started = started
             evaluation.turn = partial(self.turn, run.setting, run.run_id)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
@@ -237,7 +237,7 @@ class Referee:
                 result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.processes.keep_compiled(digest)
-            if own and result.verdict is Verdict.PASS and not stage.varies:
+            if own and result.verdict is Verdict.PASS and not prepared.varies:
                 self.contenders.keep()
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
@@ -264,26 +264,28 @@ class Referee:
                 self.oracle.examine(killed)
             if not self.hung_up and evaluation is not None:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
-                    self.references.renew(self.oracle.stage, run.setting)
+                    self.references.renew(self.oracle.prepared, run.setting)
                     self.contenders.prepare_spare(run.setting)
 
     def judges(
-        self, run: events.Run, stage: Stage, contender: World, references: list[World], rival: World | None
+        self, run: events.Run, prepared: PreparedSetting, contender: World, references: list[World], rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
         """The contender's evaluation, and the function that judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
-            exchange = Exchange(run.run_id, stage, contender, self.await_all, self.emit, timer=self.timer)
-            evaluation = Evaluation(CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, stage, references))
+            exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
+            evaluation = Evaluation(
+                CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, prepared, references)
+            )
             return evaluation, evaluation.judge
-        versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks, self.timer)
+        versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
         return versus.evaluation, versus.judge
 
-    def baselines_side(self, run: events.Run, stage: Stage, references: list[World]) -> TimedSide | None:
+    def baselines_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
         """The timed side of the reference worlds; None for correctness only."""
         if not references:
             return None
-        exchange = Exchange(run.run_id, stage, references[0], self.await_all, self.emit, REFERENCE, self.timer)
+        exchange = Exchange(run.run_id, prepared, references[0], self.await_all, self.emit, REFERENCE, self.timer)
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
@@ -313,31 +315,31 @@ class Referee:
             with self.contenders.spares_stopped():
                 yield
 
-    def prepare(self, run: events.Run) -> tuple[Stage, list[World]]:
-        """The stage and the reference worlds of a run. Emits the phase `prepare` if there is something to do."""
+    def prepare(self, run: events.Run) -> tuple[PreparedSetting, list[World]]:
+        """The prepared setting and the reference worlds of a run. Emits the phase `prepare` if there is something to do."""
         timed = run.rounds != 0 and run.versus is None
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if timed else 0
-        if self.oracle.has_stage(run.setting) and self.references.are_loaded(self.oracle.stage, count):
+        if self.oracle.is_prepared(run.setting) and self.references.are_loaded(self.oracle.prepared, count):
             return self.oracle.prepare(run.setting), self.references.worlds[:count]
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
-        stage, references = self.open_worlds(run.setting, count)
+        prepared, references = self.open_worlds(run.setting, count)
         if len(references) < count:
             text = f"device memory fits {len(references)} of {count} reference worlds\n"
             self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
         self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
-        return stage, references
+        return prepared, references
 
-    def open_worlds(self, setting: events.Setting, count: int) -> tuple[Stage, list[World]]:
-        """The stage of a setting and `count` reference worlds, or as many as fit into memory."""
-        if not self.oracle.has_stage(setting):
+    def open_worlds(self, setting: events.Setting, count: int) -> tuple[PreparedSetting, list[World]]:
+        """The prepared setting and `count` reference worlds, or as many as fit into memory."""
+        if not self.oracle.is_prepared(setting):
             # Start all of them at once, because each imports torch.
             self.oracle.start(setting)
             self.contenders.prepare_spare(setting)
             self.references.start(setting, count)
             self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
-        stage = self.oracle.prepare(setting)
-        return stage, self.references.take(stage, setting, count) if count else []
+        prepared = self.oracle.prepare(setting)
+        return prepared, self.references.take(prepared, setting, count) if count else []
 
     def close(self) -> None:
         """Kills every world, and the fork servers."""

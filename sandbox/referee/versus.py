@@ -19,7 +19,7 @@ from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.wording import detail
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import Observations, TimedSide
-from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, Stage
+from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, PreparedSetting
 from sandbox.worlds.failures import Deadline, WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
@@ -31,7 +31,7 @@ class Versus:
     def __init__(
         self,
         run: Run,
-        stage: Stage,
+        prepared: PreparedSetting,
         worlds: tuple[World, World],
         await_all: AwaitAll,
         emit: Callable[[Any], None],
@@ -55,8 +55,8 @@ class Versus:
         rival_kernel = {"source": run.versus.source, "files": run.versus.files}
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, **rival_kernel)
         self.sides = (
-            CorrectnessCheck(run, Exchange(run.run_id, stage, worlds[0], noting, emit, timer=timer)),
-            CorrectnessCheck(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, RIVAL, timer)),
+            CorrectnessCheck(run, Exchange(run.run_id, prepared, worlds[0], noting, emit, timer=timer)),
+            CorrectnessCheck(theirs, Exchange(run.run_id, prepared, worlds[1], noting, of_rival, RIVAL, timer)),
         )
         rival = TimedSide(self.sides[1].exchange, [worlds[1]], Observations())
         self.evaluation = Evaluation(self.sides[0], peaks, rival if run.rounds != 0 else None)

@@ -1,11 +1,11 @@
-"""Verdicts in words: the meaning of a rank's failure, and the line that a person reads first."""
+"""Verdicts in words: the meaning of a rank's failure, the line that a person reads first, and advice on usual mistakes."""
 
 import os
+import re
 import signal
 
 from sandbox.protocol.events import Failure, OutputError
 from sandbox.protocol.verdict import ADVICE, Verdict
-from sandbox.referee.advice import advice_on
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
@@ -27,8 +27,11 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
 
 def whole(figures: OutputError) -> str:
     """What is wrong with an output each of whose elements is within its limit."""
-    error = f"relative RMS error {figures.rms:.2e}, limit {figures.rms_limit:.2e}"
-    return f"output {figures.output} is off as a whole ({error}), though no element by itself"
+    error = f"{figures.rms:.2e} > {figures.rms_limit:.2e}"
+    return (
+        f"the relative RMS error of output {figures.output} exceeds its limit ({error}), "
+        "although every element is within its own limit"
+    )
 
 
 def _first_line(text: str) -> str:
@@ -52,6 +55,9 @@ _REPORTED = {
 
 
 _TRACEBACK = "Traceback (most recent call last)"
+_KILLED = (
+    "SIGKILL usually means that memory ran out: allocate less, or reuse buffers. Otherwise find who ended the process."
+)
 
 
 def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:
@@ -79,8 +85,8 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
         if status >= 0 and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
-            verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
-            return verdict, f"the process was killed by {name}", ""
+            verdict, advice = (Verdict.OUT_OF_MEMORY, _KILLED) if number == signal.SIGKILL else (Verdict.CRASH, "")
+            return verdict, f"the process was killed by {name}", advice
         how = f"exited with status {os.WEXITSTATUS(status)}" if status >= 0 else "ended"
         advice = "Return from solution() and do not end the process."
         return Verdict.CRASH, f"the process {how} before its work was done", advice
@@ -99,3 +105,41 @@ def _raised(failed: WorldFailed) -> str:
     if failed.line:
         return "Correct this line. The traceback shows the calls that lead to it."
     return "No line of the kernel raised it. The traceback shows where it was raised."
+
+
+_FOLDER = "A kernel of several files is a folder with kernel.py: put code of your own beside it, and give the folder."
+_ADVICE = (
+    (
+        r"the file defines .*\bModelNew\b",
+        "Make the forward of ModelNew the function solution(...), with the baseline's parameters.",
+    ),
+    (
+        r"No module named '([\w.]+)'",
+        rf"\1 is not installed here. {_FOLDER} Install a package where pkb-arena is installed.",
+    ),
+    (r"NameError: name '(symm|cuda|cpp)' is not defined", r"Import it: from sandbox.kit import \1."),
+    (r"attempted relative import", _FOLDER),
+    (
+        r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
+        "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder.",
+    ),
+    (
+        r"a AsyncCollectiveTensor",
+        "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives.",
+    ),
+    (r"is a Markdown fence", "Remove the lines with ``` and the text outside of them."),
+    (
+        r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+        "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
+    ),
+    (r"itimer", "The judge refuses timers that send signals (setitimer). Read a clock in the kernel instead."),
+    (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
+)
+
+
+def advice_on(text: str) -> str:
+    """Advice on the text of a failure; empty where none of the usual mistakes is found."""
+    for pattern, advice in _ADVICE:
+        if found := re.search(pattern, text):
+            return found.expand(advice)
+    return ""

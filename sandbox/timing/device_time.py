@@ -85,7 +85,7 @@ class DeviceTime:
         quicker = min(min(pair.baseline_us, pair.contender_us) for pair in found) / 1e6
         self.call_seconds = quicker
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
-        self.calls = max(calls, min(wanted, self.exchange.stage.layout.slots, self._most_calls[0]))
+        self.calls = max(calls, min(wanted, self.exchange.prepared.layout.slots, self._most_calls[0]))
         if self.calls > calls and self._pairs(self.calls, 1) is None:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
@@ -137,7 +137,7 @@ class DeviceTime:
         number: of the round. probing: some batches, drawn at random, are probes and belong to no pair.
         """
         calls = min(count, self._most_calls[0])
-        wanted = max(1, min(wanted, self.exchange.stage.layout.slots // calls))
+        wanted = max(1, min(wanted, self.exchange.prepared.layout.slots // calls))
         self.turns.draw(calls * wanted)
         self.turns.wake(Batch(0, calls), [number % len(self.turns.base.worlds)])
         found: list[Pair] = []

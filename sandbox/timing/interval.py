@@ -51,16 +51,16 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0, beside: Sequence[Pair] = ()) -> Interval:
+def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) -> Interval:
     """Baseline time over contender time with its 99 % interval; deterministic, always finite.
+
+    One reference world alone does not show how much worlds with the same code differ. The interval then allows for offsets of
+    up to 10 %, so that no difference below 20 % is claimed.
 
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
         clock: "call" or "device".
         harness: standard error of the log ratio from the uncertainty of the overhead.
-        beside: pairs of other reference worlds of the same setting and clock, such as the baseline's beside another contender.
-            They only show how much worlds with the same code differ. One reference alone does not show that. The interval then
-            allows for offsets of up to 10 %, so that no difference below 20 % is claimed.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if turns_of(sound) < FEWEST:
@@ -68,11 +68,8 @@ def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0, be
     # importing numpy takes 0.1 s, which readers of intervals do not need
     from sandbox.timing import random_effects
 
-    known = [pair for pair in beside if is_sound(pair)]
-    others = _fit(known) if turns_of(known) >= FEWEST else None
-    references = len({pair.reference for pair in sound})
-    prior = random_effects.prior_for(clock, references, others is not None)
-    ends = random_effects.predict(_fit(sound), others, prior, harness, TAIL)
+    prior = random_effects.prior_for(clock, len({pair.reference for pair in sound}))
+    ends = random_effects.predict(_fit(sound), prior, harness, TAIL)
     return _interval(*(float(end[0]) for end in ends))
 
 

@@ -118,7 +118,7 @@ class Probes:
     @property
     def _can_be_held(self) -> list[int]:
         """The ranks whose inputs can be replaced alone, as far as is known."""
-        misfits = self.turns.exchange.stage.misfits
+        misfits = self.turns.exchange.prepared.misfits
         return [rank for rank in range(self.turns.setting.world) if misfits[rank] < MOST_MISFITS]
 
     def draw(self, calls: int) -> Drawn | None:

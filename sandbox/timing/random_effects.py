@@ -55,7 +55,7 @@ PRIORS = {"call": Prior(0.08, caution=0.15), "device": Prior(0.30, caution=0.5)}
 chosen by simulation (BENCHMARKS.md). Caution makes intervals of end-to-end time wider; device time has too little noise to
 suffer."""
 ALONE = Prior(0.10)
-"""For one reference world and no other pairs."""
+"""For one reference world."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Fit:
     """[runs] variance that all locations share, from the contender's batches that several pairs share."""
 
 
-def prior_for(clock: str, references: int, known: bool) -> Prior:
-    """The prior for a clock, "call" or "device". known: other references show the spread of offsets, too."""
-    return ALONE if references == 1 and not known else PRIORS[clock]
+def prior_for(clock: str, references: int) -> Prior:
+    """The prior for a clock, "call" or "device", and a number of reference worlds."""
+    return ALONE if references == 1 else PRIORS[clock]
 
 
 def fit(
@@ -164,16 +164,13 @@ def _inflation(residuals: Floats, scale: Floats) -> Floats:
     return inflation
 
 
-def predict(found: Fit, beside: Fit | None, prior: Prior, harness: float, tail: float) -> tuple[Floats, Floats, Floats]:
+def predict(found: Fit, prior: Prior, harness: float, tail: float) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world is one more world with its own offset.
 
-    beside: a fit of other pairs of the same kind of worlds; it only shows the spread of offsets.
-    harness: standard error that is added.  tail: probability beyond either end.
+    harness: standard error that is added. tail: probability beyond either end.
     """
     grid = prior.grid
     evidence = _evidence(found, grid) + prior.log_mass(found)
-    if beside is not None:
-        evidence = evidence + _evidence(beside, grid)
     weight = np.exp(evidence - evidence.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
     precision = _precision(found, grid)

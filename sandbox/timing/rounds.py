@@ -40,7 +40,7 @@ class Rounds:
         self.turns = turns
         self.timer = turns.timer
         self.peaks = peaks
-        self.stage = turns.exchange.stage
+        self.prepared = turns.exchange.prepared
         self.pace = kind_of(run.setting.device).pace
         self.call = Clock("call", rival=len(turns.kernels) > 1)
         self.behind_gate = DeviceTime(turns, self.pace)
@@ -81,7 +81,7 @@ class Rounds:
         self.turns.pins = True
         self.behind_gate.try_out(self.calls)
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
-            self.calls = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.stage.layout.slots)
+            self.calls = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
@@ -147,18 +147,18 @@ class Rounds:
         shapes differ from call to call all of them, as all worlds must meet the same shapes.
         """
         number = len(self.turns.base.worlds)
-        return range(number) if self.stage.varies else [self.done % number]
+        return range(number) if self.prepared.varies else [self.done % number]
 
     def warm_up(self) -> tuple[float, float]:
         """Makes the contender's world as warm as the references, which have made their first calls before; pairs that do not
         count show how long calls are: (baseline's, contender's) seconds.
         """
-        slots, started = self.stage.layout.slots, self.timer.monotonic()
+        slots, started = self.prepared.layout.slots, self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
         found = [self.warm_pair(0)]
         slower = max(found[0].baseline_us, found[0].contender_us) / 1e6
         self.turns.call_seconds = slower
-        self.calls = max(1, min(self.stage.calls, slots, int(FIRST_SECONDS / slower)))
+        self.calls = max(1, min(self.prepared.calls, slots, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
         for number in range(len(self.turns.base.worlds)):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
@@ -181,9 +181,9 @@ class Rounds:
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
             most, longest = (max(1, int(limit / max(seconds, 1e-7))) for limit in (SHAPES_SECONDS, BATCH_SECONDS))
-            left = min(most, self.stage.distinct_calls) if side.observations is not None else 0
+            left = min(most, self.prepared.distinct_calls) if side.observations is not None else 0
             while left > 0:
-                batch = Batch(0, min(left, longest, self.stage.layout.slots))
+                batch = Batch(0, min(left, longest, self.prepared.layout.slots))
                 self.turns.draw(batch.calls)
                 self.turns.timed(side, side.worlds[0], batch, 0)
                 self.turns.stop_all()
@@ -212,7 +212,7 @@ class Rounds:
         counts: whether the pairs belong to the measurement. Returns whether there was one.
         """
         self.turns.check_memory()
-        places = pairs_for(self.pace, self.calls, self.stage.layout.slots)
+        places = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         if not counts:
             places = max(1, min(places, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places)

@@ -70,7 +70,7 @@ class SingleCalls:
         self, wanted: int, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], until: float
     ) -> None:
         """Makes pairs until there are so many, or the time is over."""
-        most = min(DRAWN_AT_ONCE, self.turns.exchange.stage.layout.slots)
+        most = min(DRAWN_AT_ONCE, self.turns.exchange.prepared.layout.slots)
         while self._wants_more(wanted, until):
             self.probes.hurry = len(self.pairs) >= wanted
             at_once = max(1, min(most, wanted - len(self.pairs) + self.probes.left(1)))

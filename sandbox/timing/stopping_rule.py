@@ -35,10 +35,8 @@ class Decision(Enum):
 class StoppingRule:
     """The stopping rule of one run: a fixed number of rounds, or checks at 1/2, 1, 2 and 4 times the budget."""
 
-    def __init__(self, budget_s: float, rounds: int | None = None, least_pairs: int = LEAST_PAIRS) -> None:
-        """least_pairs: required pairs on each clock."""
+    def __init__(self, budget_s: float, rounds: int | None = None) -> None:
         self.rounds = rounds
-        self.least_pairs = least_pairs
         self._check_times = [share * max(budget_s, 0.0) for share in CHECK_TIMES]
         self._next = 0
 
@@ -61,7 +59,7 @@ class StoppingRule:
             return Decision.ENOUGH if rounds >= self.rounds else Decision.GO_ON
         if elapsed_s < self._check_times[self._next]:
             return Decision.GO_ON
-        enough = pairs >= self.least_pairs
+        enough = pairs >= LEAST_PAIRS
         if not enough:
             return Decision.OUT_OF_TIME if elapsed_s >= LONGER * self.most_s else Decision.GO_ON
         while self._next + 1 < len(self._check_times) and elapsed_s >= self._check_times[self._next]:

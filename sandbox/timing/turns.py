@@ -12,9 +12,8 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, ForeignWork
-from sandbox.timing.priorities import Priorities
+from sandbox.timing.disturbance import Priorities, StoppedActivity
 from sandbox.timing.roofline import Peaks, bound_us
-from sandbox.timing.stopped_activity import StoppedActivity
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import CannotStop
@@ -75,7 +74,7 @@ class Turns:
     """
 
     def __init__(self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None) -> None:
-        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same stage.
+        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same prepared setting.
 
         chance: decides which side runs first, what is watched and what is compared. Default: the system's random numbers.
         """
@@ -85,7 +84,7 @@ class Turns:
         self.mine = mine
         self.sides = (base, mine)
         self.exchange = mine.exchange
-        self.limits = mine.exchange.stage.limits
+        self.limits = mine.exchange.prepared.limits
         self.timer = mine.exchange.timer
         self.random = chance or random.SystemRandom()
         self.call_seconds = 0.0
@@ -96,7 +95,7 @@ class Turns:
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {world: Priorities(self.kind) for side in self.kernels for world in side.worlds}
         self._left_over = False
-        self._memory_looked = 0.0
+        self._memory_checked = 0.0
         ranks = setting.world
         gpus = mine.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
@@ -128,7 +127,7 @@ class Turns:
         for world in self.worlds:
             world.processes.pause()
 
-    def continue_only(self, side: TimedSide, world: World) -> None:
+    def continue_only(self, world: World) -> None:
         """Continues one world and stops all others."""
         self.stop_all()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
@@ -169,9 +168,9 @@ class Turns:
     def check_memory(self) -> None:
         """Checks the memory of stopped kernels at intervals."""
         now = self.timer.monotonic()
-        if now - self._memory_looked < MEMORY_SECONDS:
+        if now - self._memory_checked < MEMORY_SECONDS:
             return
-        self._memory_looked = now
+        self._memory_checked = now
         self.stop_all()
         for side in self.kernels:
             for world in side.worlds:
@@ -207,7 +206,7 @@ class Turns:
 
         epoch: of the gate, for a gated batch. warm: untimed calls; default: as before every batch.
         """
-        self.continue_only(side, world)
+        self.continue_only(world)
         self.pin(world, turn)
         started = self.timer.monotonic()
         self.exchange.arm(world, first=batch.first, count=batch.calls)

@@ -51,8 +51,8 @@ def fresh_seeds(count: int) -> list[int]:
     return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
 
 
-class Stage:
-    """The oracle world of a setting, with what it has measured of the problem."""
+class PreparedSetting:
+    """A setting that is open in the oracle world, with what this world has measured of the problem."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class Stage:
 
 
 def hand_over_arenas(
-    await_all: AwaitAll, stage: Stage, worlds: Sequence[World], side: int, shared: bool = False
+    await_all: AwaitAll, prepared: PreparedSetting, worlds: Sequence[World], side: int, shared: bool = False
 ) -> None:
-    """Fresh arenas for the worlds of a side, which have the same; from each trusted rank to its twins.
+    """Fresh arenas for the worlds of a side: each rank of the oracle world gives its own to the ranks with the same number.
 
     shared: the inputs are the trusted ranks' own, for worlds that run no kernel.
     """
-    layout = stage.layout
-    stage.world.tell(messages.MakeArenas(layout, own=not stage.used, side=side, shared=shared))
-    stage.used = True
-    made = await_all(stage.world, messages.ArenasMade.kind, stage.limits.own)
+    layout = prepared.layout
+    prepared.world.tell(messages.MakeArenas(layout, own=not prepared.used, side=side, shared=shared))
+    prepared.used = True
+    made = await_all(prepared.world, messages.ArenasMade.kind, prepared.limits.own)
     try:
         if any(len(answer.fds) != ARENAS for answer in made):
             raise HarnessFailed("descriptors of arenas got lost: the referee has too many open files")
@@ -111,7 +111,7 @@ def hand_over_arenas(
             for fd in answer.fds:
                 os.close(fd)
     for world in worlds:
-        await_all(world, Kind.MAPPED, stage.limits.load)
+        await_all(world, Kind.MAPPED, prepared.limits.load)
 
 
 class Failed(Exception):
@@ -131,7 +131,7 @@ class Exchange:
     def __init__(
         self,
         run_id: str,
-        stage: Stage,
+        prepared: PreparedSetting,
         contender: World,
         await_all: AwaitAll,
         emit: Callable[[Any], None],
@@ -143,14 +143,14 @@ class Exchange:
         self.sides = [side]
         """The sides whose inputs are drawn: both while two contenders are timed against each other."""
         self.run_id = run_id
-        self.stage = stage
-        self.oracle = stage.world
+        self.prepared = prepared
+        self.oracle = prepared.world
         self.contender = contender
         self.await_all = await_all
         self.emit = emit
         self.timer = timer
         self.phase = "load"
-        self.sealed = stage.layout.sealed
+        self.sealed = prepared.layout.sealed
         self.tables: list[list[messages.SlotTable]] = []
         """By rank: where the tensors of the drawn iterations lie."""
         self.findings: dict[int, dict[str, OutputError]] = {}
@@ -159,12 +159,12 @@ class Exchange:
         self.paper: bool | None = None
 
     def hand_over_arenas(self) -> None:
-        """Fresh arenas for the contender, from each trusted rank to its twin."""
-        hand_over_arenas(self.await_all, self.stage, [self.contender], self.side)
+        """Fresh arenas for the contender: from each rank of the oracle world to the contender rank with the same number."""
+        hand_over_arenas(self.await_all, self.prepared, [self.contender], self.side)
 
     def ask(self, order: messages.Order, reply: type[R]) -> list[R]:
         """The replies of the oracle world's ranks to an order, by rank."""
-        return ask(self.await_all, self.oracle, order, reply, self.stage.limits.own)
+        return ask(self.await_all, self.oracle, order, reply, self.prepared.limits.own)
 
     def draw(self, count: int, expect_poison: bool) -> None:
         """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
@@ -180,12 +180,12 @@ class Exchange:
         for world in worlds:
             world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
         for world in worlds:
-            self.await_all(world, Kind.ARMED, self.stage.limits.load)
+            self.await_all(world, Kind.ARMED, self.prepared.limits.load)
 
     def choose(self, world: World, batch: messages.ChooseBatch) -> None:
         """Every rank makes the batch ready that the next GO runs: it makes untimed calls, the same in every world."""
         world.tell(batch)
-        self.await_all(world, Kind.CHOSEN, self.stage.limits.batch + self.stage.limits.load)
+        self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)
 
     def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
         """Completes this side's inputs in some slots, for all ranks or one.
@@ -211,7 +211,7 @@ class Exchange:
         self.reuses |= world is self.contender and any(answer.value for answer in done)
         if not self.sealed:
             ended = self.timer.perf_counter_ns()
-            self.await_all(world, Kind.DELIVERED, self.stage.limits.load)
+            self.await_all(world, Kind.DELIVERED, self.prepared.limits.load)
             return ended
         if stops:
             world.processes.halt()
@@ -249,7 +249,7 @@ class Exchange:
             if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
                 self.ask(replace(again, replace=True), messages.DrawnAgain)
                 return True
-        self.stage.misfits[rank] += 1
+        self.prepared.misfits[rank] += 1
         return False
 
     def discard_outputs(self) -> None:

@@ -17,15 +17,15 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     Raises:
         WorldFailed, Deadline: a world failed or was too slow.
     """
-    stage = exchange.stage
+    prepared = exchange.prepared
     _assemble(exchange, worlds, 1)
     for world in worlds:
-        world.tell(ChooseBatch(0, 1, warm_calls(stage.call_seconds)))
+        world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
     for world in worlds:
-        exchange.await_all(world, Kind.CHOSEN, stage.limits.first_call)
-    left = stage.distinct_calls
+        exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
+    left = prepared.distinct_calls
     while left > 0:
-        count = min(left, stage.layout.slots)
+        count = min(left, prepared.layout.slots)
         _run(exchange, worlds, count)
         left -= count
 
@@ -37,7 +37,7 @@ def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
 
 def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
     """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
-    limit = exchange.stage.limits.first_call
+    limit = exchange.prepared.limits.first_call
     _assemble(exchange, worlds, count)
     exchange.reveal(0, count)
     for world in worlds:

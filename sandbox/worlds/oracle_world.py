@@ -10,7 +10,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Probe, Probed, SlotLayout, Sync, Wake
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
-from sandbox.worlds.exchange import Stage, ask, fresh_seeds
+from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.opening import stamps_of
 from sandbox.worlds.starter import WorldStarter, fits
@@ -22,21 +22,21 @@ SYNC_SECONDS = 2.0
 
 
 class OracleWorld:
-    """The oracle world of a referee and the stage of the setting that is open in it. It lives across runs."""
+    """The oracle world of a referee and the setting that is prepared in it. It lives across runs."""
 
     def __init__(self, starter: WorldStarter) -> None:
         self.starter = starter
         self.world: World | None = None
-        self.stage: Stage | None = None
+        self.prepared: PreparedSetting | None = None
         self.killed: World | None = None
         """The last killed world that ran a kernel, on devices that a kernel can damage."""
         self.gpu_fault = ""
         """The fault of that world's GPUs in one line; empty if there is none."""
-        self._stage_key: tuple[Setting, Stamps] | None = None
+        self._prepared_key: tuple[Setting, Stamps] | None = None
 
-    def has_stage(self, setting: Setting) -> bool:
-        """Whether this setting is open, with the problem's files as they are now."""
-        return self.stage is not None and self._stage_key == (setting, stamps_of(setting))
+    def is_prepared(self, setting: Setting) -> bool:
+        """Whether this setting is prepared, with the problem's files as they are now."""
+        return self.prepared is not None and self._prepared_key == (setting, stamps_of(setting))
 
     def start(self, setting: Setting) -> World:
         """The world for a setting; it may still be starting."""
@@ -47,16 +47,16 @@ class OracleWorld:
         return self.world
 
     def open(self, setting: Setting) -> World:
-        """The world with a setting's problem open, without a stage."""
-        self.stage = None
+        """The world with a setting's problem open, but nothing measured."""
+        self.prepared = None
         world = self.start(setting)
         self.starter.open_problem([world], setting, "baseline")
         return world
 
-    def prepare(self, setting: Setting) -> Stage:
-        """The stage of a setting: the world is open, the sizes of slots and the time of a baseline call are measured."""
-        if self.stage is not None and self.has_stage(setting):
-            return self.stage
+    def prepare(self, setting: Setting) -> PreparedSetting:
+        """Opens a setting in the world, and measures the sizes of slots and the time of a baseline call."""
+        if self.prepared is not None and self.is_prepared(setting):
+            return self.prepared
         world = self.open(setting)
         kind = kind_of(setting.device)
         order = Probe(fresh_seeds(PROBED), kind.arena_bytes)
@@ -75,20 +75,20 @@ class OracleWorld:
         varies = any(reply.varies for reply in probed)
         room = [reply.references for reply in probed if reply.references is not None]
         limits = TimeLimits.for_baseline(seconds, calls)
-        self.stage = Stage(world, limits, layout, calls, seconds, varies, min(room, default=None))
-        self._stage_key = (setting, stamps_of(setting))
-        return self.stage
+        self.prepared = PreparedSetting(world, limits, layout, calls, seconds, varies, min(room, default=None))
+        self._prepared_key = (setting, stamps_of(setting))
+        return self.prepared
 
     def drop(self) -> None:
         """Kills the world; the next run starts a new one."""
         if self.world is not None:
             self.starter.end(self.world, "baseline")
-        self.world = self.stage = None
+        self.world = self.prepared = None
 
     def finish_orders(self, poll: Callable[[float], None]) -> None:
         """After a cancel: waits until every order is answered, and kills the world if that takes too long."""
         world = self.world
-        if world is None or self.stage is None:
+        if world is None or self.prepared is None:
             return
         number = self.starter.timer.perf_counter_ns()  # identifies this answer among those of earlier orders
         world.tell(Sync(number))
@@ -108,7 +108,7 @@ class OracleWorld:
             return
         self.killed, self.gpu_fault = killed, _gpu_fault(killed)
         world = self.world
-        if world is not None and world.idle and self.stage is not None and not self.gpu_fault:
+        if world is not None and world.idle and self.prepared is not None and not self.gpu_fault:
             world.tell(Wake())
             try:
                 self.starter.await_all(world, Kind.AWAKE, deadlines.HEALTH)

@@ -6,7 +6,7 @@ from pathlib import Path
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel
-from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, hand_over_arenas
+from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
 from sandbox.worlds.first_calls import make_first_calls
 from sandbox.worlds.opening import has_open
 from sandbox.worlds.starter import WorldStarter, fits
@@ -20,8 +20,8 @@ class References:
     def __init__(self, starter: WorldStarter) -> None:
         self.starter = starter
         self.worlds: list[World] = []
-        self._loaded: tuple[Stage, list[World]] | None = None
-        """The stage whose baseline is loaded, and the worlds that have loaded it."""
+        self._loaded: tuple[PreparedSetting, list[World]] | None = None
+        """The setting whose baseline is loaded, and the worlds that have loaded it."""
 
     def start(self, setting: Setting, count: int) -> None:
         """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
@@ -40,44 +40,44 @@ class References:
             world.processes.resume()
         self.starter.open_problem(others, setting, "reference")
 
-    def are_loaded(self, stage: Stage | None, count: int) -> bool:
-        """Whether `count` worlds, or as many as fit into memory, have the baseline of this stage loaded."""
+    def are_loaded(self, prepared: PreparedSetting | None, count: int) -> bool:
+        """Whether `count` worlds, or as many as fit into memory, have the baseline of this setting loaded."""
         if count == 0:
             return True
-        if stage is None or self._loaded is None or self._loaded[0] is not stage:
+        if prepared is None or self._loaded is None or self._loaded[0] is not prepared:
             return False
-        return len(self._loaded[1]) >= stage.references_of(count)
+        return len(self._loaded[1]) >= prepared.references_of(count)
 
-    def take(self, stage: Stage, setting: Setting, count: int) -> list[World]:
+    def take(self, prepared: PreparedSetting, setting: Setting, count: int) -> list[World]:
         """`count` worlds, or as many as fit into memory, with the baseline loaded."""
-        count = stage.references_of(count)
-        for world in self.worlds[stage.references_of(len(self.worlds)) :]:
+        count = prepared.references_of(count)
+        for world in self.worlds[prepared.references_of(len(self.worlds)) :]:
             self._drop(world)
         self.start(setting, count)
         chosen = self.worlds[:count]
-        if not self.are_loaded(stage, count):
+        if not self.are_loaded(prepared, count):
             self._loaded = None
             for world in chosen:
                 world.processes.resume()
             self.starter.open_problem(chosen, setting, "reference")
             try:
-                self._load(stage, setting, chosen)
+                self._load(prepared, setting, chosen)
             except BaseException:
                 self.drop()  # the next orders must not get their late answers
                 raise
-            self._loaded = (stage, chosen)
+            self._loaded = (prepared, chosen)
         return chosen
 
-    def _load(self, stage: Stage, setting: Setting, worlds: Sequence[World]) -> None:
+    def _load(self, prepared: PreparedSetting, setting: Setting, worlds: Sequence[World]) -> None:
         """Hands arenas over, loads the baseline and makes the first calls."""
         starter = self.starter
-        hand_over_arenas(starter.await_all, stage, worlds, REFERENCE, shared=stage.layout.sealed)
+        hand_over_arenas(starter.await_all, prepared, worlds, REFERENCE, shared=prepared.layout.sealed)
         source = (Path(setting.problem_dir) / "baseline.py").read_text()
         for world in worlds:
             world.tell(LoadKernel("baseline.py", source))
         for world in worlds:
-            starter.await_all(world, Kind.LOADED, stage.limits.load)
-        exchange = Exchange("", stage, worlds[0], starter.await_all, starter.emit, REFERENCE, starter.timer)
+            starter.await_all(world, Kind.LOADED, prepared.limits.load)
+        exchange = Exchange("", prepared, worlds[0], starter.await_all, starter.emit, REFERENCE, starter.timer)
         make_first_calls(exchange, worlds)
 
     def drop_busy(self) -> None:
@@ -91,9 +91,9 @@ class References:
         for world in list(self.worlds):
             self._drop(world)
 
-    def renew(self, stage: Stage | None, setting: Setting) -> None:
-        """After a run on a stage whose shapes vary: starts new ones, so that all worlds of the next run are equally old."""
-        if stage is not None and stage.varies:
+    def renew(self, prepared: PreparedSetting | None, setting: Setting) -> None:
+        """After a run on a setting whose shapes vary: starts new ones, so that all worlds of the next run are equally old."""
+        if prepared is not None and prepared.varies:
             count = len(self.worlds)
             self.drop()
             self.start(setting, count)

@@ -4,9 +4,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from sandbox.jail import ending, kernel_cache
+from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.machine import processes
 from sandbox.protocol.kernel_files import Kernel, write_read_only
@@ -18,6 +18,8 @@ from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
 MEMORY_CHECK_SECONDS = 0.25
+END_SECONDS = 2.0
+"""Limit for a world to end itself."""
 
 
 class WorldProcess:
@@ -178,9 +180,25 @@ class WorldProcess:
 
     def close(self) -> bool:
         """Kills every process of the world and removes its folder; True when all are gone."""
-        self.resume()  # a world may have to end itself: see sandbox/jail/ending.py
-        ending.ask(self._spec.jail.profile, self._first.tree)
+        self.resume()  # a world without a PID namespace has to end itself
+        if self._spec.jail.profile.name == "nested":
+            ask_to_end(self._first.tree)
         gone = self._first.kill()
         gone = self._bound.close() and gone
         self._folder.remove()
         return gone
+
+
+def ask_to_end(tree: Callable[[], list[int]]) -> None:
+    """Asks the first program of a world (sandbox/jail/inside.py) to end it, and waits until its known processes are gone.
+
+    tree(): the world's processes, the first process first. Waits at most END_SECONDS.
+    """
+    seen = tree()
+    for process in seen[:2]:  # bubblewrap, and the first program
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            with contextlib.suppress(OSError):
+                os.kill(process, number)
+    until = time.monotonic() + END_SECONDS
+    while any(processes.runs(process) for process in seen) and time.monotonic() < until:
+        time.sleep(0.002)

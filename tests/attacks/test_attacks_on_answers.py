@@ -27,7 +27,7 @@ def test_an_argument_is_called_as_the_signature_does(judged):
 
 def test_what_is_off_as_a_whole_names_no_element(judged):
     failure = judged("a12_off_as_a_whole").result.failure
-    assert failure.message.startswith("output out is off as a whole (relative RMS error ")
+    assert failure.message.startswith("the relative RMS error of output out exceeds its limit (")
     assert (failure.index, failure.expected, failure.got) == (None, None, None)
 
 

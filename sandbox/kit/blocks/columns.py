@@ -38,11 +38,11 @@ def own_columns(result: torch.Tensor, team: Team) -> torch.Tensor:
     return result[:, team.rank * width : (team.rank + 1) * width]
 
 
-def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team, base: int = 0) -> None:
+def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
     """Stores x [rows, width] as this rank's columns of `result` [rows, W * width] at all ranks, and waits for theirs.
 
     x: elements of 2 or 4 bytes that are neighbours within a row; it may be the columns of the result themselves. result:
-    symmetric, contiguous. base: the first of BLOCKS signal slots that this call has for itself. Collective.
+    symmetric, contiguous. The call has the first BLOCKS signal slots for itself. Collective.
     """
     mine = own_columns(result, team)
     if not result.is_cuda:
@@ -53,7 +53,7 @@ def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team, base: int = 
     kernel = kernels().push_halves if result.element_size() == 2 else kernels().push_words
     blocks = min(max(-(-rows * -(-width * result.element_size() // 16) // THREADS), 1), BLOCKS)
     pitches = x.stride(0), result.stride(0)
-    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches, base)
+    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches, 0)
 
 
 def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:

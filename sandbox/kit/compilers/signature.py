@@ -64,7 +64,7 @@ _FLOAT_POINTEES = {
 }
 _WORDS = {"const", "volatile", "struct", "restrict", "register", "static", "inline"}
 _TYPE_WORDS = {"unsigned", "signed", "short", "long", "int", "char", "float", "double", "bool"}
-_ATTRIBUTE = re.compile(r"\b__(?:global|restrict|grid_constant|noinline|forceinline|restrict)__\b|\b__restrict\b")
+_ATTRIBUTE = re.compile(r"\b__(?:global|restrict|grid_constant|noinline|forceinline)__\b|\b__restrict\b")
 _BOUNDED = re.compile(r"\b__(?:launch_bounds|cluster_dims|maxnreg|attribute|block_size)__\s*\((?:[^()]|\([^()]*\))*\)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _HEAD = re.compile(r'\bextern\s+"C"\s+(?P<returns>[\w\s:*]*?)\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{')

@@ -133,12 +133,8 @@ class Team:
 
     def _agree(self, nbytes: int, what: str) -> int:
         """An offset that is free on all members; raises when they do not ask for the same thing."""
-        mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: layout.MAIL_BYTES - 16])
-        ctypes.memmove(mail[self.rank], mine, layout.MAIL_BYTES)
-        self._meet(10.0, f"{self._name}.{what} is collective the first time")
-        letters = [_MAIL.unpack(ctypes.string_at(address, layout.MAIL_BYTES)) for address in mail]
-        self._meet(10.0, f"{self._name}.{what}")
+        letters = list(map(_MAIL.unpack, self._exchange(mine, what, " is collective the first time")))
         texts = [text.rstrip(b"\0").decode(errors="replace") for _, _, text in letters]
         for rank, text in zip(self.ranks, texts, strict=True):
             if text != texts[self.rank]:
@@ -234,11 +230,18 @@ class Team:
             raise SymmetricMemoryError(
                 f"gather_numbers takes up to {layout.MAIL_BYTES // 8} numbers, got {len(numbers)}"
             )
+        return list(map(form.unpack, self._exchange(form.pack(*numbers), "gather_numbers")))
+
+    def _exchange(self, mine: bytes, what: str, remark: str = "") -> list[bytes]:
+        """The bytes of all members, by member: up to MAIL_BYTES, as many from each. Collective.
+
+        what: the call, for the error when a member does not come. remark: follows it until all have come.
+        """
         mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
-        ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
-        self._meet(10.0, f"{self._name}.gather_numbers")
-        found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
-        self._meet(10.0, f"{self._name}.gather_numbers")  # no member writes again before all have read
+        ctypes.memmove(mail[self.rank], mine, len(mine))
+        self._meet(10.0, f"{self._name}.{what}{remark}")
+        found = [ctypes.string_at(address, len(mine)) for address in mail]
+        self._meet(10.0, f"{self._name}.{what}")  # no member writes again before all have read
         return found
 
     def meet_on_host(self, timeout_s: float = 10.0) -> None:

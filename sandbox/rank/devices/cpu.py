@@ -13,7 +13,7 @@ from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.devices.fastest import fastest
-from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
+from sandbox.rank.devices.transfer_ways import Pair, Way, Ways, send, store
 
 LINK_BYTES = 16 << 20
 LARGEST_TRANSFER = 32 << 20
@@ -116,26 +116,13 @@ class CpuDevice:
 
     def transfer_ways(self) -> Ways:
         """Copies to and from shared memory, and gloo."""
-        ways = {"memory stores": Way(_store), "memory loads": Way(_load, pulls=True), "gloo": Way(_gloo)}
+        ways = {"memory stores": Way(store), "memory loads": Way(_load, pulls=True), "gloo": Way(send)}
         return Ways(LARGEST_TRANSFER, ways, _seconds)
-
-
-def _store(pair: Pair, nbytes: int, turns: int) -> None:
-    to, source = pair.there(nbytes), pair.own[:nbytes]
-    pair.by_host(turns, lambda: to.copy_(source))
 
 
 def _load(pair: Pair, nbytes: int, turns: int) -> None:
     to, source = pair.own[:nbytes], pair.there(nbytes)
     pair.by_host(turns, lambda: to.copy_(source))
-
-
-def _gloo(pair: Pair, nbytes: int, turns: int) -> None:
-    for turn in range(turns):
-        if pair.moves_in(turn):
-            dist.send(pair.own[:nbytes], pair.peer)
-        else:
-            dist.recv(pair.shared[:nbytes], pair.peer)
 
 
 def _seconds(work: Callable[[], object], pair: Pair) -> float:

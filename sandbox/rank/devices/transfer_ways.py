@@ -4,11 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+import torch.distributed as dist
 
 from sandbox.kit.symmetric_memory.team import Team
 
 SIGNAL_SLOT = 0
 """The slot of the pair's team whose signal says that a block is there."""
+TURN_SECONDS = 5.0
+"""Limit for a turn of the peer."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Pair:
             self.team.next_epoch()
         return first
 
-    def by_host(self, turns: int, move: Callable[[], object], timeout_s: float = 5.0) -> None:
+    def by_host(self, turns: int, move: Callable[[], object]) -> None:
         """Turns whose moves and signals the host orders one by one."""
         epoch = self.epochs(turns)
         for turn in range(turns):
@@ -63,7 +66,22 @@ class Pair:
                 move()
                 self.team.signal(self.peer_member, SIGNAL_SLOT, epoch + turn)
             else:
-                self.team.wait(self.peer_member, SIGNAL_SLOT, epoch + turn, timeout_s)
+                self.team.wait(self.peer_member, SIGNAL_SLOT, epoch + turn, TURN_SECONDS)
+
+
+def store(pair: Pair, nbytes: int, turns: int) -> None:
+    """Copies to the peer's `shared`."""
+    to, source = pair.there(nbytes), pair.own[:nbytes]
+    pair.by_host(turns, lambda: to.copy_(source))
+
+
+def send(pair: Pair, nbytes: int, turns: int) -> None:
+    """Messages of the process group."""
+    for turn in range(turns):
+        if pair.moves_in(turn):
+            dist.send(pair.own[:nbytes], pair.peer)
+        else:
+            dist.recv(pair.shared[:nbytes], pair.peer)
 
 
 @dataclass(frozen=True)

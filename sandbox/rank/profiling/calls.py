@@ -47,6 +47,4 @@ class ProfiledCalls:
         return call
 
     def _arguments(self, drawn: Leaves) -> tuple[Any, ...]:
-        mutates = self._code.problem.mutates
-        given = {name: tensor.clone() if name in mutates else tensor for name, tensor in drawn.items()}
-        return self._code.arguments(given, self._setting)
+        return self._code.arguments(self._code.with_copies(drawn), self._setting)

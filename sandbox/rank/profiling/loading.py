@@ -1,7 +1,6 @@
 """Prepares a rank that is profiled: its process group, the problem and the kernel."""
 
 import os
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,6 @@ from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
 from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.profiling.calls import ProfiledCalls
-
-
-def find_compat() -> None:
-    """Lets kernels import the packages that the kit stands in for."""
-    sys.path.append(str(Path(__file__).parents[2] / "kit" / "compat"))
 
 
 def enter_world(plan: ProfilePlan, rank: int, device: Any, meeting: str, *, lazy: bool = False) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.ncu import NcuPlan, decode_plan
+from sandbox.rank.launcher import find_compat, import_ahead
 from sandbox.rank.profiling.ncu import FAILED, PEERS
 
 PEER_FAILED = 3
@@ -59,8 +60,6 @@ def _watch(peers: socket.socket) -> None:
 
 def _fork_peers(plan: NcuPlan) -> None:
     """Serves one rank 0 after the other, until this process is killed."""
-    from sandbox.rank.launcher import import_ahead
-
     import_ahead(plan.world.device_module)
     server = os.getpid()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -102,7 +101,7 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
     import torch.distributed as dist
 
     from sandbox.kit.compilers import nvrtc
-    from sandbox.rank.profiling.loading import enter_world, failure, find_compat, loaded_calls
+    from sandbox.rank.profiling.loading import enter_world, failure, loaded_calls
 
     world = plan.world
     nvrtc.set_timeout(next(each.wait_ms for each in plan.replays if each.mode == mode))

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from sandbox.jail import ending, signal_scope
+from sandbox.jail import signal_scope
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import NESTED, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.processes import tree
+from sandbox.worlds.world_process import ask_to_end
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
         first = int(process.stdout.readline())
         assert len(marked(mark)) >= 2
         if asked == signal.SIGTERM:
-            ending.ask(NESTED, lambda: tree(process.pid))
+            ask_to_end(lambda: tree(process.pid))
         else:
             os.kill(first, asked)
         assert process.wait(10) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap is asked, too

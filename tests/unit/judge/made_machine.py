@@ -28,7 +28,7 @@ from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.contenders import Contenders
-from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, Stage
+from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, PreparedSetting
 from sandbox.worlds.oracle_world import OracleWorld
 from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
@@ -93,8 +93,8 @@ class Pool:
         self.references = References(starter)
         self.contenders = Contenders(starter)
 
-    def prepare(self, setting: Setting, references: int) -> Stage:
-        """A stage, with the reference worlds and a spare started beside it."""
+    def prepare(self, setting: Setting, references: int) -> PreparedSetting:
+        """A prepared setting, with the reference worlds and a spare started beside it."""
         self.oracle.start(setting)
         self.contenders.prepare_spare(setting)
         self.references.start(setting, references)
@@ -204,14 +204,14 @@ class MadeMachine:
         """The real referee, on made worlds."""
         return Referee(JAIL, self.selector, self.start, self.clock)
 
-    def exchange(self, stage: Stage, world: World, side: int = 0) -> Exchange:
+    def exchange(self, stage: PreparedSetting, world: World, side: int = 0) -> Exchange:
         """The real exchange with a made world, which has its arenas."""
         found = Exchange("1", stage, world, self.await_all, self.events.append, side, self.clock)
         if side != REFERENCE:
             found.hand_over_arenas()
         return found
 
-    def loaded(self, pool: Pool, stage: Stage, name: str, side: int = 0) -> TimedSide:
+    def loaded(self, pool: Pool, stage: PreparedSetting, name: str, side: int = 0) -> TimedSide:
         """A kernel's side, ready for its rounds."""
         world = pool.contenders.take(self.setting())
         exchange = self.exchange(stage, world, side)
@@ -231,13 +231,13 @@ class MadeMachine:
     def rounds_on(
         self,
         pool: Pool,
-        stage: Stage,
+        stage: PreparedSetting,
         references: int,
         run: Run | None = None,
         peaks: Peaks | None = None,
         rival: str = "",
     ) -> Rounds:
-        """The same on a stage. Who runs first, what is looked at and compared is the same in every test."""
+        """The same on a prepared setting. Who runs first, what is looked at and compared is the same in every test."""
         setting = self.setting()
         if rival:
             base = self.loaded(pool, stage, rival, RIVAL)

@@ -8,12 +8,12 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
-from sandbox.worlds.exchange import Stage
+from sandbox.worlds.exchange import PreparedSetting
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
 
 
-def opened(machine: MadeMachine) -> tuple[Pool, Stage, World]:
+def opened(machine: MadeMachine) -> tuple[Pool, PreparedSetting, World]:
     pool, setting = machine.pool(), machine.setting()
     return pool, pool.prepare(setting, 1), pool.contenders.take(setting)
 

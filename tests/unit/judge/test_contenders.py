@@ -107,10 +107,10 @@ def test_a_problem_of_the_users_own_is_readable_and_opened_anew_when_its_files_c
     assert stranger.state is State.DEAD
     assert world.spec.readable == (tmp_path / "mine",)
     stage = pool.oracle.prepare(setting)
-    assert pool.oracle.has_stage(setting)
+    assert pool.oracle.is_prepared(setting)
     os.utime(tmp_path / "mine" / "baseline.py", ns=(1, 1))
     assert not has_open(world, setting)
-    assert not pool.oracle.has_stage(setting)
+    assert not pool.oracle.is_prepared(setting)
     assert pool.oracle.prepare(setting) is not stage
 
 

@@ -67,11 +67,11 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
-    assert pool.references.are_loaded(pool.oracle.stage, 0)
-    assert not pool.references.are_loaded(pool.oracle.stage, 2)
+    assert pool.references.are_loaded(pool.oracle.prepared, 0)
+    assert not pool.references.are_loaded(pool.oracle.prepared, 2)
     worlds = pool.references.take(stage, setting, 2)
-    assert pool.references.are_loaded(pool.oracle.stage, 2)
-    assert not pool.references.are_loaded(pool.oracle.stage, 3)
+    assert pool.references.are_loaded(pool.oracle.prepared, 2)
+    assert not pool.references.are_loaded(pool.oracle.prepared, 3)
     assert pool.references.take(stage, setting, 2) == worlds
     for world in worlds:
         orders = machine.ranks(world).orders
@@ -84,11 +84,11 @@ def test_references_leave_the_last_problem_before_the_oracle_world_opens_the_nex
     pool, setting, other = machine.pool(), machine.setting(), machine.setting(dtype="float32")
     worlds = list(pool.references.take(pool.prepare(setting, 2), setting, 2))
     pool.references.leave_other_problems(setting)
-    assert pool.references.are_loaded(pool.oracle.stage, 2)
+    assert pool.references.are_loaded(pool.oracle.prepared, 2)
     pool.references.leave_other_problems(other)
-    assert not pool.references.are_loaded(pool.oracle.stage, 2)
+    assert not pool.references.are_loaded(pool.oracle.prepared, 2)
     assert all(has_open(world, other) for world in worlds)
-    assert pool.oracle.has_stage(setting)
+    assert pool.oracle.is_prepared(setting)
 
 
 def test_worlds_that_live_across_runs_are_replaced_after_some_problems() -> None:
@@ -115,7 +115,7 @@ def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
     assert len(pool.references.take(stage, setting, 1)) == 1
     assert pool.references.take(stage, setting, 4) == pool.references.worlds == started[:2]
     assert [world.state is State.DEAD for world in started] == [False, False, True, True]
-    assert pool.references.are_loaded(pool.oracle.stage, 4)
+    assert pool.references.are_loaded(pool.oracle.prepared, 4)
 
 
 @pytest.mark.parametrize("sealed", [True, False])
@@ -150,10 +150,10 @@ def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_ker
     machine.oracle.varies = varies
     pool, setting = machine.pool(), machine.setting()
     before = pool.references.take(pool.prepare(setting, 2), setting, 2)
-    pool.references.renew(pool.oracle.stage, setting)
+    pool.references.renew(pool.oracle.prepared, setting)
     assert [world.state is State.DEAD for world in before] == [varies] * 2
     assert len(pool.references.worlds) == 2
-    assert pool.references.are_loaded(pool.oracle.stage, 2) != varies
+    assert pool.references.are_loaded(pool.oracle.prepared, 2) != varies
 
 
 def test_references_are_loaded_again_for_another_stage() -> None:
@@ -193,7 +193,7 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
     pool.references.drop_busy()
     assert pool.references.worlds == [resting]
     assert running.state is State.DEAD
-    assert not pool.references.are_loaded(pool.oracle.stage, 1)
+    assert not pool.references.are_loaded(pool.oracle.prepared, 1)
     pool.references.drop()
     assert pool.references.worlds == []
 
@@ -222,7 +222,7 @@ def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: 
     before = machine.clock.monotonic()
     pool.oracle.finish_orders(machine.poll)
     assert world.state is State.DEAD
-    assert (pool.oracle.world, pool.oracle.stage) == (None, None)
+    assert (pool.oracle.world, pool.oracle.prepared) == (None, None)
     assert machine.clock.monotonic() - before < 2.1
 
 

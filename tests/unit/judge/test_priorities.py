@@ -9,7 +9,7 @@ from made_machine import MadeCpu, MadeMachine
 from sandbox.machine.devices import KINDS
 from sandbox.machine.scheduling import Share
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.priorities import MOST_SESSIONS
+from sandbox.timing.disturbance import MOST_SESSIONS
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, Failed
 

@@ -252,7 +252,7 @@ def test_inputs_that_cannot_be_replaced_alone_are_not_tried_for_ever() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.alone is None
     rounds = measured(machine)
-    assert rounds.stage.misfits == {0: MOST_MISFITS, 1: MOST_MISFITS}
+    assert rounds.prepared.misfits == {0: MOST_MISFITS, 1: MOST_MISFITS}
     assert not redrawn(machine, alone=True)
     assert rounds.probes.proven
 

@@ -56,7 +56,7 @@ def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:
     machine.oracle.in_bytes = MadeCpu.arena_bytes
     rounds = machine.rounds()
     rounds.measure()
-    assert rounds.stage.layout.slots == rounds.calls == 1
+    assert rounds.prepared.layout.slots == rounds.calls == 1
     assert len(rounds.call.raw) == rounds.done == 6
 
 

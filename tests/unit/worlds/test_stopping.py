@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.jail import cgroup
 from sandbox.machine import processes
-from sandbox.timing.stopped_activity import StoppedActivity
+from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping, await_stopped
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
+from sandbox.rank.devices.transfer_ways import Pair, Way, Ways, send, store
 
 _cuda: Any = torch.cuda  # events and _sleep carry no types
 LARGEST = 256 << 20
@@ -36,10 +35,10 @@ def ways() -> Ways:
     def move(pair: Pair, nbytes: int, turns: int, to: torch.Tensor, source: torch.Tensor) -> None:
         module.move[grid_for(nbytes)](*_turns(pair, turns, done), to, source, nbytes)
 
-    def store(pair: Pair, nbytes: int, turns: int) -> None:
+    def store_by_sms(pair: Pair, nbytes: int, turns: int) -> None:
         move(pair, nbytes, turns, pair.there(nbytes), pair.own)
 
-    def load(pair: Pair, nbytes: int, turns: int) -> None:
+    def load_by_sms(pair: Pair, nbytes: int, turns: int) -> None:
         move(pair, nbytes, turns, pair.own, pair.there(nbytes))
 
     def tma(pair: Pair, nbytes: int, turns: int) -> None:
@@ -64,30 +63,17 @@ def ways() -> Ways:
         return stores_to(shmem.peers(here), here)
 
     own = {
-        "copy engine": Way(_copy_engine),
-        "SM stores": Way(store),
-        "SM loads": Way(load, pulls=True),
+        "copy engine": Way(store),
+        "SM stores": Way(store_by_sms),
+        "SM loads": Way(load_by_sms, pulls=True),
         "TMA": Way(tma),
-        "NCCL": Way(_nccl),
+        "NCCL": Way(send),
     }
     return Ways(LARGEST, own, _seconds, {"NCCL device": nccl_window, "NVSHMEM": nvshmem})
 
 
 def _turns(pair: Pair, turns: int, done: torch.Tensor) -> tuple[Any, ...]:
     return pair.team.px, pair.peer_member, 0 if pair.first else 1, turns, pair.epochs(turns), done
-
-
-def _copy_engine(pair: Pair, nbytes: int, turns: int) -> None:
-    to, source = pair.there(nbytes), pair.own[:nbytes]
-    pair.by_host(turns, lambda: to.copy_(source))
-
-
-def _nccl(pair: Pair, nbytes: int, turns: int) -> None:
-    for turn in range(turns):
-        if pair.moves_in(turn):
-            dist.send(pair.own[:nbytes], pair.peer)
-        else:
-            dist.recv(pair.shared[:nbytes], pair.peer)
 
 
 def _seconds(work: Callable[[], object], pair: Pair) -> float:
