@@ -115,7 +115,7 @@ class RefereeAtWork:
         """Hangs up and waits."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @pytest.fixture(scope="session")

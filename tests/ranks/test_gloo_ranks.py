@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from sandbox.admission import ranks
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 
 
@@ -67,7 +68,9 @@ def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int
     assert children() <= before
 
 
-def test_a_rank_that_a_signal_kills_is_the_cause_though_a_peer_reports_first() -> None:
+def test_a_rank_that_a_signal_kills_is_the_cause_though_a_peer_reports_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "DEATH_SHOWS_WITHIN_S", 20.0)
+
     def work(rank: int, world: int) -> None:
         if rank == 0:
             raise RuntimeError("connection lost")

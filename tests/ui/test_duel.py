@@ -171,7 +171,9 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
         editor.insert("x", (0, 0))
         path.write_text("pass\n# by vim again")
         await until(pilot, lambda: editor.text == "pass\n# by vim again")
-        await until(pilot, lambda: any("ctrl+z brings your unsaved text back" in note.message for note in app._notifications))
+        await until(
+            pilot, lambda: any("ctrl+z brings your unsaved text back" in note.message for note in app._notifications)
+        )
         editor.undo()
         assert editor.text == "xpass\n# by vim"
         await pilot.press("ctrl+s")

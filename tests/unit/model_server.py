@@ -350,7 +350,7 @@ class ModelServer:
         self._stopped.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
         request = handler.rfile.readline().decode().split()

@@ -149,5 +149,5 @@ def test_nothing_is_left_of_a_self_test_that_does_not_end(program, monkeypatch, 
     finally:
         looking.join()
         signal.signal(signal.SIGUSR2, handler)
-    _, alive = psutil.wait_procs(found, timeout=5)
+    _, alive = psutil.wait_procs(found, timeout=60)
     assert not [process for process in alive if process.name() in ("sh", "sleep")]
