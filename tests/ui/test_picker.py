@@ -40,7 +40,7 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         options = app.screen.query_one("#categories", OptionList)
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
-        assert "Every rank holds a tensor" in screen_text(app)
+        await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
 
 
 @pytest.mark.slow
