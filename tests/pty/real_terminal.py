@@ -85,8 +85,14 @@ def descendants(pid: int) -> list[psutil.Process]:
 def gone(processes: list[psutil.Process]) -> bool:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-        if not left:
+        if not any(map(_runs, processes)):
             return True
         time.sleep(0.1)
     return False
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two
+        return False

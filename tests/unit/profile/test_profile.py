@@ -173,7 +173,7 @@ LATE = """
 import time, torch, torch.distributed as dist
 def solution(tensor):
     if dist.get_rank() == 1:
-        time.sleep(0.05)
+        time.sleep(0.2)
     out = tensor.clone()
     dist.all_reduce(out)
     return out
@@ -199,7 +199,7 @@ def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home:
     ranks = json.loads(done.stdout)["ranks"]
     assert ranks[0]["diagnosis"].startswith("waits for rank 1")
     assert ranks[1]["diagnosis"].startswith("outside torch")
-    assert ranks[0]["late_us"] > 25_000
+    assert ranks[0]["late_us"] > 100_000
     assert json.loads((tmp_path / "late.json").read_text())["traceEvents"]
     assert not list(home.glob("data/runs/*"))  # nothing was judged
 
