@@ -51,8 +51,10 @@ async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size
 
     before, after = sizes
     async with open_app(size=after) as (app, pilot):
-        await pilot.pause(0.3)
-        fresh = columns(app)
+        fresh: list[tuple[str | None, int]] = []
+        while fresh != (seen := columns(app)):
+            fresh = seen
+            await pilot.pause(0.3)
     async with open_app(size=before) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
