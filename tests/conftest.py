@@ -1,4 +1,4 @@
-"""Walls every test off from the settings, data and terminal of whoever runs it."""
+"""Isolates every test from the settings, data and terminal of whoever runs it."""
 
 import gc
 import json
@@ -72,12 +72,12 @@ def small_budget(home: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def walls() -> None:
+def jail() -> None:
     """For tests of kernels that must not run without a jail: skipped where there is none, but not in continuous integration."""
     jail = choose()
     if not is_jail(jail.name):
         why = "; ".join(f"{name}: {reason}" for name, reason in jail.rejected.items())
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no walls around kernels here: {why}")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no jail for kernels here: {why}")
 
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]

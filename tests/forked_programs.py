@@ -77,7 +77,7 @@ class Forked:
     def close(self) -> None:
         """Ends the process that forks; programs that still run go on."""
         self._socket.close()
-        self._server.wait(20)
+        self._server.wait(60)
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:

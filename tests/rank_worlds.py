@@ -68,10 +68,10 @@ class Worlds:
         """Ends the process that forks, and so what it runs; nothing must be under way."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
     def kill(self) -> None:
         """Ends it at once, with all ranks that it has forked."""
         with contextlib.suppress(ProcessLookupError):  # nobody of it is there any more
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)

@@ -57,7 +57,7 @@ class SharedReferee:
         if self._referee is not None:
             assert self._referee.stdin is not None
             self._referee.stdin.close()
-            self._referee.wait(20)
+            self._referee.wait(60)
         self._listening.close()
 
     def _serve(self) -> None:

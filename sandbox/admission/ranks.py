@@ -18,7 +18,7 @@ from sandbox.rank.devices.cpu import CpuDevice
 
 Found = TypeVar("Found")
 
-DEATH_SHOWS_WITHIN_S = 0.5
+DEATH_SHOWS_WITHIN_S = 2.0
 
 
 class RankFailed(Exception):

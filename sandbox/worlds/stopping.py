@@ -12,8 +12,8 @@ from typing import Protocol
 from sandbox.jail.cgroup import Group
 from sandbox.machine import processes
 
-STOP_SECONDS = 2.0
-"""Limit until all processes have stopped; a busy machine may leave a thread without a core for long."""
+STOP_SECONDS = 10.0
+"""Limit until all processes have stopped. A thread stops when it next gets a core, which takes seconds on a busy machine."""
 PROCESSES, PROCESSES_PER_RANK = 128, 64
 """Most processes of a world that is stopped by signals, including ended ones. Reading each takes tens of microseconds."""
 

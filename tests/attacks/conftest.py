@@ -115,7 +115,7 @@ class RefereeAtWork:
         """Hangs up and waits."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @pytest.fixture(scope="session")
@@ -184,7 +184,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
         if kernel.device == "cuda":
             pytest.skip("needs a GPU: `python -m benchmarks attacks` runs it on a machine with one")
         if kernel.attack in dangerous:
-            request.getfixturevalue("walls")
+            request.getfixturevalue("jail")
         if Verdict.TIMEOUT in kernel.expect:  # its deadlines are short
             referee, bait = request.getfixturevalue("referee"), request.getfixturevalue("bait")
         else:
@@ -213,7 +213,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
 
 
 @pytest.fixture
-def unwalled(bait: Bait) -> Iterator[RefereeAtWork]:
+def without_jail(bait: Bait) -> Iterator[RefereeAtWork]:
     """A referee that finds no bubblewrap."""
     referee = RefereeAtWork(**bait.environment, PATH=str(Path(sys.executable).parent))
     yield referee

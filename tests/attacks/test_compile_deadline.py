@@ -28,7 +28,7 @@ def test_what_compiling_takes_does_not_count_against_the_first_call(referee):
     waits = "with compiling.shown(): time.sleep(4)"
     result = referee.judge(setting, SLOW.format(wait=waits), rounds=1)
     assert result.verdict is Verdict.PASS, result.detail
-    assert 3.5 < result.seconds.compile < 10
+    assert result.seconds.compile > 3.5
     late = referee.judge(setting, SLOW.format(wait="time.sleep(4)"), rounds=1)
     assert late.verdict is Verdict.TIMEOUT
     assert late.failure is not None

@@ -52,7 +52,7 @@ dist.barrier()
 
 
 @pytest.mark.slow
-def test_a_planted_binary_is_loaded_by_nobody_else(walls, referee, bait: Bait):
+def test_a_planted_binary_is_loaded_by_nobody_else(jail, referee, bait: Bait):
     setting = referee.setting("allreduce")
     planted = referee.judge(setting, PLANTS, rounds=0)
     assert planted.verdict is Verdict.PASS

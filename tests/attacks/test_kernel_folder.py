@@ -85,7 +85,7 @@ print("files", sorted(str(path.relative_to(here)) for path in here.rglob("*") if
 
 
 @pytest.mark.slow
-def test_a_folder_passes_and_its_compiled_code_is_kept(walls, referee):
+def test_a_folder_passes_and_its_compiled_code_is_kept(jail, referee):
     setting = referee.setting("allreduce")
     first = referee.judge(setting, KERNEL, rounds=0, files=FILES)
     assert (first.verdict, first.labels) == (Verdict.PASS, [])
@@ -96,13 +96,13 @@ def test_a_folder_passes_and_its_compiled_code_is_kept(walls, referee):
 
 
 @pytest.mark.slow
-def test_a_kernel_cannot_change_its_files(walls, referee):
+def test_a_kernel_cannot_change_its_files(jail, referee):
     result = referee.judge(referee.setting("allreduce"), CHANGES, rounds=0, files=FILES)
     assert result.verdict is Verdict.PASS, result.failure
 
 
 @pytest.mark.slow
-def test_a_kernel_sees_its_own_files_and_no_others(walls, referee):
+def test_a_kernel_sees_its_own_files_and_no_others(jail, referee):
     result = referee.judge(referee.setting("allreduce"), SEES, rounds=0, files=FILES)
     assert result.verdict is Verdict.PASS, result.failure
     assert "worlds 1 folders ['compiled', 'kernel']" in referee.said
@@ -124,9 +124,9 @@ def test_an_error_is_shown_in_its_own_file(referee):
 
 
 @pytest.mark.slow
-def test_a_folder_runs_without_a_jail(unwalled):
+def test_a_folder_runs_without_a_jail(without_jail):
     files = {"gather.py": FILES["gather.py"], "ops/sum.py": b"def total(parts):\n    return sum(parts[1:], parts[0])\n"}
-    assert unwalled.judge(unwalled.setting("allreduce"), KERNEL, rounds=0, files=files).verdict is Verdict.PASS
+    assert without_jail.judge(without_jail.setting("allreduce"), KERNEL, rounds=0, files=files).verdict is Verdict.PASS
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ MARK = f"NCCL_PKB_KILLED_REFEREE=referee-{os.getpid()}"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
-def test_a_killed_referee_takes_everything_along(walls, another_referee, bait, seed):
+def test_a_killed_referee_takes_everything_along(jail, another_referee, bait, seed):
     name, _, value = MARK.partition("=")
     referee = another_referee(**{name: value})
     setting = referee.setting("allreduce")
@@ -43,7 +43,7 @@ def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(anoth
     assert referee.judge(setting, source, rounds=0).verdict is Verdict.PASS
     servers = fork_servers_of(referee.process.pid)
     if not servers:
-        pytest.skip("behind these walls every world is a program of its own")
+        pytest.skip("in this jail every world is a program of its own")
     worlds = set(tree(servers[0]))
     os.kill(servers[0], signal.SIGKILL)
     until = time.monotonic() + 30

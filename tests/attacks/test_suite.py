@@ -36,17 +36,17 @@ def solution(tensor):
 """
 
 
-def test_bait_is_taken_where_there_are_no_walls(unwalled, bait):
+def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
     """The other side of the suite: without a jail the probes and the bait do find something."""
-    setting = unwalled.setting("allreduce")
-    pid = unwalled.process.pid
-    result = unwalled.judge(setting, bait.fill(KERNELS["h06_looks_for_keys"].source, pid), rounds=0)
+    setting = without_jail.setting("allreduce")
+    pid = without_jail.process.pid
+    result = without_jail.judge(setting, bait.fill(KERNELS["h06_looks_for_keys"].source, pid), rounds=0)
     assert result.jail == "none"
     assert result.verdict is Verdict.CRASH
     assert str(bait.canary) in result.failure.message
-    assert bait.harm(unwalled.said, walled=False) == ()  # it names the file, and does not show it
-    unwalled.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
-    assert bait.harm(unwalled.said, walled=False) == (
+    assert bait.harm(without_jail.said, walled=False) == ()  # it names the file, and does not show it
+    without_jail.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
+    assert bait.harm(without_jail.said, walled=False) == (
         "a connection over TCP",
         "a connection over an abstract socket",
         "a datagram",

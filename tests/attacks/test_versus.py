@@ -15,7 +15,7 @@ def solution(tensor):
     return total
 """
 QUICK, SLOW = (
-    "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.01)
+    "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.03)
 )
 """Both take so long that what starting a batch takes, and its noise, is little beside it."""
 WRONG = "def solution(tensor):\n    return tensor * 2\n"
@@ -49,8 +49,8 @@ def told(referee, kernel: str, rival: str) -> events.Result:
         result = judged(referee, kernel, rival, rounds=rounds)
         assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)
         if result.outcome != "too noisy":
-            break
-    return result
+            return result
+    pytest.skip("the machine is too noisy to say which kernel is faster")
 
 
 @pytest.mark.long

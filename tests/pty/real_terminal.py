@@ -59,7 +59,7 @@ class Screen:
 
     def ends(self) -> int:
         """The exit status, once the process has ended by itself."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while self.process.isalive() and time.monotonic() < deadline:
             self.read()
         assert not self.process.isalive(), "the app did not end"
@@ -83,10 +83,16 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-        if not left:
+        if not any(map(_runs, processes)):
             return True
         time.sleep(0.1)
     return False
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two
+        return False

@@ -102,7 +102,7 @@ def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
         terminal.wait_for("started)", terminal.started)
         children = descendants(terminal.process.pid)
         os.close(terminal.master)
-        assert terminal.process.wait(30) == 128 + signal.SIGHUP
+        assert terminal.process.wait(60) == 128 + signal.SIGHUP
         assert gone(children)
     finally:
         terminal.process.kill()

@@ -44,8 +44,8 @@ def test_the_board_is_opened_filtered_and_closed() -> None:
         app.process.send("/")
         app.shows("id, words or category of problems")
         app.process.send("row-par")
-        picture = app.shows_without("▲ 1.50×")
-        assert "Row-parallel GEMM" in picture
+        app.shows_without("▲ 1.50×")
+        app.shows("Row-parallel GEMM")
         app.process.send("\r" + F3)
         app.shows("▸by category", "ParallelKernelBench")
         app.process.send(F3 + F3 + F3)
@@ -53,8 +53,8 @@ def test_the_board_is_opened_filtered_and_closed() -> None:
         app.process.send("\x1b")
         app.shows("▸by problem", "▲ 2.50×")
         app.process.send("\x1b")
-        picture = app.shows_without("▸by problem")
-        assert "Parallelism" in picture
+        app.shows_without("▸by problem")
+        app.shows("Parallelism")
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
     finally:

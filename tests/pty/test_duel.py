@@ -34,7 +34,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
     return Workspace(paths.workspace).create(load_catalogue().find("13"), WRONG)
 
 
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         calling(("compile", json.dumps({"source": WRONG}))),

@@ -35,7 +35,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
     return Workspace(paths.workspace).create(load_catalogue().find("13"), RIGHT)
 
 
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         streamed(fenced(WRONG)),

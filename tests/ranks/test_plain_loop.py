@@ -30,7 +30,7 @@ def state(pid: int) -> str:
 
 async def all_stop(pids: list[int]) -> None:
     """A process takes a signal when it gets a core."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(90.0):
         while any(state(pid) != "T" for pid in pids):
             await asyncio.sleep(0.01)
 

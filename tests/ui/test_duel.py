@@ -30,8 +30,8 @@ def prepare(app, **kernels: str):
     return problem
 
 
-async def started(app, pilot, until, problem, minutes=10.0) -> LiveDuelScreen:
-    app.play_duel(problem, DuelPlan(YOU, GUEST, minutes))
+async def started(app, pilot, until, problem) -> LiveDuelScreen:
+    app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
     await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
     screen.action_hand_in()  # what the file has is submitted when it is asked for
@@ -70,11 +70,8 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
         await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
         await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
-        await pilot.pause(0.2)
-        text = screen_text(app)
-        assert "✗ WRONG" in text
-        assert "✓ PASS" in text
-        assert "left" in text.splitlines()[-2]
+        await until(pilot, lambda: all(verdict in screen_text(app) for verdict in ("✗ WRONG", "✓ PASS")))
+        await until(pilot, lambda: "left" in screen_text(app).splitlines()[-2])
 
         editor = screen.panes["left"]
         editor.replace("pass", editor.document.start, editor.document.end)
@@ -86,9 +83,8 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         assert screen.state.stage == "playing"
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
-        await pilot.pause(0.2)
-        assert "you wins: faster in the final" in screen_text(app)
-        assert "esc leave" in screen_text(app)
+        await until(pilot, lambda: "you wins: faster in the final" in screen_text(app))
+        await until(pilot, lambda: "esc leave" in screen_text(app))
 
         await pilot.press("f8")
         await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)
@@ -99,7 +95,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: isinstance(app.screen, DuelBoard))
         board = app.screen
         await until(pilot, lambda: board.query_one("#duels", OptionList).option_count == 1)
-        assert "you" in screen_text(app)
+        await until(pilot, lambda: "you" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
         replay = app.screen
@@ -185,13 +181,12 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         await pilot.press("f6")
-        await pilot.pause(0.2)
-        assert "paused" in screen_text(app)
+        await until(pilot, lambda: "paused" in screen_text(app))
         before = screen.state.remaining(screen.now)
         await pilot.pause(0.3)
         assert abs(screen.state.remaining(screen.now) - before) < 0.01
         await pilot.press("f6")
-        assert screen.state.stage == "playing"
+        await until(pilot, lambda: screen.state.stage == "playing")
         await pilot.press("shift+f7")
         assert not screen.state.left.left  # beside F7: one slip of a finger loses no duel
         assert any("shift+F7 again gives up" in told.message for told in app._notifications)
@@ -264,14 +259,14 @@ async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_plac
         for number in range(300):
             screen.match.tell(SideWrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n"))
             await asyncio.sleep(0.001)
+        await until(pilot, lambda: "Hidden until the final" in screen_text(app))
         await pilot.pause(0.3)
         assert "x299 = 299" not in screen_text(app)
-        assert "Hidden until the final" in screen_text(app)
         await pilot.press("f3")
         assert screen.hidden == "right"
         await pilot.press("f3")
         await until(pilot, lambda: "x299 = 299" in screen_text(app))
-        assert "kernel 2, writing" in screen_text(app)
+        await until(pilot, lambda: "kernel 2, writing" in screen_text(app))
         assert "x0 = 0" not in screen_text(app)
         handed = Submitted(at=screen.now, side="right", attempt=2, sha256="", source="y = 1\n")
         screen.match.tell(handed)
@@ -296,10 +291,8 @@ async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_
         await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
         replay = app.screen
         await until(pilot, lambda: replay.state.stage == "ended")
-        await pilot.pause(0.2)
-        text = screen_text(app)
-        assert "a draw: too noisy to tell them apart" in text
-        assert "1 ✗ · 2 ▲20.4" in text
+        await until(pilot, lambda: "a draw: too noisy to tell them apart" in screen_text(app))
+        await until(pilot, lambda: "1 ✗ · 2 ▲20.4" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.picker)
 

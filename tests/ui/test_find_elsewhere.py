@@ -23,7 +23,7 @@ async def test_find_in_the_log(open_app, until, screen_text) -> None:
         await pilot.press(*"step 17")
         await until(pilot, lambda: "1 of 11" in screen_text(app))  # 17, and 170 to 179
         assert log.cursor == 17
-        assert "step 17 of" in screen_text(app)
+        await until(pilot, lambda: "step 17 of" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: log.cursor == 170 and "2 of 11" in screen_text(app))
         await pilot.press("escape")

@@ -33,7 +33,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
         app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "submit" in keys(screen_text(app)))
         screen = app.screen
-        assert "give up" in keys(screen_text(app))
+        await until(pilot, lambda: "give up" in keys(screen_text(app)))
         assert "rematch" not in keys(screen_text(app))
         screen.action_hand_in()
         await until(
@@ -69,7 +69,7 @@ async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text,
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "No sweep yet" in screen_text(app))
         await until(pilot, lambda: "filter" not in keys(screen_text(app)))
-        assert "leave" in keys(screen_text(app))
+        await until(pilot, lambda: "leave" in keys(screen_text(app)))
         assert "next" not in keys(screen_text(app))
         assert "panes" not in keys(screen_text(app))
         assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])

@@ -116,7 +116,7 @@ async def test_the_chart_says_that_the_run_waits(open_app, events, until, screen
             app.screen.apply(event)
         app.screen.apply(Waiting(run_id=app.screen.session.state.run_id))
         await until(pilot, lambda: screen_text(app).count("Waiting: another run is timing") == 3)
-        assert "Waiting: another run is timing (no details known)" in screen_text(app)
+        await until(pilot, lambda: "Waiting: another run is timing (no details known)" in screen_text(app))
 
 
 @pytest.mark.slow
@@ -126,8 +126,8 @@ async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, sc
             app.screen.apply(event)
         app.screen.session.queue()
         await until(pilot, lambda: "▸ QUEUED" in screen_text(app))
-        assert "the earlier run ends first" in screen_text(app)
-        assert "queued · esc cancels" in screen_text(app)
+        await until(pilot, lambda: "the earlier run ends first" in screen_text(app))
+        await until(pilot, lambda: "queued · esc cancels" in screen_text(app))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
             answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather"
         )
         await until(pilot, lambda: "of revision 0123abcd · shift+F5 runs this text " in screen_text(app))
-        assert "your best ≈ 0.99×" in screen_text(app)
+        await until(pilot, lambda: "your best ≈ 0.99×" in screen_text(app))
 
 
 def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:

@@ -89,7 +89,7 @@ async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(op
             await pilot.resize_terminal(*size)
             await until(pilot, lambda: screen.view == view and log.has_focus and log.region.area > 0)  # noqa: B023
             await pilot.pause(0.2)
-            assert log.has_focus
+            await until(pilot, lambda: log.has_focus)
 
 
 async def test_tab_goes_on_from_pane_to_pane(open_app, until) -> None:
@@ -191,7 +191,7 @@ async def test_the_words_for_one_pane_are_there_where_they_fit(open_app, until, 
         await pilot.press("ctrl+t")
         await until(pilot, lambda: app.screen.zoomed)
         await pilot.pause()
-        assert tabs().endswith("log")
+        await until(pilot, lambda: tabs().endswith("log"))
         await pilot.resize_terminal(100, 30)
         await until(pilot, lambda: tabs().endswith("one pane · ctrl+t shows all"))
 

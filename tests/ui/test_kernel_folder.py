@@ -25,7 +25,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
         await until(pilot, lambda: app.screen.editor.text == "pass" and not app.screen.editor.dirty)
         screen = app.screen
 
-        await pilot.pause(0.3)  # the watcher
+        await until(pilot, lambda: screen.session._watcher is not None)
         (folder / "ops.cu").write_text("one")  # by another program
         await until(pilot, lambda: len(store.history(13)) == 1 and not screen.session.busy)
         one = read_kernel(folder)
@@ -68,7 +68,7 @@ async def test_what_no_kernel_may_have_is_said_and_the_editor_keeps_its_text(ope
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == folder)
         await until(pilot, lambda: app.screen.editor.text == "pass")
         screen = app.screen
-        await pilot.pause(0.3)  # the watcher
+        await until(pilot, lambda: screen.session._watcher is not None)
         type_kernel(screen, "typed")
         (folder / "secret").symlink_to("/etc/passwd")
         await until(pilot, lambda: any("is a link out of" in str(note.message) for note in app._notifications))

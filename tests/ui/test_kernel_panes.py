@@ -37,8 +37,8 @@ async def test_a_pane_named_in_the_table_is_shown_with_its_frame(
         for event in events("pass"):
             app.screen.apply(event)
         await until(pilot, lambda: "40 rounds were timed" in screen_text(app))
-        assert "╭─ Rounds ─" in screen_text(app)
-        assert "✓ PASS" in screen_text(app)
+        await until(pilot, lambda: "╭─ Rounds ─" in screen_text(app))
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))
         await pilot.resize_terminal(80, 45)
         app.screen.show_view("result")
         await until(pilot, lambda: "╭─ Rounds ─" in screen_text(app))

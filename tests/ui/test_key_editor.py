@@ -183,7 +183,7 @@ async def test_texts_name_the_keys_of_ones_own(open_app, until, screen_text, ser
     async with open_app() as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: "Press enter on a problem, then ctrl+w." in screen_text(app))
-        assert "F4 view · f filter" in screen_text(app)
+        await until(pilot, lambda: "F4 view · f filter" in screen_text(app))
         await pilot.press("f4")
         await until(pilot, lambda: "▸by category" in screen_text(app))
         await pilot.press("escape", "f9")

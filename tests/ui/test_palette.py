@@ -117,7 +117,7 @@ async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open
 
 async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        assert "^p menu" in screen_text(app).splitlines()[-1]
+        await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"sweeps")
         await until(pilot, lambda: "sweeps  c" in screen_text(app))
         await pilot.press("down", "enter")

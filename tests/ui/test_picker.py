@@ -40,7 +40,7 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         options = app.screen.query_one("#categories", OptionList)
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
-        assert "Every rank holds a tensor" in screen_text(app)
+        await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
 
 
 @pytest.mark.slow
@@ -51,8 +51,10 @@ async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size
 
     before, after = sizes
     async with open_app(size=after) as (app, pilot):
-        await pilot.pause(0.3)
-        fresh = columns(app)
+        fresh: list[tuple[str | None, int]] = []
+        while fresh != (seen := columns(app)):
+            fresh = seen
+            await pilot.pause(0.3)
     async with open_app(size=before) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))

@@ -24,10 +24,10 @@ async def _listed(pilot) -> None:
         await pilot.pause(0.02)
 
 
-async def _at_rest(pilot, looks: int = 8) -> None:
-    """Until the screen has looked the same for a while, counted in looks: a slow machine takes longer looks."""
+async def _at_rest(pilot) -> None:
+    """Until the screen has looked the same eight times: on a slow machine each look takes longer."""
     same, seen = 0, None
-    while same < looks:
+    while same < 8:
         await pilot.pause(0.05)
         lines = pilot.app.screen._compositor.render_strips()
         now = "\n".join("".join(segment.text for segment in line) for line in lines)

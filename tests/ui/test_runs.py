@@ -230,7 +230,7 @@ async def test_a_refused_setting_is_explained(open_app, type_kernel, until, scre
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.screen.session.state.refused is not None)
         await until(pilot, lambda: "! NOT RUN" in screen_text(app))
-        assert "sizes do not fit" in screen_text(app)
+        await until(pilot, lambda: "sizes do not fit" in screen_text(app))
 
 
 async def test_a_dead_referee_is_a_harness_error_and_is_replaced(open_app, type_kernel, until, screen_text) -> None:
@@ -253,7 +253,7 @@ async def test_the_picker_knows_the_result(open_app, type_kernel, until, screen_
         await until(pilot, lambda: 13 in screen.session.services.standings)
         await pilot.press("f10")
         await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
-        assert "solved 1 of 3 · faster 1" in screen_text(app)
+        await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
 
 
 async def test_typed_text_comes_back_after_leaving(open_app, type_kernel, services, until, paths) -> None:

@@ -52,8 +52,8 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
         await until(pilot, lambda: "✓ correct 1/2" in screen_text(app))
-        assert "3 results · 2 correct" in screen_text(app)
-        assert "$0.50" in screen_text(app)
+        await until(pilot, lambda: "3 results · 2 correct" in screen_text(app))
+        await until(pilot, lambda: "$0.50" in screen_text(app))
 
         await pilot.press("slash", *"unsolved")
         await until(pilot, lambda: "All-gather" not in screen_text(app))
@@ -132,7 +132,7 @@ async def test_players_whose_names_are_cut_alike_have_a_column_each(
     async with open_app(size=(200, 30)) as (app, pilot):
         await pilot.press("c")
         await until(pilot, lambda: "✓ correct" in screen_text(app) and "✗ wrong" in screen_text(app))
-        assert screen_text(app).count("agent:./my_agents/cla…") == 2
+        await until(pilot, lambda: screen_text(app).count("agent:./my_agents/cla…") == 2)
 
 
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])

@@ -77,5 +77,5 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         assert list(read_voids(services.paths.voids).kernels) == ["0" * 64]  # both have this file
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" not in screen_text(app))
-        assert screen_text(app).count("✗ voided") == 2
+        await until(pilot, lambda: screen_text(app).count("✗ voided") == 2)
         assert app.screen.query_one("#board", DataTable).row_count == 1

@@ -230,17 +230,13 @@ def fenced(source: str) -> str:
 
 
 def streamed(
-    text: str,
-    finish: str = "stop",
-    usage: tuple[int, int] = (100, 50),
-    sizes: Callable[[], int] = lambda: 1 << 16,
-    pause_s: float = 0.0,
+    text: str, finish: str = "stop", usage: tuple[int, int] = (100, 50), sizes: Callable[[], int] = lambda: 1 << 16
 ) -> Reply:
     """The text in the protocol that was asked in, cut into chunks of `sizes()` bytes."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
-        send_in_chunks(line, events(protocol_of(seen), text, finish, usage), sizes, pause_s)
+        send_in_chunks(line, events(protocol_of(seen), text, finish, usage), sizes)
         line.end()
 
     return reply
@@ -257,20 +253,18 @@ def calling(*calls: Call, text: str = "", sizes: Callable[[], int] = lambda: 1 <
     return reply
 
 
-def send_in_chunks(line: Line, data: bytes, sizes: Callable[[], int], pause_s: float = 0.0) -> None:
+def send_in_chunks(line: Line, data: bytes, sizes: Callable[[], int]) -> None:
     at = 0
     while at < len(data):
         size = sizes()
         line.chunk(data[at : at + size])
         at += size
-        if pause_s:
-            time.sleep(pause_s)
 
 
-def random_sizes(seed: int, most: int = 9) -> Callable[[], int]:
+def random_sizes(seed: int) -> Callable[[], int]:
     """Chunk sizes that cut events, lines, UTF-8 sequences and JSON escapes anywhere."""
     chosen = random.Random(seed)
-    return lambda: chosen.randint(1, most)
+    return lambda: chosen.randint(1, 9)
 
 
 def broken_off(text: str, after: int) -> Reply:
@@ -283,12 +277,12 @@ def broken_off(text: str, after: int) -> Reply:
     return reply
 
 
-def status(code: str, body: str = "", kind: str = "application/json", **headers: str) -> Reply:
+def status(code: str, body: str = "", **headers: str) -> Reply:
     """An answer that is no stream, such as "429 Too Many Requests"."""
 
     def reply(line: Line, seen: Seen) -> None:
         data = body.encode()
-        line.head(code, kind, Content_Length=str(len(data)), **headers)
+        line.head(code, "application/json", Content_Length=str(len(data)), **headers)
         line._send(data)
 
     return reply
@@ -305,7 +299,7 @@ def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
     return reply
 
 
-def dripping(first: bytes = b"data: {", drop: bytes = b" ", every_s: float = 0.02) -> Reply:
+def dripping(first: bytes = b"data: {", drop: bytes = b" ") -> Reply:
     """A slow loris: bytes keep coming, an event never ends. Until the client leaves."""
 
     def reply(line: Line, seen: Seen) -> None:
@@ -313,7 +307,7 @@ def dripping(first: bytes = b"data: {", drop: bytes = b" ", every_s: float = 0.0
         line.chunk(first)
         while not line.gone.is_set():
             line.chunk(drop)
-            time.sleep(every_s)
+            time.sleep(0.02)
 
     return reply
 
@@ -350,7 +344,7 @@ class ModelServer:
         self._stopped.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
         request = handler.rfile.readline().decode().split()

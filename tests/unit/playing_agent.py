@@ -87,7 +87,7 @@ def ask_model(endpoint, path):
     body = json.dumps({"model": "dear", "stream": False, "messages": []}).encode()
     request = urllib.request.Request(endpoint + path, body, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return [answer.status, answer.read().decode()]
     except urllib.error.HTTPError as error:
         return [error.code, error.read().decode()]

@@ -27,11 +27,11 @@ class OtherEnds:
 
 
 @contextlib.contextmanager
-def wires_of(ranks: int = 2) -> Iterator[tuple[Wires, OtherEnds]]:
-    """The wires, and the other ends of them."""
+def wires_of() -> Iterator[tuple[Wires, OtherEnds]]:
+    """The wires of two ranks, and the other ends of them."""
     with contextlib.ExitStack() as stack:
         wires, theirs = [], []
-        for rank in range(ranks):
+        for rank in range(2):
             wire, ends = RankWire.connect(rank, trusted=False)
             os.close(ends.report)
             stack.callback(os.close, ends.pipe)

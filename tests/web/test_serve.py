@@ -101,7 +101,7 @@ async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
             for tab in (first, second):
                 await tab.shows("PASS")
                 await tab.shows("spectator")
-                assert f" 1  {header.source.splitlines()[0]} " in tab.picture
+                await tab.shows(f" 1  {header.source.splitlines()[0]} ")
             assert len(served.apps("spectator")) == 2
         await wait_until(lambda: not served.apps("spectator"))
     assert [path.name for path in paths.runs.iterdir()] == ["20261101-r1.jsonl"]

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 try:
     open("@HOME_CANARY@").close()
-    raise RuntimeError("no walls: not tried")
+    raise RuntimeError("no jail: not tried")
 except OSError:
     pass
 

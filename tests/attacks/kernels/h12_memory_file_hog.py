@@ -9,7 +9,7 @@ import time
 
 try:
     open("@HOME_CANARY@").close()
-    raise RuntimeError("no walls: not tried")
+    raise RuntimeError("no jail: not tried")
 except OSError:
     pass
 kept = []

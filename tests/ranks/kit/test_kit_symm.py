@@ -164,7 +164,7 @@ def absent_at_barrier(rank: int, world: int) -> str:
         dist.barrier()
         return ""
     with pytest.raises(errors.BarrierTimeout) as caught:
-        symm.barrier(timeout_s=1.5)
+        symm.barrier(timeout_s=4.5)
     dist.barrier()
     assert caught.value.missing == (1, 3)
     return str(caught.value)
@@ -172,7 +172,7 @@ def absent_at_barrier(rank: int, world: int) -> str:
 
 def test_a_barrier_that_times_out_names_the_missing_ranks(worlds):
     texts = worlds.run(absent_at_barrier, 4)
-    assert texts[0].startswith("ranks 1, 3 did not arrive within 1.5 s")
+    assert texts[0].startswith("ranks 1, 3 did not arrive within 4.5 s")
 
 
 def absent_at_first_use(rank: int, world: int) -> str:
@@ -251,9 +251,9 @@ def epochs_near_the_wrap(rank: int, world: int) -> None:
     signals = host_signals.host_signals()
     # A pad's words start at 0, which is "before" 0xFFFFFFF0 only by half a lap: bring them up first.
     for step in range(0, 0xFFFF_FFF0, 0x4000_0000):
-        assert signals.barrier(team.px, 1023, step, 5000) == 0
+        assert signals.barrier(team.px, 1023, step, 60_000) == 0
     for _ in range(64):
-        team.barrier(timeout_s=5)
+        team.barrier(timeout_s=60)
     assert team._barriers == 0x30
     assert [team.next_epoch() for _ in range(17)][-2:] == [0, 1]
 

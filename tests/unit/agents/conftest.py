@@ -53,7 +53,7 @@ class Played:
 
 @pytest.fixture
 def until_gone() -> UntilGone:
-    """until_gone(script): waits until no process has this word in its command; 30 seconds at the most."""
+    """until_gone(script): waits until no process has this word in its command; 60 seconds at the most."""
 
     def started_with(word: str) -> list[str]:
         found = []
@@ -64,7 +64,7 @@ def until_gone() -> UntilGone:
         return found
 
     async def wait(script: Path) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while started_with(str(script)):
                 await asyncio.sleep(0.02)
 
@@ -72,7 +72,7 @@ def until_gone() -> UntilGone:
 
 
 @pytest.fixture
-def guests(walls: None) -> None:
+def guests(jail: None) -> None:
     """For tests of programs in a jail: skipped where jails have no process table of their own."""
     if choose().name not in WITH_GUESTS:
         pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")

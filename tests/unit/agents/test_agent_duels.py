@@ -91,7 +91,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setattr(program_player, "SPENT_S", 1.0)
+    monkeypatch.setattr(program_player, "SPENT_S", 4.0)
     model_server.replies = [streamed("hello")]
     variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
     settings = settings_for(model_server, [str(script)], **variables)

@@ -46,7 +46,7 @@ def test_an_unexpected_end_is_a_fault():
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_a_few_real_runs_of_every_kind_leave_nothing(run_benchmark) -> None:
     done = run_benchmark("soak", "--repetitions", "6", "--json", timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -105,7 +105,7 @@ def test_a_folder_that_takes_no_kernel_is_named_before_anything_is_asked(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_harness_errors_are_no_attempts(
     pkb_arena: CommandLine, models: ModelServer, made_problem: Callable[..., Path], home: Path
 ) -> None:
@@ -154,7 +154,7 @@ def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_kernels_that_were_judged_are_reported_when_the_provider_fails(
     pkb_arena: CommandLine, models: ModelServer
 ) -> None:
@@ -168,7 +168,7 @@ def test_kernels_that_were_judged_are_reported_when_the_provider_fails(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai_chat", pytest.param("anthropic", marks=pytest.mark.long)])
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
 ) -> None:
@@ -201,7 +201,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_an_agent_compiles_and_runs_kernels_by_its_tools(
     pkb_arena: CommandLine, models: ModelServer, home: Path
 ) -> None:
@@ -228,7 +228,7 @@ def test_an_agent_compiles_and_runs_kernels_by_its_tools(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_attempts_are_independent_and_the_best_is_kept(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
 ) -> None:
@@ -247,7 +247,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
     pkb_arena: CommandLine, models: ModelServer
 ) -> None:
@@ -264,7 +264,7 @@ def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [dripping(b": wait\n\n", b": wait\n\n")]
     process = subprocess.Popen(
@@ -291,7 +291,7 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
         assert KEY.encode() not in environment, child.cmdline()
     assert looked
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=90)
     assert (process.returncode, stdout) == (130, "")
     assert "Traceback" not in stderr
     _, alive = psutil.wait_procs(children, timeout=30)
@@ -300,7 +300,7 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls")
+@pytest.mark.usefixtures("jail")
 def test_a_model_starts_from_a_kernel_and_is_timed_against_it(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
 ) -> None:

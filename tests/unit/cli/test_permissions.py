@@ -53,7 +53,7 @@ def run(home: Path) -> Run:
             [sys.executable, "-m", "screens.main", *words],
             env={**os.environ, "PKB_ARENA_HOME": str(home)},
             preexec_fn=_without_privileges,
-            capture_output=True, text=True, timeout=20, check=False,
+            capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
 
     return go

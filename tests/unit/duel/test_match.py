@@ -103,7 +103,7 @@ def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not condition():
             await asyncio.sleep(0.02)
 

@@ -44,17 +44,12 @@ def header(minutes: float | None = 1.0) -> DuelHeader:
 
 
 def handed_in(
-    side: str,
-    attempt: int,
-    verdict: Verdict = Verdict.PASS,
-    speedup: Interval | None = EVEN,
-    at: float = 1.0,
-    source: str = "",
+    side: str, attempt: int, verdict: Verdict = Verdict.PASS, speedup: Interval | None = EVEN, source: str = ""
 ) -> list[AnyDuelEvent]:
     return [
-        Submitted(at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"),
+        Submitted(at=1.0, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"),
         KernelJudged(
-            at=at + 1,
+            at=2.0,
             side=side,
             attempt=attempt,
             run_id="r",

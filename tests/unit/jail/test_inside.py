@@ -95,7 +95,7 @@ def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
             ask_to_end(lambda: tree(process.pid))
         else:
             os.kill(first, asked)
-        assert process.wait(10) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap is asked, too
+        assert process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap is asked, too
     assert marked(mark) == []
 
 

@@ -123,9 +123,9 @@ def figures(ok: bool = True, rms: float = 0.0, exact: bool = False) -> OutputErr
     )
 
 
-def right(rms: float = 1e-3) -> OutputFinding:
+def right() -> OutputFinding:
     """A right iteration."""
-    return OutputFinding(Verdict.PASS, outputs=[figures(rms=rms)], paper=True)
+    return OutputFinding(Verdict.PASS, outputs=[figures(rms=1e-3)], paper=True)
 
 
 def wrong(verdict: Verdict = Verdict.WRONG_RESULT, exact: bool = False) -> OutputFinding:

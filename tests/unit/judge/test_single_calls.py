@@ -94,7 +94,7 @@ def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
     assert outcome(rounds.call.speed) == "faster"
 
 
-def single_calls(mine_us: float, spread_us: float, pairs: int = MOST_PAIRS) -> SingleCalls:
+def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
     """Pairs of single calls, whose baseline takes 100 us. Starts take 300 us and more, with exponential noise."""
     found = SingleCalls(measured(BASELINE).turns)
     chance = random.Random(1)
@@ -102,7 +102,7 @@ def single_calls(mine_us: float, spread_us: float, pairs: int = MOST_PAIRS) -> S
     def start_us() -> float:
         return START_US + chance.expovariate(1 / spread_us)
 
-    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(pairs)]
+    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(MOST_PAIRS)]
     return found
 
 

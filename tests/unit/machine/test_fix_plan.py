@@ -69,7 +69,7 @@ def test_python_packages_go_where_the_program_lives() -> None:
     )
 
 
-def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jail_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.machine.install_commands.shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2")
     (tmp_path / "kernel").mkdir()

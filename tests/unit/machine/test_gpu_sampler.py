@@ -13,17 +13,24 @@ from sandbox.machine.nvml import NvmlMissing
 
 READ = """
 import time, arena.machine.facts
+clock = time.monotonic
 arena.machine.facts.device_files = lambda: 4
 from arena.machine.gpu_sampler import WorldReader
 read = WorldReader(2)
+began = clock()
 first = read()
+after_first = clock()
 time.sleep(0.3)
+before_second = clock()
 second = read()
+ended = clock()
 assert [reading.nvlink_gb_s for reading in first] == [None, None]
 for reading in second:
     print(reading)
-    print(None if reading.nvlink_gb_s is None else round(reading.nvlink_gb_s))
+    print(reading.nvlink_gb_s)
+print((before_second - after_first) / (ended - began))
 """
+"""The last line: the shortest possible time between two readings of a GPU, as a share of the longest."""
 
 
 @pytest.fixture
@@ -48,7 +55,8 @@ def test_a_world_is_read_rank_by_rank(readings: Callable[..., list[str]]) -> Non
     )
     assert lines[2].startswith("GpuReading(used_mib=2048, total_mib=143771, busy=61,")
     assert lines[2].endswith("slowed=('thermal', 'power cap'))")
-    assert 190 <= int(lines[3]) <= 210
+    sure = float(lines[4])
+    assert 198 * sure <= float(lines[3]) <= 202 / sure
 
 
 def test_what_a_driver_does_not_say_is_left_out(readings: Callable[..., list[str]]) -> None:
@@ -93,7 +101,7 @@ class Script:
 
 
 def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -123,12 +131,11 @@ def test_nothing_is_read_while_something_is_timed(script: Script) -> None:
     sampler.start()
     wait_until(lambda: script.count > 2)
     sampler.hold(True)
-    time.sleep(0.1)
     held = script.count
-    time.sleep(0.2)
-    assert script.count == held
+    time.sleep(0.3)
+    assert script.count <= held + 1  # one was under way
     sampler.hold(False)
-    wait_until(lambda: script.count > held)
+    wait_until(lambda: script.count > held + 1)
     sampler.hold(True)
     sampler.stop()
     wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))

@@ -182,9 +182,8 @@ async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made:
     heard: list[AnyTraceEvent] = []
     agent = made(heard=heard)
     task = asyncio.create_task(agent.run())
-    while not model_server.seen:
+    while not (agent.recorder._text or any(isinstance(event, Wrote) for event in heard)):
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

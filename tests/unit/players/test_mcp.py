@@ -54,7 +54,7 @@ async def told(client: Client, tool: str, **arguments: object) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walls", "small_budget")
+@pytest.mark.usefixtures("jail", "small_budget")
 async def test_a_client_writes_a_kernel_reads_its_failure_repairs_it_and_passes(paths: Paths):
     async with serving("--device", "cpu", "--world", "2", "--preset", "tiny", "--dtype", "float32") as client:
         names = {tool.name for tool in (await client.list_tools()).tools}

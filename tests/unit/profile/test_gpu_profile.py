@@ -42,10 +42,10 @@ def said(*reports: RankProfile, outside: Outside | None = None, least: Least = L
     return [each.diagnosis for each in gpu_ranks(WorldProfile(list(reports), outside), least)]
 
 
-def counted(seconds: float = 0.1, calls: int = 100, **shares: Any) -> Outside:
-    """1000 µs a call. Bytes are those of the whole row."""
+def counted(**shares: Any) -> Outside:
+    """100 calls of 1000 µs. Bytes are those of the whole row."""
     given: dict[str, Any] = {"link_peak": 478e9, "dram_peak": 4917e9, "dram": 0.01, "sent": 0, "received": 0}
-    return Outside(calls, seconds, [GpuCounted(**(given | shares))])
+    return Outside(100, 0.1, [GpuCounted(**(given | shares))])
 
 
 def test_figures_are_of_a_call() -> None:
@@ -121,8 +121,8 @@ def test_gaps_behind_synchronisations_are_host_bound_and_short_ones_are_not() ->
     assert not said(report(0, unsynced))[0].startswith("host-bound")
 
 
-def collective(start: float, us: float = 0.0) -> list[Work]:
-    return [("wait", "ncclDevKernel_AllReduce", start, us or 950.0 - start)]
+def collective(start: float) -> list[Work]:
+    return [("wait", "ncclDevKernel_AllReduce", start, 950.0 - start)]
 
 
 def test_a_collective_that_spins_names_the_rank_that_comes_late_and_one_that_works_is_an_exchange() -> None:

@@ -173,7 +173,7 @@ LATE = """
 import time, torch, torch.distributed as dist
 def solution(tensor):
     if dist.get_rank() == 1:
-        time.sleep(0.05)
+        time.sleep(0.2)
     out = tensor.clone()
     dist.all_reduce(out)
     return out
@@ -199,7 +199,7 @@ def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home:
     ranks = json.loads(done.stdout)["ranks"]
     assert ranks[0]["diagnosis"].startswith("waits for rank 1")
     assert ranks[1]["diagnosis"].startswith("outside torch")
-    assert ranks[0]["late_us"] > 25_000
+    assert ranks[0]["late_us"] > 100_000
     assert json.loads((tmp_path / "late.json").read_text())["traceEvents"]
     assert not list(home.glob("data/runs/*"))  # nothing was judged
 
@@ -261,7 +261,7 @@ async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> Non
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
-    until = time.monotonic() + 10.0
+    until = time.monotonic() + 60.0
     while any(map(runs, world)):  # what dies with its parent does so a moment later
         assert time.monotonic() < until
         await asyncio.sleep(0.05)

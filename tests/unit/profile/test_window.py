@@ -72,7 +72,7 @@ def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> No
     found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), PretendedGpus(), choose())
     assert found.outside is not None
     assert found.outside.calls > 10
-    assert 0 < found.outside.seconds < 20.0
+    assert 0 < found.outside.seconds < 100.0
     assert not any(each.failed for each in found.reports), found.reports
     assert all(each.unseen.startswith("torch's profiler saw no work of the GPU") for each in found.reports)
     ranks = gpu_ranks(found, Least(1e6, 1e6, 1e6))

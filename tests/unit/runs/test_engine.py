@@ -112,8 +112,9 @@ async def test_what_a_dying_referee_said_last_is_in_the_result(engine: Engine) -
 
 
 async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.2)
-    assert await verdict(engine, "hang") is Verdict.HARNESS_ERROR
+    with monkeypatch.context() as patched:
+        patched.setattr(arena.runs.engine, "OVERDUE_S", 0.2)
+        assert await verdict(engine, "hang") is Verdict.HARNESS_ERROR
     assert await verdict(engine, "pass") is Verdict.PASS
 
 

@@ -31,10 +31,10 @@ def test_a_text_beside_its_label_is_wrapped_below_itself() -> None:
 
 def test_a_finding_and_its_advice_stay_in_their_column() -> None:
     finding = MachineFinding(
-        "jail", "limited", "the walls rest on a uid of their own and the filter", "start it as a user"
+        "jail", "limited", "the jail rests on a uid of its own and the filter", "start it as a user"
     )
     rows = [row.plain for row in finding_lines(finding, 48)]
-    assert rows[0].startswith("~ jail" + " " * 13 + "the walls")
+    assert rows[0].startswith("~ jail" + " " * 13 + "the jail")
     assert all(row.startswith(" " * 19) for row in rows[1:])
     assert "→ start it as a user" in rows[-1]
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -450,8 +449,16 @@ import asyncio, sys
 sys.path[:0] = {folders!r}
 from test_sweep import HERE, Scripted, plan_for, played
 from arena.paths import find_paths
-asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Scripted("pass", "wrong")]))
+
+class Stops(Scripted):
+    async def play(self, task, access):
+        if len(self.asked) == int(sys.argv[1]):
+            await asyncio.sleep(600)
+        return await super().play(task, access)
+
+asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Stops("pass", "wrong")]))
 """
+"""Asks its player for 60 answers; the argument: after how many it stops to answer."""
 
 
 def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
@@ -461,21 +468,23 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
         return path.read_bytes().count(b'"type":"result"') if path.exists() else 0
 
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    until, wanted = time.monotonic() + 60, count() + 2
+    until, wanted = time.monotonic() + 90, count() + 2
     while count() < wanted and process.poll() is None and time.monotonic() < until:
         time.sleep(0.002)
-    assert process.poll() is None, "it ended before it was killed"
-    os.kill(process.pid, signal.SIGKILL)
+    ended, written = process.poll(), count()
+    process.kill()
     process.wait()
+    assert ended is None, "it ended before it was killed"
+    assert written >= wanted, "it wrote no two results in time"
 
 
 @pytest.mark.slow
 def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
     command = [sys.executable, "-c", SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:2]])]
     for _ in range(3):
-        killed_in_the_middle(command, paths.sweeps / "c.jsonl")
+        killed_in_the_middle([*command, "12"], paths.sweeps / "c.jsonl")
     before = {result.key for result in results(paths)}
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run([*command, "60"], check=True, timeout=90)
     keys = [result.key for result in results(paths)]
     assert len(keys) == len(set(keys)) == 60
     assert before < set(keys)

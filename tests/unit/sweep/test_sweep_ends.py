@@ -142,7 +142,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
     while time.monotonic() < until and not ((paths_in(home).sweeps / "c.jsonl").exists() and lines(home, "result")):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=30)
+    out, said = process.communicate(timeout=90)
     assert process.returncode == 130
     assert "of 8 results are in; continue with" in said
     assert "01 allreduce" in out

@@ -15,17 +15,38 @@ from arena.workspace.watcher import KernelWatcher
 WAIT_S = 30.0
 
 
+class CountedWatcher(KernelWatcher):
+    """Counts how often the kernel was read."""
+
+    reads = 0
+
+    async def _read(self) -> KernelFile | UsageError | None:
+        save = await super()._read()
+        self.reads += 1
+        return save
+
+    async def reads_again(self) -> None:
+        """Waits until a read has begun after this call, and its result was compared."""
+        before = self.reads
+        async with asyncio.timeout(WAIT_S):
+            while self.reads < before + 2:  # the first may have been under way
+                await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def watching(path: Path) -> AsyncIterator[tuple[KernelWatcher, "asyncio.Queue[str]"]]:
+async def watching(path: Path) -> AsyncIterator[tuple[CountedWatcher, "asyncio.Queue[str]"]]:
     seen: asyncio.Queue[str] = asyncio.Queue()
-    watcher = KernelWatcher(path, content_hash(path.read_text()))
+    watcher = CountedWatcher(path, content_hash(path.read_text()))
 
     async def collect() -> None:
         async for kernel in watcher:
             seen.put_nowait(str(kernel) if isinstance(kernel, UsageError) else kernel.text)
 
     task = asyncio.create_task(collect())
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(WAIT_S):
+        while not watcher.reads:  # until an event comes, the folder may not be watched yet
+            path.with_name("touched").touch()
+            await asyncio.sleep(0.02)
     try:
         yield watcher, seen
     finally:
@@ -78,32 +99,35 @@ async def test_the_same_text_again_is_no_save(kernel: Path) -> None:
         assert seen.empty()
 
 
+@pytest.mark.slow
 async def test_own_writes_are_no_saves(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("mine"))
         kernel.write_text("mine")
-        await asyncio.sleep(0.3)
+        await watcher.reads_again()
         kernel.write_text("theirs")
         assert await next_text(seen) == "theirs"
 
 
+@pytest.mark.slow
 async def test_another_programs_way_back_to_what_was_written_here_is_seen(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("one"))  # a save without a change
         kernel.write_text("one")
-        await asyncio.sleep(0.3)
+        await watcher.reads_again()
         for text in ("theirs", "one"):
             kernel.write_text(text)
             assert await next_text(seen) == text
 
 
+@pytest.mark.slow
 async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("mine"))
         kernel.with_name("neighbour.py").write_text("the folder changes before the kernel does")
-        await asyncio.sleep(0.3)
+        await watcher.reads_again()
         kernel.write_text("mine")
-        await asyncio.sleep(0.3)
+        await watcher.reads_again()
         kernel.write_text("theirs")
         assert await next_text(seen) == "theirs"
         kernel.write_text("mine")  # by somebody else this time

@@ -106,19 +106,19 @@ def test_a_process_that_keeps_privileges_is_no_world():
     assert "Seccomp 0" in said
 
 
-def test_there_is_nothing_to_join_in_a_process_without_walls():
+def test_there_is_nothing_to_join_in_a_process_without_a_jail():
     status, said = _in_child(lambda: joining.join(os.getpid()))
     assert status == 1
     assert "bubblewrap has started no process inside" in said
 
 
-def test_walls_that_cannot_be_joined_are_told():
+def test_a_jail_that_cannot_be_joined_is_told():
     waits = subprocess.Popen(
         [sys.executable, "-c", "import os\nif os.fork() == 0: input()\nos.wait()"], stdin=subprocess.PIPE
     )
     try:
         assert _until(lambda: len(tree(waits.pid)) == 2)
-        # Not behind any walls: every namespace is this process's own, so there is none to join.
+        # Not in a jail: every namespace is this process's own, so there is none to join.
         status, said = _in_child(lambda: joining.join(waits.pid))
         assert status == 1
         assert "NotInside: cannot join the namespaces" in said
@@ -127,10 +127,10 @@ def test_walls_that_cannot_be_joined_are_told():
         waits.communicate()
 
 
-def test_walls_that_hold_here_can_be_joined_and_nothing_is_left_of_the_try():
+def test_a_jail_that_holds_here_can_be_joined_and_nothing_is_left_of_the_try():
     jail = choose()
     if not jail.profile.forks or jail.filter is None:
-        pytest.skip("no walls here that a forked world would join")
+        pytest.skip("no jail here that a forked world would join")
     before, descriptors = tree(os.getpid()), os.listdir("/proc/self/fd")
     joining.why_not.cache_clear()
     assert joining.why_not(jail.profile, jail.filter) == ""
@@ -141,14 +141,14 @@ def test_walls_that_hold_here_can_be_joined_and_nothing_is_left_of_the_try():
 def test_a_filter_that_the_kernel_refuses_is_told():
     jail = choose()
     if not jail.profile.forks or jail.filter is None:
-        pytest.skip("no walls here that a forked world would join")
+        pytest.skip("no jail here that a forked world would join")
     assert "bubblewrap ended" in joining.why_not(jail.profile, b"\xff" * 8)
 
 
 def test_what_an_error_inside_says_is_handed_on(monkeypatch):
     jail = choose()
     if not jail.profile.forks or jail.filter is None:
-        pytest.skip("no walls here that a forked world would join")
+        pytest.skip("no jail here that a forked world would join")
     joining.why_not.cache_clear()
 
     def refused(builder: int) -> tuple[int, int]:
