@@ -37,32 +37,32 @@ async def measure(repetitions: int | None) -> list[Figure]:
     starts = await asyncio.to_thread(_start_figures, jail)
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         async with AsyncExitStack() as stack:
-            walled = await stack.enter_async_context(saved_kernel(Path(folder) / "walled", on_cpu_ranks()))
+            jailed = await stack.enter_async_context(saved_kernel(Path(folder) / "jailed", on_cpu_ranks()))
             bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare", on_cpu_ranks(), NO_BUBBLEWRAP))
-            if not is_jail(walled.jail) or is_jail(bare.jail):
-                raise MachineError(f"the two engines ran in {walled.jail!r} and {bare.jail!r}")
-            pairs = [await _pair(walled, bare, walled_first=turn % 2 == 0) for turn in range(count)]
+            if not is_jail(jailed.jail) or is_jail(bare.jail):
+                raise MachineError(f"the two engines ran in {jailed.jail!r} and {bare.jail!r}")
+            pairs = [await _pair(jailed, bare, jailed_first=turn % 2 == 0) for turn in range(count)]
     figures = []
     for at, what in enumerate(("save to correctness verdict", "save to full verdict")):
         behind = [with_jail[at] for with_jail, _ in pairs]
         without = [no_jail[at] for _, no_jail in pairs]
         a, b = statistics.median(behind), statistics.median(without)
         ratio = statistics.median(x / y for x, y in zip(behind, without, strict=True))
-        detail = f"{a:.3f} s in {walled.jail}, {b:.3f} s without, medians of {count} each in turns; "
+        detail = f"{a:.3f} s in {jailed.jail}, {b:.3f} s without, medians of {count} each in turns; "
         detail += f"{100 * (ratio - 1):+.1f} % by pairs"
         figures.append(Figure(f"{what}: jail adds", 100 * (a / b - 1), "%", LIMIT_PERCENT, detail))
     return [*figures, *starts]
 
 
 async def _pair(
-    walled: SavedKernel, bare: SavedKernel, walled_first: bool
+    jailed: SavedKernel, bare: SavedKernel, jailed_first: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """A save with a jail and one without, in either order, while neither side's next world is starting."""
     times = {}
-    for kernel in (walled, bare) if walled_first else (bare, walled):
-        await asyncio.gather(walled.quiet(), bare.quiet())
+    for kernel in (jailed, bare) if jailed_first else (bare, jailed):
+        await asyncio.gather(jailed.quiet(), bare.quiet())
         times[kernel] = await kernel.save()
-    return times[walled], times[bare]
+    return times[jailed], times[bare]
 
 
 def _start_figures(jail: Jail) -> list[Figure]:

@@ -72,7 +72,7 @@ class Bait:
             source = source.replace(f"@{name}@", value)
         return source
 
-    def harm(self, said: str = "", walled: bool = True, device: str = "cpu") -> tuple[str, ...]:
+    def harm(self, said: str = "", jailed: bool = True, device: str = "cpu") -> tuple[str, ...]:
         """Harm done since the last call, in words. said: the referee's output since then; device: the last run's."""
         found = []
         for what, sock in (("TCP", self._tcp), ("an abstract socket", self._abstract)):
@@ -100,7 +100,7 @@ class Bait:
         for file in filter(Path.is_file, cached):
             if self.secret.encode() in file.read_bytes():
                 found.append(f"the canary in the kernel cache, as {file.name}")
-        if walled and not self._worlds_end(1 + SPARES + kind_of(device).pace.references):
+        if jailed and not self._worlds_end(1 + SPARES + kind_of(device).pace.references):
             found.append(f"processes of an ended world are left: {self.processes()}")
         return tuple(found)
 

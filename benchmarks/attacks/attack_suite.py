@@ -29,7 +29,7 @@ from sandbox.protocol.events import Result
 from sandbox.protocol.verdict import Verdict
 
 TWIN = "twin"
-WALLS = "walls"
+JAIL = "jail"
 MOST_TRIES = 10
 """Runs of a kernel until one has batches in which it can cheat."""
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
@@ -123,8 +123,8 @@ def read_catalogue(folder: Path) -> list[Attack]:
 
 
 def harmful(catalogue: Iterable[Attack]) -> set[str]:
-    """Ids of the attacks that are not run without walls."""
-    return {attack.id for attack in catalogue if attack.needs == WALLS}
+    """Ids of the attacks that are not run without a jail."""
+    return {attack.id for attack in catalogue if attack.needs == JAIL}
 
 
 def read_kernels(folder: Path) -> list[AttackKernel]:

@@ -118,5 +118,5 @@ async def _judge(judge: Judge, made: Mutant, world: int, bait: Bait, said: list[
         tally.note(made, type(error).__name__)
         return f"{type(error).__name__}: {error.message}"
     tally.note(made, f"{result.verdict.value} {result.outcome or ''}".strip())
-    harm = bait.harm(b"".join(map(encode, said)).decode(errors="replace"), walled=is_jail(result.jail))
+    harm = bait.harm(b"".join(map(encode, said)).decode(errors="replace"), jailed=is_jail(result.jail))
     return "; ".join(filter(None, (undeserved(made, result), *harm)))

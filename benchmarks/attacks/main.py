@@ -174,7 +174,7 @@ def _parts(page: Path) -> tuple[str, str]:
 
 
 async def _judge_all(
-    kernels: list[AttackKernel], needing_walls: set[str], preset: str
+    kernels: list[AttackKernel], needing_jail: set[str], preset: str
 ) -> tuple[list[AttackOutcome], str]:
     baseline = load_catalogue().find("allreduce").folder / "baseline.py"
     bait = Bait(watched=(baseline,))
@@ -193,8 +193,8 @@ async def _judge_all(
             outcomes = []
             for kernel in kernels:
                 said.clear()
-                needs_walls = kernel.attack in needing_walls
-                outcomes.append(await _judge(engine, kernel, preset, needs_walls, bait, ready, said))
+                needs_jail = kernel.attack in needing_jail
+                outcomes.append(await _judge(engine, kernel, preset, needs_jail, bait, ready, said))
                 say(f"{kernel.name}: {outcomes[-1].verdict} {'' if outcomes[-1].as_expected else '✗'}")
         if not bait.all_gone():
             outcomes.append(AttackOutcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
@@ -207,18 +207,18 @@ async def _judge(
     judge: Judge,
     kernel: AttackKernel,
     preset: str,
-    needs_walls: bool,
+    needs_jail: bool,
     bait: Bait,
     ready: list[Ready],
     said: list[AnyEvent],
 ) -> AttackOutcome:
     outcome = AttackOutcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
     lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()
-    if lacks_gpus or (needs_walls and not is_jail(judge.jail)):
+    if lacks_gpus or (needs_jail and not is_jail(judge.jail)):
         return outcome
     problem = load_catalogue().find(kernel.problem)
     choice = Choice(preset=preset, device=kernel.device)
-    surprise, walled = "", False
+    surprise, jailed = "", False
     verdicts: Counter[str] = Counter()
     for _ in range(kernel.runs):
         for _ in range(MOST_TRIES):
@@ -238,12 +238,12 @@ async def _judge(
                 break
         verdicts[result.verdict.value] += 1
         surprise = surprise or kernel.surprise(result)
-        walled = is_jail(result.jail)
+        jailed = is_jail(result.jail)
     text = b"".join(map(encode, said)).decode(errors="replace")
     counted = len(verdicts) > 1
     return msgspec.structs.replace(
         outcome,
         verdict=", ".join(f"{verdict} {count}" if counted else verdict for verdict, count in verdicts.most_common()),
         surprise=surprise,
-        harm=bait.harm(text, walled=walled, device=kernel.device),
+        harm=bait.harm(text, jailed=jailed, device=kernel.device),
     )

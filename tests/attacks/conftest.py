@@ -204,7 +204,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             if result.verdict is not Verdict.PASS:
                 assert result.failure is not None
                 assert result.failure.advice
-        assert bait.harm(referee.said, walled=is_jail(result.jail)) == ()
+        assert bait.harm(referee.said, jailed=is_jail(result.jail)) == ()
         printed = "".join(event.text for event in referee.events if isinstance(event, events.Log))
         kept[name] = Judged(kernel, result, printed)
         return kept[name]

@@ -44,9 +44,9 @@ def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
     assert result.jail == "none"
     assert result.verdict is Verdict.CRASH
     assert str(bait.canary) in result.failure.message
-    assert bait.harm(without_jail.said, walled=False) == ()  # it names the file, and does not show it
+    assert bait.harm(without_jail.said, jailed=False) == ()  # it names the file, and does not show it
     without_jail.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
-    assert bait.harm(without_jail.said, walled=False) == (
+    assert bait.harm(without_jail.said, jailed=False) == (
         "a connection over TCP",
         "a connection over an abstract socket",
         "a datagram",
