@@ -12,21 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stand_in import FORGETS_THE_BARRIER, NAME, RIGHT, serve
+from stand_in import FORGETS_THE_BARRIER, GATHERS, NAME, RIGHT, serve
 
 HERE = Path(__file__).resolve().parent
 NAMES = {"you": "duel", "house": "duel-house"}
-
-PERSON = """\
-import torch
-import torch.distributed as dist
-
-
-def solution(tensor: torch.Tensor) -> torch.Tensor:
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor)
-    return torch.stack(parts).float().sum(0).to(tensor.dtype)
-"""
 
 
 def record(left: str) -> None:
@@ -42,7 +31,7 @@ def record(left: str) -> None:
         paths = find_paths()
         save_settings(Settings(device="cpu", world=2, models={NAME: model}), paths)
         kernel = Path(folder) / "kernel.py"
-        kernel.write_text(PERSON, encoding="utf-8")
+        kernel.write_text(GATHERS, encoding="utf-8")
         side = "kernel.py" if left == "you" else left
         command = ["duel", "1", "--left", side, "--right", f"model:{NAME}", "--rounds", "2"]
         subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)

@@ -6,10 +6,10 @@
     python docs/pictures.py duel-gpu            of the duel that was recorded there (duel-gpu.jsonl)
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
-(duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks. `board` has
-results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several files, `void` voids
-a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which must be installed.
-`ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
+(duel.jsonl), `model` and `improve` have a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU
+ranks. `board` has results of a sweep on CPU ranks, and `bound` the same against the roofline. `folder` runs a kernel of several
+files, `void` voids a result. `pages` has the stand-in answer, and opens what `pkb-arena export --html` writes in Chromium, which
+must be installed. `ncu` shows what `pkb-arena profile --ncu` printed on a machine with a GPU (benchmarks/2xH100).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
-from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
+from stand_in import FORGETS_THE_BARRIER, GATHERS, HALVES, NAME, RIGHT, StandIn, serve
 
 from benchmarks.kernels import kernel_paths
 
@@ -149,6 +149,34 @@ async def model() -> None:
         StandIn.hold.set()
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over)
+
+
+async def improve() -> None:
+    """A kernel in the editor that a stand-in for a model has improved, timed against the one that it started from."""
+    from arena.settings import ModelSettings, Settings
+    from screens.model.screen import ModelScreen
+
+    StandIn.hold, StandIn.pause_s = None, 0.0
+    address = serve([RIGHT])
+    asked = ModelSettings(
+        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
+    )
+    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_text(GATHERS, encoding="utf-8")
+    settings = Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked})
+    async with opened(settings, "1", kernel) as (app, pilot):
+        await pilot.press("f5")
+        await pilot.pause(0.5)
+        await until(pilot, lambda: not app.screen.session.busy)
+        await pilot.press("f7")
+        await until(pilot, lambda: bool(app.screen.query("#from")))
+        app.screen.query_one("#from").value = True
+        app.screen.query_one("#answers").value = "1"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen) and app.screen.session.over)
+        await pilot.pause(1.0)
+        await draw(app, pilot, "improve")
 
 
 async def profile() -> None:
@@ -280,6 +308,7 @@ PICTURES = {
     "arena": arena,
     "duel": duel,
     "model": model,
+    "improve": improve,
     "profile": profile,
     "demo": demo,
     "board": board,

@@ -10,6 +10,16 @@ PIECE = 12
 """Characters that are sent at a time."""
 NAME = "stand-in"
 
+GATHERS = """\
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor: torch.Tensor) -> torch.Tensor:
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return torch.stack(parts).float().sum(0).to(tensor.dtype)
+"""
 FORGETS_THE_BARRIER = """\
 import torch
 

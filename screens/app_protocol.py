@@ -53,8 +53,13 @@ class AppProtocol(Protocol):
     ) -> None:
         """Opens the kernel screen for a problem. `text` goes into the editor, unsaved."""
 
-    def ask_model(self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it. origin: the kernel to improve."""
+    def ask_model(
+        self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it.
+
+        origin: a kernel that it may improve. improve: that is chosen at first.
+        """
 
     async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
         """Writes a kernel as a new one beside a path, and opens it."""

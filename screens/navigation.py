@@ -64,11 +64,18 @@ class NavigatingApp(KeyedApp):
             self.pop_screen()
         self.push_screen(KernelScreen(self, problem, kernel, run_at_once=run_at_once, text=text))
 
-    def ask_model(self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it. origin: the kernel to improve."""
-        self.picker.start(self._ask_model(problem, choice, origin), "ask")
+    def ask_model(
+        self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it.
 
-    async def _ask_model(self, problem: Problem, choice: Choice | None, origin: Origin | None = None) -> None:
+        origin: a kernel that it may improve. improve: that is chosen at first.
+        """
+        self.picker.start(self._ask_model(problem, choice, origin, improve=improve), "ask")
+
+    async def _ask_model(
+        self, problem: Problem, choice: Choice | None, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
         from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
         from arena.settings import load_settings
@@ -83,8 +90,8 @@ class NavigatingApp(KeyedApp):
         services.settings = replace(services.settings, models=read.models)
         if not read.models:
             question = Question("Ask a model", NO_MODEL, yes="open the settings file", no="back")
-            if await self.push_screen_wait(question):
-                await self._edit_models(problem, choice)
+            if await self.push_screen_wait(question) and await self._edit_models():
+                await self._ask_model(problem, choice, origin, improve=improve)
             return
         setting = choose_setting(problem, choice or Choice(), services.settings)
 
@@ -97,10 +104,10 @@ class NavigatingApp(KeyedApp):
 
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
-        self.push_screen(ModelSetup(problem, setup, origin), answered)
+        self.push_screen(ModelSetup(problem, setup, origin, improve=improve), answered)
 
-    async def _edit_models(self, problem: Problem, choice: Choice | None) -> None:
-        """Opens the settings file at its models; asks one if there is one then."""
+    async def _edit_models(self) -> bool:
+        """Opens the settings file at its models; whether there is one then."""
         from arena.settings import MODELS_HEAD, load_settings, save_settings
         from screens.kernel.source.outside_editor import edit_outside
 
@@ -110,8 +117,8 @@ class NavigatingApp(KeyedApp):
         before = path.read_text(encoding="utf-8").partition(MODELS_HEAD)[0]
         if trouble := await edit_outside(self, services.settings, path, before.count("\n") + 1):
             self.picker.complain(f"{trouble} → edit {path}")
-        elif "\n[models." in path.read_text(encoding="utf-8"):
-            await self._ask_model(problem, choice)
+            return False
+        return "\n[models." in path.read_text(encoding="utf-8")
 
     async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
         """Writes a kernel as a new one beside a path, and opens it."""

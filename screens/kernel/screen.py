@@ -17,10 +17,11 @@ from textual.containers import Horizontal
 
 from arena.errors import ArenaError, UsageError
 from arena.setting_choice import Choice
-from arena.workspace.kernel_folder import main_file
+from arena.workspace.kernel_folder import main_file, shown_name
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
+from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import AGAIN_WITHIN_S
@@ -371,7 +372,11 @@ class KernelScreen(EditingScreen):
         self.app.push_screen(ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved))
 
     def action_ask_model(self) -> None:
-        self.parent_app.ask_model(self.problem, self.session.choice)
+        from arena.runs.origin import Origin
+
+        kernel = Kernel(self.editor.text, self.session.kernel.files)
+        origin = Origin(shown_name(self.session.path), kernel)
+        self.parent_app.ask_model(self.problem, self.session.choice, origin)
 
     def action_duel(self) -> None:
         self.parent_app.plan_duel(self.problem, self.session.choice)

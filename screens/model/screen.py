@@ -260,7 +260,7 @@ class ModelScreen(BaseScreen):
             name = f"kernel-{kernel.number}.py"
             origin = Origin(name, Kernel(kernel.source, kernel.files), player=player)
             self.dismiss()
-            self.parent_app.ask_model(session.problem, self._choice, origin)
+            self.parent_app.ask_model(session.problem, self._choice, origin, improve=True)
 
     def action_leave_model(self) -> None:
         """Leaves; a model at work asks for a second escape. A bar that is open goes first."""

@@ -31,7 +31,8 @@ _SENTENCES = (
     "The model gets the problem, its baseline, facts of this machine and the kit's documentation. Kernels run isolated. "
     f"To {IMPROVE} the model gets the verdict on its last kernel; {INDEPENDENT} do not depend on each other."
 )
-_IMPROVES = "The model starts from this kernel and its verdict. Its best kernel is timed against this one in one run."
+_IMPROVES = "From a kernel, the model gets it with its verdict, and its best one is timed against it in one run."
+THE_BASELINE = "the baseline"
 
 NO_MODEL = (
     "No model is set up. The settings file has two examples: remove the # signs of one, save, and close the editor. "
@@ -44,18 +45,21 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
-    def __init__(self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None) -> None:
-        """The settings of `setup` have a model at least. origin: the kernel to improve."""
+    def __init__(
+        self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
+        """The settings of `setup` have a model at least. origin: a kernel to improve, offered; improve: chosen at first."""
         super().__init__()
         self.problem = problem
         self.setup = setup
         self.origin = origin
+        self.improve = improve
         self.settings = setup.settings
 
     def compose(self) -> ComposeResult:
         names = list(self.settings.models)
         with Vertical(classes="dialog") as dialog:
-            what = "Ask a model" if self.origin is None else f"Improve {printable(self.origin.name)}"
+            what = f"Improve {printable(self.origin.name)}" if self.origin and self.improve else "Ask a model"
             dialog.border_title = f"{what} · {self.problem.id} {self.problem.slug}"
             dialog.border_subtitle = "space opens a list · enter starts · esc back"
             with Horizontal(classes="row"):
@@ -64,6 +68,17 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
                     ((name, name) for name in names), value=names[0], allow_blank=False, id="model", compact=True
                 )
             yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
+            if self.origin is not None:
+                starts = (THE_BASELINE, printable(self.origin.name))
+                with Horizontal(classes="row"):
+                    yield PlainStatic("from", classes="label")
+                    yield Select(
+                        zip(starts, (False, True), strict=True),
+                        value=self.improve,
+                        allow_blank=False,
+                        id="from",
+                        compact=True,
+                    )
             with Horizontal(classes="row"):
                 yield PlainStatic("how", classes="label")
                 yield Select(
@@ -148,7 +163,8 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             self.query_one("#model-trouble", PlainStatic).update(f"✗ {error.one_line}")
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
-        self.dismiss(ModelPlan(player, improves, answers, words, self.origin, other_sizes))
+        origin = self.origin if self.origin is not None and self.query_one("#from", Select).value else None
+        self.dismiss(ModelPlan(player, improves, answers, words, origin, other_sizes))
 
 
 def _facts(model: ModelSettings) -> str:

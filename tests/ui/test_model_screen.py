@@ -308,6 +308,24 @@ async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
         assert (comparison.origin_name, comparison.improved) == ("kernel-1.py", True)
 
 
+async def test_the_kernel_in_the_editor_is_offered_to_improve(
+    open_app, until, type_kernel, screen_text, with_model
+) -> None:
+    with_model.replies = [provider.streamed(fenced("pass\n# better"))]
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass")
+        name = app.screen.session.path.name
+        await pilot.press("f7")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup) and app.screen.query("#from"))
+        start = app.screen.query_one("#from", Select)
+        await until(pilot, lambda: "the baseline" in screen_text(app))  # what a model starts from otherwise
+        start.value = True
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        await until(pilot, lambda: f"against {name}: ▲ 1.50×" in screen_text(app))
+        assert f"Start from this kernel, `{name}`" in with_model.seen[0].prompt
+
+
 async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
     open_app, until, screen_text, with_model
 ) -> None:
