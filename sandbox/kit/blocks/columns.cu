@@ -24,12 +24,12 @@ template <class T> static __device__ void push(const Px& px, const T* x, T* y, i
     px_meet(px, slot, turn);  // all ranks' columns have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const u16* x, u16* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch, u32 base) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
+        i64 y_pitch) {
+    push(px, x, y, rows, width, x_pitch, y_pitch, blockIdx.x);
 }
 extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x, u32* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch, u32 base) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
+        i64 y_pitch) {
+    push(px, x, y, rows, width, x_pitch, y_pitch, blockIdx.x);
 }
 // What a rank has queued on this stream before the launch, copies too, is visible at all ranks after their launch.
 extern "C" __global__ void meet_all(Px px, u32 slot) {

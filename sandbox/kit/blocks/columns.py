@@ -53,7 +53,7 @@ def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
     kernel = kernels().push_halves if result.element_size() == 2 else kernels().push_words
     blocks = min(max(-(-rows * -(-width * result.element_size() // 16) // THREADS), 1), BLOCKS)
     pitches = x.stride(0), result.stride(0)
-    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches, 0)
+    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches)
 
 
 def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
