@@ -37,6 +37,8 @@ HOUSE = HERE.parent / "problems" / "data" / "quantized_grad_allreduce" / "house.
 """Judged at production size on a machine with GPUs."""
 FOLDER = HERE.parent / "tests" / "ranks" / "folders" / "all_reduce"
 TARGET = HERE / "pictures"
+SHOWN = Path(tempfile.gettempdir()) / "pkb-arena"
+"""Where kernels lie: their paths are in the pictures."""
 SIZES = ((160, 42), (100, 34))
 THEMES = ("dark", "light")
 BUDGET_S = 3.0
@@ -75,6 +77,31 @@ async def until(pilot: Any, condition: Callable[[], bool]) -> None:
             await pilot.pause(0.1)
 
 
+def kernel_file(text: str) -> Path:
+    """A kernel of one file."""
+    SHOWN.mkdir(exist_ok=True)
+    path = SHOWN / "kernel.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def with_stand_in(*answers: str) -> Any:
+    """Settings with a model that gives these answers."""
+    from arena.settings import ModelSettings, Settings
+
+    model = ModelSettings(
+        provider="openai_chat", model=NAME, base_url=serve(list(answers)), tools=False, price_in=5.0, price_out=25.0
+    )
+    return Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: model})
+
+
+async def judge(app: Any, pilot: Any) -> None:
+    """Runs the kernel in the editor to its verdict."""
+    await pilot.press("f5")
+    await pilot.pause(0.5)
+    await until(pilot, lambda: not app.screen.session.busy)
+
+
 async def draw(app: Any, pilot: Any, name: str) -> None:
     """What is on the screen, in every size and theme."""
     TARGET.mkdir(exist_ok=True)
@@ -94,14 +121,10 @@ async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE
     """A kernel with its verdict."""
     from arena.settings import Settings
 
-    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"  # its path is in the picture
-    kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    kernel = kernel_file(source.read_text(encoding="utf-8"))
     async with opened(Settings(budget_s=BUDGET_S), problem, kernel) as (app, pilot):
         for _ in range(3):  # the first runs compile the kernel and warm the worlds
-            await pilot.press("f5")
-            await pilot.pause(0.5)
-            await until(pilot, lambda: not app.screen.session.busy)
+            await judge(app, pilot)
             await pilot.pause(2.5)
         await draw(app, pilot, name)
 
@@ -127,15 +150,10 @@ async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end:
 
 async def model() -> None:
     """A stand-in for a model that writes its third kernel."""
-    from arena.settings import ModelSettings, Settings
     from screens.model.screen import ModelScreen
 
     StandIn.hold, StandIn.pause_s = Event(), 0.03
-    address = serve([FORGETS_THE_BARRIER, RIGHT, HALVES])
-    asked = ModelSettings(
-        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
-    )
-    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked}), "1") as (app, pilot):
+    async with opened(with_stand_in(FORGETS_THE_BARRIER, RIGHT, HALVES), "1") as (app, pilot):
         await pilot.press("f7")
         await until(pilot, lambda: bool(app.screen.query("#start")))
         await pilot.pause(1.0)
@@ -153,22 +171,11 @@ async def model() -> None:
 
 async def improve() -> None:
     """A kernel in the editor that a stand-in for a model has improved, timed against the one that it started from."""
-    from arena.settings import ModelSettings, Settings
     from screens.model.screen import ModelScreen
 
     StandIn.hold, StandIn.pause_s = None, 0.0
-    address = serve([RIGHT])
-    asked = ModelSettings(
-        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
-    )
-    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
-    kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text(GATHERS, encoding="utf-8")
-    settings = Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked})
-    async with opened(settings, "1", kernel) as (app, pilot):
-        await pilot.press("f5")
-        await pilot.pause(0.5)
-        await until(pilot, lambda: not app.screen.session.busy)
+    async with opened(with_stand_in(RIGHT), "1", kernel_file(GATHERS)) as (app, pilot):
+        await judge(app, pilot)
         await pilot.press("f7")
         await until(pilot, lambda: bool(app.screen.query("#from")))
         app.screen.query_one("#from").value = True
@@ -184,13 +191,9 @@ async def profile() -> None:
     from arena.settings import Settings
     from screens.profile.screen import ProfileScreen
 
-    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
-    kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"), encoding="utf-8")
+    kernel = kernel_file(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"))
     async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):
-        await pilot.press("f5")
-        await pilot.pause(0.5)
-        await until(pilot, lambda: not app.screen.session.busy)
+        await judge(app, pilot)
         await pilot.press("f18")
         await until(pilot, lambda: isinstance(app.screen, ProfileScreen) and app.screen.found is not None)
         await draw(app, pilot, "profile")
@@ -213,12 +216,10 @@ async def folder() -> None:
     """A kernel of several files with its verdict, and the history with the files that changed."""
     from arena.settings import Settings
 
-    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "all_reduce"
+    kernel = SHOWN / "all_reduce"
     shutil.copytree(FOLDER, kernel, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "1", kernel) as (app, pilot):
-        await pilot.press("f5")
-        await pilot.pause(0.5)
-        await until(pilot, lambda: not app.screen.session.busy)
+        await judge(app, pilot)
         file = kernel / "ops" / "slices.h"
         file.write_text(
             file.read_text(encoding="utf-8").replace("(n + world - 1) / world", "n / world"), encoding="utf-8"
@@ -254,18 +255,11 @@ async def void() -> None:
 
 async def pages() -> None:
     """The page of an attempt, in a browser: an agent whose first kernel is wrong and whose second is right."""
-    from arena.settings import ModelSettings, Settings
-
     StandIn.hold, StandIn.pause_s = None, 0.0
-    address = serve([FORGETS_THE_BARRIER, RIGHT])
-    asked = ModelSettings(
-        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
-    )
     written = Path(tempfile.mkdtemp()) / "pages"
     attempt = ["agent", "1", "--model", NAME, "--steps", "2", "--world", "2", "--device", "cpu"]
     commands = [attempt, ["export", "--html", str(written)]]
-    settings = Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked})
-    async with opened(settings, "", None, commands):
+    async with opened(with_stand_in(FORGETS_THE_BARRIER, RIGHT), "", None, commands):
         (page,) = (written / "attempts").iterdir()
     picture = TARGET / "page.png"
     browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1500"]

@@ -177,12 +177,8 @@ class RemoteJudge:
             with contextlib.suppress(Exception):
                 ray.cancel(stream)
             raise
-        except (
-            ray.exceptions.RayError,
-            ArenaError,
-            OSError,
-            ValueError,
-        ) as error:  # ValueError: no event of this version
+        except (ray.exceptions.RayError, ArenaError, OSError, ValueError) as error:
+            # A ValueError is an event that this version does not know.
             first = str(error).strip().splitlines() or [type(error).__name__]
             self._lost(run, f"the host's process is gone: {first[0]}")
 

@@ -63,10 +63,7 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
                     assert isinstance(pipe, Connection)
                     rank = waiting.pop(pipe)
                     with pipe:
-                        try:
-                            found[rank] = _received(pipe, rank, ranks[rank])
-                        except RankFailed as failed:
-                            raise _cause(failed, ranks) from None
+                        found[rank] = _received(pipe, rank, ranks)
         finally:
             for process in ranks:
                 process.kill()
@@ -76,16 +73,16 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
     return [found[rank] for rank in range(world)]
 
 
-def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
+def _received(pipe: Connection, rank: int, ranks: Sequence[BaseProcess]) -> Any:
     try:
         error: str = pipe.recv()
         result = b"" if error else pipe.recv_bytes()
     except EOFError:
-        process.join(1.0)
-        code = process.exitcode or 0
-        raise RankFailed(rank, f"died of signal {-code}" if code < 0 else "ended early") from None
+        ranks[rank].join(1.0)
+        code = ranks[rank].exitcode or 0
+        error = f"died of signal {-code}" if code < 0 else "ended early"
     if error:
-        raise RankFailed(rank, error)
+        raise _cause(RankFailed(rank, error), ranks)
     return torch.load(io.BytesIO(result), weights_only=False)
 
 
