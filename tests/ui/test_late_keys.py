@@ -1,12 +1,14 @@
 """Keys that come after the end of the dialog that they were pressed at, and keys that are typed ahead."""
 
 import asyncio
+import math
 import time
 
 import pytest
 from textual.events import Key
 from textual.widgets import Select
 
+from screens import terminal_app
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Question
 from screens.duel.setup import DuelSetup
@@ -16,15 +18,24 @@ from screens.profile.screen import ProfileScreen
 pytestmark = pytest.mark.slow
 
 
-async def closed_by_escape(app, pilot, until) -> None:
-    """Opens the help, closes it, and returns before the display shows that it has gone."""
+@pytest.fixture(autouse=True)
+def _no_key_is_given_up(monkeypatch) -> None:
+    """What is tested is the order of events: a slow machine must not end a wait that the program gives up after a while."""
+    for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
+        monkeypatch.setattr(terminal_app, limit, 60.0)
+
+
+async def closed_by_escape(app, pilot, until) -> Key:
+    """Opens the help, closes it, and returns the key that did, before the display shows that it has gone."""
     below = app.screen
     await pilot.press("f1")
     await until(pilot, lambda: isinstance(app.screen, HelpScreen) and app.screen.is_mounted)
-    app.post_message(Key("escape", None))
+    escape = Key("escape", None)
+    app.post_message(escape)
     async with asyncio.timeout(30):
         while app.screen is not below:
             await asyncio.sleep(0)
+    return escape
 
 
 async def test_a_key_pressed_at_a_dialog_that_closes_does_not_reach_the_editor(open_app, until) -> None:
@@ -42,17 +53,17 @@ async def test_a_key_pressed_at_a_dialog_that_closes_does_not_reach_the_editor(o
 async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
-        await closed_by_escape(app, pilot, until)
-        now = time.monotonic()
+        pressed = (await closed_by_escape(app, pilot, until)).time
         for count in range(1, 20):  # 30 a second
             key = Key("escape", None)
-            key.time = now + count / 30
+            key.time = pressed + count / 30
             app.post_message(key)
+        await until(pilot, lambda: app._vanished_at < math.inf)
         await pilot.pause(0.4)
         assert app.screen is kernel
         assert not kernel.was_pressed("cancel")
         again = Key("escape", None)
-        again.time = now + 20 / 30 + 0.3  # let go, and pressed again
+        again.time = max(pressed + 20 / 30 + 0.3, time.monotonic())  # let go, and pressed again
         app.post_message(again)
         await until(pilot, lambda: kernel.was_pressed("cancel"))
 
