@@ -142,6 +142,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         return [Path(folder).expanduser() for folder in self.problem_dirs]
 
 
+FORMER_ACTIONS = {
+    "hand_in": "submit",
+    "campaigns": "sweeps",
+    "filter_campaign": "filter_sweep",
+    "next_campaign": "next_sweep",
+    "leave_campaign": "leave_sweep",
+}
+"""Names of actions that a keymap may still have."""
+
 TABLES: dict[str, type[msgspec.Struct]] = {"models": ModelSettings, "agents": AgentSettings}
 """The settings that are tables of their own, each entry with this schema."""
 
@@ -223,7 +232,8 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
         if key in values and values[key] not in (choices := choices_of(key)):
             words = ", ".join(choice for choice in choices if choice)
             raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
-    return settings
+    keymap = {FORMER_ACTIONS.get(action, action): key for action, key in settings.keymap.items()}
+    return msgspec.structs.replace(settings, keymap=keymap)
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:

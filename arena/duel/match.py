@@ -190,15 +190,15 @@ class Match:
         out = self.state.over or self._why.get(name) == "gave up"
         if out or last.source is None or (last.source, last.files) in known:
             return None
-        return self._hand_in(name, last.source, last.file_name, last.files)
+        return self._submit(name, last.source, last.file_name, last.files)
 
     async def submit(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
         """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
-        return await asyncio.shield(self._hand_in(name, source, kernel_name, files or {}))
+        return await asyncio.shield(self._submit(name, source, kernel_name, files or {}))
 
-    def _hand_in(self, name: events.SideName, source: str, kernel_name: str, files: Files) -> asyncio.Task[Judgement]:
+    def _submit(self, name: events.SideName, source: str, kernel_name: str, files: Files) -> asyncio.Task[Judgement]:
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         sha256 = Workspace(self.paths.workspace).keep_revision(text, files)

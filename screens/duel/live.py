@@ -34,7 +34,7 @@ from screens.widgets.pane_title import FRAME, entitle
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
 DuelStart = tuple[DuelPlan, Setting, Players]
-_PLAYING = {"hand_in", "pause", "agree", "give_up", "reveal"}
+_PLAYING = {"submit", "pause", "agree", "give_up", "reveal"}
 """What there is to do until a duel is decided."""
 
 
@@ -149,10 +149,10 @@ class LiveDuelScreen(DuelScreen):
         if self.state.stage == "final":
             after |= _PLAYING - {"reveal"}
         elif self.edits is None:
-            after |= {"hand_in", "give_up"}
+            after |= {"submit", "give_up"}
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
-    def action_hand_in(self) -> None:
+    def action_submit(self) -> None:
         """Saves the kernel; the save is what hands it in."""
         if self.edits is None:
             self.say("No local player: watching only")

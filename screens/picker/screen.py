@@ -273,7 +273,7 @@ class PickerScreen(BaseScreen):
 
         self.app.push_screen(BoardDialog(self.parent_app.services), chosen)
 
-    def action_campaigns(self) -> None:
+    def action_sweeps(self) -> None:
         self.parent_app.show_sweeps()
 
     def action_duel_board(self) -> None:

@@ -224,10 +224,10 @@ class SweepScreen(BaseScreen):
 
     @property
     def idle_actions(self) -> frozenset[str]:
-        idle = super().idle_actions | ({"next_campaign"} if len(self.paths) < 2 else set())
-        return idle if self.paths else idle | {"filter_campaign", "open_cell"}
+        idle = super().idle_actions | ({"next_sweep"} if len(self.paths) < 2 else set())
+        return idle if self.paths else idle | {"filter_sweep", "open_cell"}
 
-    def action_filter_campaign(self) -> None:
+    def action_filter_sweep(self) -> None:
         box = self.query_one("#sweep-filter", Input)
         box.display = True
         box.focus()
@@ -283,13 +283,13 @@ class SweepScreen(BaseScreen):
             return
         self.app.push_screen(CellReplay(self.services, problem, player, [m for _, m in sorted(square.marks.items())]))
 
-    def action_next_campaign(self) -> None:
+    def action_next_sweep(self) -> None:
         if len(self.paths) < 2:
             self.say("There is no other sweep")
         else:
             self._begin((self.number + 1) % len(self.paths))
 
-    def action_leave_campaign(self) -> None:
+    def action_leave_sweep(self) -> None:
         box = self.query_one("#sweep-filter", Input)
         if box.display:
             box.value = ""

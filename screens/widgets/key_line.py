@@ -12,8 +12,8 @@ from textual.widget import Widget
 
 LEADING = (
     *("save", "run", "open_row"),
-    *("hand_in", "rematch", "take_over", "replay_pause", "write_trace"),
-    *("leave_campaign", "leave_profile", "leave_duel", "leave_replay"),
+    *("submit", "rematch", "take_over", "replay_pause", "write_trace"),
+    *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
 )
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 PLACES = ("jump", "zoom")

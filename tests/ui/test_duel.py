@@ -34,7 +34,7 @@ async def started(app, pilot, until, problem) -> LiveDuelScreen:
     app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
     await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
-    screen.action_hand_in()  # what the file has is submitted when it is asked for
+    screen.action_submit()  # what the file has is submitted when it is asked for
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
     return screen
@@ -64,9 +64,9 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         screen = app.screen
         await until(pilot, lambda: bool(screen.state.right.last))
         assert not screen.state.left.attempts  # the kernel of the workspace is not submitted unasked
-        screen.action_hand_in()
+        screen.action_submit()
         await until(pilot, lambda: bool(screen.state.left.last))
-        screen.action_hand_in()  # while the file, which nobody changed, has no verdict yet
+        screen.action_submit()  # while the file, which nobody changed, has no verdict yet
         await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
         await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
         await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
@@ -110,7 +110,7 @@ async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) 
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         screen.panes["left"].insert("#")
-        screen.action_hand_in()  # the message of the change has not come
+        screen.action_submit()  # the message of the change has not come
         await until(pilot, lambda: len(screen.state.left.attempts) == 2)
         assert "#" in screen.state.left.last.source
 

@@ -35,7 +35,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
         screen = app.screen
         await until(pilot, lambda: "give up" in keys(screen_text(app)))
         assert "rematch" not in keys(screen_text(app))
-        screen.action_hand_in()
+        screen.action_submit()
         await until(
             pilot, lambda: all(side.last and side.last.judged for side in (screen.state.left, screen.state.right))
         )
