@@ -51,6 +51,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """SHA-256 of the kernel that the player started from; empty: none, or not known."""
     other_than: str = ""
     """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
+    correctness_only: bool = False
+    """Whether nothing was to be timed: a `compile` call of a model, or a profile. False in journals of older versions."""
     machine: str = ""
     """Fingerprint of the machine that ran it; empty in journals of older versions."""
     version: int = VERSION

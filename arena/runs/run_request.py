@@ -78,5 +78,6 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
         versus=request.versus.kernel_name if request.versus is not None else "",
         origin=request.origin,
         other_than=request.other_than,
+        correctness_only=request.rounds == 0,
         machine=machine or this_machine(request.setting.device).digest,
     )

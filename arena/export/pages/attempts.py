@@ -203,7 +203,10 @@ def _runs(found: RunReport) -> list[str]:
 def _single_runs(
     paths: Paths, covered: set[str], voids: Voids, left_out: list[str], players: ShownPlayers
 ) -> Iterator[PageAttempt]:
-    """Finished runs that no sweep and no trace has; runs against another kernel, and those at other sizes, are no attempts."""
+    """Finished runs that no sweep and no trace has.
+
+    Runs against another kernel, at other sizes, and of correctness alone are no attempts.
+    """
     last: dict[tuple[str, str], tuple[str, Path]] = {}
     """The kernel and journal of the newest run, by player and problem."""
     before: dict[tuple[str, str], Path] = {}
@@ -214,7 +217,8 @@ def _single_runs(
         except (OSError, ValueError) as error:
             left_out.append(_left_out(path, error, "run"))
             continue
-        if end is None or header.versus or header.other_than or header.run_id in covered:
+        part = header.versus or header.other_than or header.correctness_only or header.run_id in covered
+        if end is None or part:
             continue
         whose = (header.player, header.slug)
         if whose in last and last[whose][0] != header.sha256:

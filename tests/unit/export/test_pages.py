@@ -52,13 +52,13 @@ EVIL = (
 
 def run(
     paths: Paths, run_id: str, source: str, verdict: Verdict = Verdict.PASS, player: str = "you", files: Files | None = None,
-    other_than: str = "", **more: object,
+    other_than: str = "", correctness_only: bool = False, **more: object,
 ) -> RunReport:  # fmt: skip
     """A finished run with its journal."""
     header = RunHeader(
         run_id=run_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
         kernel_path="", sha256=kernel_hash(source, files or {}), source=source, files=files or {}, setting=SETTING,
-        other_than=other_than,
+        other_than=other_than, correctness_only=correctness_only,
     )  # fmt: skip
     passed = verdict is Verdict.PASS
     known: dict[str, object] = {
@@ -258,6 +258,7 @@ def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_
     run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})
     run(paths, "r4", SECOND, player="guest")
     run(paths, "r5", SECOND, other_than="r3")  # at another size: no attempt of its own
+    run(paths, "r6", SECOND, correctness_only=True)  # a `compile` call
     append_void(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
     export_pages(paths, CATALOGUE, tmp_path / "site")
     pages = pages_in(tmp_path / "site")
@@ -269,7 +270,7 @@ def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_
     for words in ("+    return x + 1", "two.cuh: +1 -0 lines", "int two;", "data.bin", "2 bytes, no text"):
         assert words in pages["r3"].words
     assert "Compared" not in pages["r4"].words
-    assert "r5" not in pages
+    assert not {"r5", "r6"} & pages.keys()
 
 
 def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
