@@ -34,6 +34,7 @@ class DemoScreen(BaseScreen):
     def __init__(self, parent_app: AppProtocol, performance: Performance) -> None:
         super().__init__(parent_app)
         self.performance = performance
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (30, "-high")]
 
     def compose(self) -> ComposeResult:
         yield PlainStatic(id="stage-head")

@@ -45,11 +45,17 @@ def play(services, until):
     """play(scenes, loop=...): the app with a demo of these scenes; closes everything behind it."""
 
     @asynccontextmanager
-    async def opened(scenes: list[Scene], loop: bool = False, pause: float = 0.6, intro: float = 0.3):
+    async def opened(
+        scenes: list[Scene],
+        loop: bool = False,
+        pause: float = 0.6,
+        intro: float = 0.3,
+        size: tuple[int, int] = (100, 30),
+    ):
         app = DemoApp(services, DemoScript(scenes, intro, pause), loop=loop, judge=scripted_engine)
         before = started_processes()
         try:
-            async with app.run_test(size=(100, 30)) as pilot:
+            async with app.run_test(size=size) as pilot:
                 await until(pilot, lambda: app._demo is not None)
                 yield app, pilot
         finally:
@@ -93,6 +99,22 @@ async def test_what_is_recorded_says_so_and_what_is_live_says_so(play, until, sc
         await until(pilot, lambda: "LIVE on this machine" in screen_text(app).splitlines()[0])
         title = big_type("13 GEMM ALLREDUCE", 96, 4)
         await until(pilot, lambda: all(row.rstrip() in screen_text(app) for row in title))
+
+
+async def test_everything_is_seen_on_a_small_terminal(play, until) -> None:
+    fits: dict[str, bool] = {}
+    async with play([Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], size=(60, 24)) as (app, pilot):
+
+        def over() -> bool:
+            screen, slide = app._demo, app._demo.performance.stage.slide
+            if screen.is_mounted and screen.query_one("#slides").current == slide:
+                drawn = screen.query(f"#{slide} *").results()
+                fits[slide] = all(screen.region.contains_region(widget.region) for widget in drawn)
+            return app._demo.performance.played == 2
+
+        await until(pilot, over)
+    assert fits.pop("opening", True)
+    assert fits == dict.fromkeys(("problem", "race", "verdict", "board"), True)
 
 
 async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
