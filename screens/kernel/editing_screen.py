@@ -27,7 +27,7 @@ from screens.widgets.source_bars import FindBar, LineBar, SourceBar
 
 
 class EditingScreen(PanedScreen):
-    """The base of the kernel screen that has its text."""
+    """The base of the kernel screen that handles the kernel's text."""
 
     def __init__(self, parent_app: AppProtocol, problem: Problem, session: KernelSession) -> None:
         super().__init__(parent_app)
@@ -36,13 +36,13 @@ class EditingScreen(PanedScreen):
         self.editor = Editor(id=KERNEL)
         self.buffer = KernelBuffer(session, self.editor)
         self.taken_by = ""
-        """Who else edits the kernels of the problem: they can only be read here."""
+        """Message about the other app that edits these kernels; while set, they are read-only here."""
         self.unread = ""
-        """Why the kernel file could not be read: until it can, nothing here may be run or saved."""
+        """Why the kernel file could not be read; while set, nothing may be run or saved here."""
         self._release: Callable[[], None] | None = None
 
     def take_kernels(self) -> None:
-        """Takes the kernels of the problem for this screen; where another app has them, the editor is read-only."""
+        """Locks the problem's kernels for this screen. If another app holds the lock, the editor is read-only."""
         locks, stem = self.session.services.locks, self.problem.stem
         try:
             locks.take(stem)
@@ -53,26 +53,26 @@ class EditingScreen(PanedScreen):
             self.complain(f"Read-only: {error.message} → {error.advice}, then open it here again")
 
     def release_kernels(self) -> None:
-        """Lets another app have them."""
+        """Releases the lock, so that another app can edit the kernels."""
         if self._release is not None:
             self._release()
             self._release = None
 
     def may_edit(self) -> bool:
-        """Whether the text may change here; says why not otherwise."""
+        """Returns whether the text may be edited here; if not, shows the reason."""
         if reason := self.taken_by or self.unread:
             self.complain(f"Read-only: {reason}")
         return not reason
 
     def may_run(self) -> bool:
-        """Whether there is a text to run; says why not otherwise."""
+        """Returns whether there is a text to run; if not, shows the reason."""
         if self.unread:
             self.complain(f"Not run: {self.unread}")
         return not self.unread
 
     @property
     def text_mark(self) -> str:
-        """ " ● unsaved" or " · read-only"; empty for a text as it is on disk."""
+        """ " ● unsaved" or " · read-only"; empty if the text equals the file."""
         return " · read-only" if self.taken_by or self.editor.read_only else " ● unsaved" if self.editor.dirty else ""
 
     @property
@@ -82,7 +82,7 @@ class EditingScreen(PanedScreen):
             f"The unsaved text of {name} is kept as a draft: `pkb-arena {name}` offers it." if self.editor.dirty else ""
         )
 
-    # --- texts that take the place of the editor's ---------------------------------------------------------
+    # --- texts that replace the editor's -------------------------------------------------------------------
 
     def offer_draft(self, draft: str) -> None:
         """Asks whether to restore a text that was never saved."""
@@ -94,7 +94,7 @@ class EditingScreen(PanedScreen):
             elif restore is False:
                 self.start(self.buffer.discard_draft(draft), "draft")
             else:
-                self.start(self.session.keep(draft), "draft")  # the next draft takes its place
+                self.start(self.session.keep(draft), "draft")  # as a revision: the next draft overwrites this one
 
         lines = len(draft.splitlines())
         question = Question(
@@ -117,7 +117,7 @@ class EditingScreen(PanedScreen):
             self.put(chosen, "Restored into the editor.")
 
     def put(self, kernel: Kernel, said: str) -> None:
-        """Puts a kernel into the editor; one whose other files differ is written beside this one, and opened."""
+        """Puts a kernel into the editor. If its other files differ, writes it beside this kernel and opens it."""
         if kernel.files != self.session.kernel.files:
             self.start(self.parent_app.open_beside(self.problem, self.session.path, kernel), "open")
             return
@@ -144,7 +144,7 @@ class EditingScreen(PanedScreen):
     # --- lines -----------------------------------------------------------------------------------------------
 
     def show_source_title(self) -> None:
-        """The file, and where the cursor is in it; in a width without tabs also the mark that stands on them."""
+        """Shows the file name and the cursor position; where the tabs are hidden, also `text_mark`."""
         mark = self.text_mark if self.has_class("-tiny") else ""
         self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files), mark)
 
@@ -152,12 +152,12 @@ class EditingScreen(PanedScreen):
     @on(FailureView.Jump)
     def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
         self.show_view(KERNEL)
-        # Lines above may have come since the run.
+        # Lines above may have been added since the run.
         self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)
 
     @on(TextArea.SelectionChanged, f"#{KERNEL}")
     def _cursor_moved(self) -> None:
-        # In the frame of the key itself: a frame of its own would make a key that comes within 1/60 s of it wait for the next.
+        # Drawn in the key's own frame: a second frame would delay a key that follows within 1/60 s.
         self.show_source_title()
 
     # --- keys ------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class EditingScreen(PanedScreen):
             self.complain(trouble)
 
     async def action_find(self) -> None:
-        """In the log when it has the keyboard, else in the text on the left."""
+        """Opens the find bar: for the log if it has the focus, else for the text on the left."""
         log = self.query_one(LogPane)
         if log.has_focus:
             await self.query_one(ResultPane).find_in_log()
@@ -195,7 +195,7 @@ class EditingScreen(PanedScreen):
         self.editor.complete()
 
     def action_wrap(self) -> None:
-        """Long lines are wrapped, or reach beyond the pane."""
+        """Switches the wrapping of long lines on or off."""
         for source in self.query(Source):
             source.soft_wrap = not source.soft_wrap
 

@@ -1,4 +1,4 @@
-"""The GPUs of the world: a row each where there is room, else one row for all."""
+"""The GPUs of the world: one row per GPU if there is room, else one row for all."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from screens.widgets.foreign import PlainStatic
 
 REDRAW_S = 0.5
 MOST = 8
-"""GPUs that are shown."""
+"""Largest number of GPUs that are shown."""
 
 Samples = Sequence[Sequence[GpuReading]]
 Part = tuple[str, str]
@@ -18,15 +18,15 @@ _BARS = "▁▂▃▄▅▆▇█"
 _CURVE = 6
 _GAP = "  "
 _NOTE = 14
-"""Cells kept free for why a clock is low, so that nothing moves when it is."""
+"""Cells reserved for the reason of a low clock, so that nothing moves when it appears."""
 _HELD = "held: timing"
 _ROWS_FOR_THE_REST = 24
 _ROWS_FOR_A_GPU = 4
-"""Of the screen's height, before a GPU gets a row of its own."""
+"""Rows of the screen per GPU, beyond `_ROWS_FOR_THE_REST`, from which each GPU gets its own row."""
 
 
 def gpu_rows(samples: Samples, width: int, held: bool) -> list[list[Part]]:
-    """One row a GPU, as (text, theme colour). What does not fit `width` cells goes, the least telling first."""
+    """Returns one row per GPU, as (text, theme colour). Leaves out the least important columns beyond `width` cells."""
     rows = []
     for rank, now in enumerate(samples[-1][:MOST]):
         columns = [
@@ -48,7 +48,7 @@ def gpu_rows(samples: Samples, width: int, held: bool) -> list[list[Part]]:
 
 
 def gpu_line(samples: Samples, width: int, held: bool) -> list[Part]:
-    """All GPUs in `width` cells: the most telling form that fits."""
+    """Returns all GPUs in one row of `width` cells, in the most detailed form that fits."""
     latest = samples[-1][:MOST]
     rates = [reading.nvlink_gb_s for reading in latest if reading.nvlink_gb_s is not None]
     mean = sum(rates) / len(rates) if rates else None
@@ -68,7 +68,7 @@ def gpu_line(samples: Samples, width: int, held: bool) -> list[Part]:
 
 
 def curve(percents: Sequence[int | None], cells: int = _CURVE) -> str:
-    """The newest percents as bars, the newest last; blank where nothing is known."""
+    """Returns the newest percentages as bars, the newest last; an unknown one is blank."""
     bars = "".join(" " if percent is None else _BARS[min(percent, 99) * 8 // 100] for percent in percents)
     return bars[-cells:].rjust(cells)
 
@@ -122,7 +122,7 @@ def _note(slowed: Sequence[str], held: bool) -> list[Part]:
 
 
 def _line_note(latest: Sequence[GpuReading], held: bool) -> list[Part]:
-    """Every reason that some GPU has, and which GPU where it is a single one of several."""
+    """Returns the reasons for low clocks of all GPUs; names the GPU if it is the only slow one of several."""
     slow = [rank for rank, reading in enumerate(latest) if reading.slowed]
     words = list(dict.fromkeys(word for rank in slow for word in latest[rank].slowed))
     if len(slow) == 1 and len(latest) > 1:
@@ -139,12 +139,12 @@ def _joined(columns: Sequence[Sequence[Part]]) -> list[Part]:
 
 
 def _dimmed(parts: Sequence[Part], held: bool) -> list[Part]:
-    """Figures that stand still while something is timed are not the present."""
+    """Mutes the figures while `held`: they are not updated during timing, so they are old."""
     return [(text, "$muted") for text, _ in parts] if held else list(parts)
 
 
 class GpuStrip(PlainStatic):
-    """Above the phases; not there at all for CPU ranks and without NVML."""
+    """The strip above the phases; hidden for CPU ranks and without NVML."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -164,7 +164,7 @@ class GpuStrip(PlainStatic):
             self._draw()
 
     def hold(self, timing: bool) -> None:
-        """Nothing is read while a run is timed."""
+        """Stops reading the GPUs while a run is timed, or another screen is in front."""
         self._timing = timing
         if self.sampler is not None:
             self.sampler.hold(timing or not self.screen.is_current)
@@ -189,7 +189,7 @@ class GpuStrip(PlainStatic):
         gpus = min(self._world, MOST)
         room = self.screen.size
         each = room.height >= _ROWS_FOR_THE_REST + _ROWS_FOR_A_GPU * gpus
-        self.styles.height = gpus if each else 1  # its room is there before its first figures are
+        self.styles.height = gpus if each else 1  # reserved before the first figures arrive
         rows: list[list[Part]] = []
         if sampler.trouble:
             rows = [[(f"GPUs: {sampler.trouble} · `pkb-arena doctor` says more", "$warning")]]

@@ -25,9 +25,9 @@ WAITING = "Waiting: another run is timing"
 SO_FAR = " so far"
 HEIGHT = 3
 GAP = 2
-"""Columns between what is judged and the answer."""
+"""Columns between the left text and the answer."""
 LEFT_LEAST = 3
-"""One part in so many of a row stays for what is judged, where both sides are too long."""
+"""Where both sides are too long, 1/LEFT_LEAST of the row stays for the left text."""
 BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " ╳ ", "╱ ╲")}
 """Signs as tall as the figures."""
 
@@ -47,16 +47,16 @@ class Answer:
     place: str = ""
     """Where a kernel failed. It replaces the line of support while a pane shows the message."""
     of: str = ""
-    """The text that was judged, where that is not the text in the editor."""
+    """Names the text that was judged, if it is not the text in the editor."""
 
 
 def outdated(answer: Answer, of: str, key: str) -> Answer:
-    """The answer for another text than the one in the editor: without colour. `key` runs the editor's text."""
+    """Returns the answer in muted colour with the name of the judged text. `key` runs the editor's text."""
     return replace(answer, colour="muted", of=f"of {of} · {key} runs this text")
 
 
 def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> Answer:
-    """The answer for what is known so far. `keymap` holds the user's own keys."""
+    """Returns the answer for the run's state. `keymap` holds the user's own keys."""
     run, save = key_of("run", keymap), key_of("save", keymap)
     if state.fatal is not None:
         return Answer(
@@ -128,7 +128,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _isolation(state: RunState) -> str:
-    """ "isolated"; the doctor names the profile. Empty before the result."""
+    """ "isolated", and whether inputs were writable; empty before the result. `doctor` names the profile."""
     if state.result is None:
         return ""
     return isolation_words(state.result.jail) + ("" if state.result.sealed else ", inputs writable")
@@ -139,7 +139,7 @@ def _line(text: str) -> str:
 
 
 def shortened(text: str, cells: int) -> str:
-    """A text of at most so many cells; one that is cut ends in an ellipsis."""
+    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis."""
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, max(cells - 1, 0)).rstrip() + "…" if cells > 0 else ""
@@ -185,7 +185,7 @@ class KernelHeadline(Widget):
         big = self._big_cells(y)
         room = width - sum(segment.cell_length for segment in big) - GAP
         words, colour = self._rows()[y] if y < HEIGHT else ("", "muted")
-        words = shortened(words, room - min(cell_len(left), room // LEFT_LEAST))  # the answer comes first
+        words = shortened(words, room - min(cell_len(left), room // LEFT_LEAST))  # the answer has priority
         left = shortened(left, room - cell_len(words))
         pad = " " * (room + GAP - cell_len(left) - cell_len(words))
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")

@@ -26,17 +26,17 @@ from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 
 SIDES_FROM = 110
-"""Columns of the terminal from which two sources fit beside each other."""
+"""Columns of the terminal from which two sources fit side by side."""
 
 
 ONE_ROW_FROM = 128
 """Columns of the terminal from which a run fits into one row."""
 BESIDE = 8
-"""Columns of the dialog that a row has not: borders, air and a scrollbar."""
+"""Columns of the dialog that a row cannot use: borders, padding and a scrollbar."""
 
 
 class HistoryScreen(Dialog[Kernel | Rival | None]):
-    """Dismisses with the kernel to restore, or the revision that the editor's text is to be timed against."""
+    """Dismisses with the kernel to restore, or with the revision to time the editor's text against."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,11 +54,11 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.text = text
         self.entries: list[Entry] = []
         self.comparing = False
-        """The revision is shown beside the editor's text; else as it is."""
+        """Whether the revision is compared with the editor's text."""
         self._here = ""
         """The hash of the editor's kernel."""
         self._width = 0
-        """Columns of the terminal that the runs are listed for; 0: not yet."""
+        """Columns of the terminal for which the runs are listed; 0: not listed yet."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
@@ -91,7 +91,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
             runs.focus()
 
     def _list(self) -> None:
-        """The runs in rows of this width; nothing where they are that already."""
+        """Lists the runs in rows of this width. Does nothing if the width is unchanged."""
         width = self.app.size.width
         if width == self._width:
             return
@@ -108,13 +108,13 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
 
     @property
     def _view(self) -> str:
-        """ "preview", or the comparison that this width has room for."""
+        """ "preview", or the form of comparison that fits this width."""
         if not self.comparing:
             return "preview"
         return "sides" if self.has_class("-wide") else "unified"
 
     def _show(self) -> None:
-        """The revision under the cursor."""
+        """Shows the revision under the cursor."""
         number = self.query_one("#runs", OptionList).highlighted
         kernel = self._kernel_of(number)
         switcher = self.query_one("#revision", ContentSwitcher)
@@ -160,7 +160,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self._show()
 
     async def action_find(self) -> None:
-        """In the text of the revision under the cursor."""
+        """Opens the find bar for the text of the revision under the cursor."""
         if not self.entries:
             return
         self.comparing = False
@@ -171,7 +171,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         bars.first().open(self.query_one("#preview", Source))
 
     def action_back(self) -> None:
-        """Closes the bar that finds, else the history."""
+        """Closes the find bar if it is open, else the history."""
         for bar in self.query(FindBar):
             if bar.source is not None:
                 bar.close()
@@ -180,7 +180,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.dismiss(None)
 
     def action_time(self) -> None:
-        """The kernel in the editor against the revision under the cursor, in one run."""
+        """Times the editor's kernel against the revision under the cursor, in one run."""
         number = self.query_one("#runs", OptionList).highlighted
         kernel = self._kernel_of(number)
         if number is not None and kernel is not None:
@@ -188,7 +188,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
             self.dismiss(Rival(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
 
     def action_void(self) -> None:
-        """The run under the cursor."""
+        """Asks whether to void the run under the cursor, or to take that back."""
         number = self.query_one("#runs", OptionList).highlighted
         if number is not None:
             ask_to_void(self, self.session.services.paths, self.entries[number], self._voided)

@@ -30,66 +30,66 @@ from screens.kernel.other_sizes_run import OtherSizesRun, OtherSizesUpdate
 from screens.services import Services
 
 MEASURE_ON = (4, 16)
-"""Budgets of the first and the later times that a revision is measured on, as multiples of the ordinary one."""
+"""Budgets of the first and of later longer measurements of a revision, as multiples of the normal budget."""
 
 
 @dataclass(frozen=True)
 class RunUpdate:
-    """The state of the run, and the lines of its log since the last update."""
+    """The state of the run, and its log lines since the last update."""
 
     state: RunState
     new_run: bool
-    """`lines` begin a new log."""
+    """Whether `lines` begin a new log."""
     lines: list[LogLine]
     advice: str = ""
     """What makes smaller differences detectable, with the key that measures longer; empty when nothing is needed."""
     profile_key: str = ""
-    """The key that profiles the kernel; empty where no profile can be made or nothing was timed."""
+    """The key that profiles the kernel; empty if no profile can be made or nothing was timed."""
 
     versus: str = ""
-    """The kernel in the baseline's place."""
+    """Name of the kernel that replaces the baseline; empty if none does."""
     others: OtherSizesUpdate = field(default_factory=OtherSizesUpdate)
     """Results at other sizes."""
 
     @property
     def failed(self) -> bool:
-        """The verdict is in, and it is not PASS."""
+        """Whether there is a verdict other than PASS."""
         return self.state.verdict not in (None, Verdict.PASS)
 
 
 class KernelSession:
-    """Everything the kernel screen needs to know and do about one kernel."""
+    """The state of one kernel for the kernel screen, and the operations on it."""
 
     def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
-        """`path` None takes the person's own kernel in the workspace."""
+        """`path` None means the user's own kernel in the workspace."""
         self.services = services
         self.problem = problem
         self.path = path or services.workspace.kernel_path(problem)
         self.kernel = Kernel("")
-        """As the file or folder was read or written last."""
+        """The kernel as its file or folder was last read or written."""
         self.choice = Choice()
         self.state = RunState()
         self.others = OtherSizesRun()
         self.changed = True
-        """Something was folded in since the screen last drew."""
+        """Whether the state changed since the screen was last drawn."""
         self.waiting_since: float | None = None
-        """When a run was asked for that has not begun yet, on this process's monotonic clock."""
+        """When the queued run was requested, on this process's monotonic clock in seconds; None: none is queued."""
         self._new_lines: list[LogLine] = []
         self._new_run = False
         self._clock_offset = 0.0
         self._request: RunRequest | None = None
-        """The newest one."""
+        """The newest request."""
         self._judged: RunRequest | None = None
-        """What the state tells of."""
+        """The request whose run `state` shows."""
         self._cancelled = False
         self._longer = 0
-        """How often its kernel has been measured on."""
+        """How often `measure_on` has measured the newest revision longer."""
         self._watcher: KernelWatcher | None = None
 
     # --- the file ------------------------------------------------------------------------------------------
 
     def open(self, starter: str) -> tuple[str, str | None]:
-        """Reads the kernel file, writing `starter` where there is none. Blocks for milliseconds.
+        """Reads the kernel file; writes `starter` if there is none. Blocks for milliseconds.
 
         Returns:
             The file's text, and a draft that was typed but never saved.
@@ -117,10 +117,10 @@ class KernelSession:
                 self._watcher.stop()
 
     async def save(self, text: str, *, replace: bool = False) -> None:
-        """Writes the kernel file. replace: also over a file that cannot be read as text, of which a copy is kept.
+        """Writes the kernel file. replace: overwrites even a file that cannot be read as text; a copy of it is kept.
 
         Raises:
-            ArenaError: the file is as it was.
+            ArenaError: the file is unchanged.
         """
         if not replace and self.path.exists():
             self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
@@ -134,24 +134,24 @@ class KernelSession:
         """Keeps what is typed, so that a crash loses nothing.
 
         Raises:
-            ArenaError: the previous draft is as it was.
+            ArenaError: the previous draft is unchanged.
         """
         await asyncio.to_thread(self.services.workspace.save_draft, self.path, text)
 
     async def keep(self, text: str) -> None:
-        """Keeps a text as a revision: it is about to be replaced in the editor."""
+        """Keeps a text as a revision before it is replaced in the editor."""
         await asyncio.to_thread(self.services.workspace.keep_revision, text, self.kernel.files)
 
     async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
-        """Every content that another program saves into the kernel's file or folder; the reason where it is no kernel."""
+        """Yields every kernel that another program saves into the file or folder; an error if it is no kernel."""
         assert self._watcher is not None, "open comes first"
         async for save in self._watcher:
             if isinstance(save, KernelFile):
                 self.kernel = save.kernel
-                with suppress(ArenaError):  # saving over it will keep it, or say so
+                with suppress(ArenaError):  # a later save keeps it, or reports the error
                     await self.keep(save.text)
             else:
-                with suppress(OSError):  # saving over it will say so
+                with suppress(OSError):  # a later save reports the error
                     await asyncio.to_thread(self.services.workspace.keep_file, self.path)
             yield save
 
@@ -163,18 +163,18 @@ class KernelSession:
     # --- runs ----------------------------------------------------------------------------------------------
 
     def queue(self) -> None:
-        """A run was asked for: shown until its first event comes."""
+        """Marks a run as queued, until its first event arrives."""
         self._cancelled = False
         self.waiting_since = time.monotonic()
         self.changed = True
 
     async def cancel(self) -> None:
-        """Cancels the run in progress, also one that is not with the engine yet."""
+        """Cancels the run in progress, even one that has not reached the engine yet."""
         self._cancelled = True
         await self.services.engine.cancel()
 
     def setting(self) -> events.Setting:
-        """What the next run is measured in.
+        """Returns the setting of the next run.
 
         Raises:
             ArenaError: the choice does not fit the problem or this machine.
@@ -182,9 +182,9 @@ class KernelSession:
         return choose_setting(self.problem, self.choice, self.services.settings)
 
     async def run(self, text: str, versus: events.Rival | None = None, *, queued: bool = False) -> None:
-        """Starts a run of the kernel; one in progress is cancelled by it.
+        """Starts a run of the kernel, which cancels a run in progress.
 
-        versus: a kernel in the baseline's place. queued: `queue` was called for this run; `cancel` may have been, too.
+        versus: a kernel that replaces the baseline. queued: `queue` was called for this run, and perhaps `cancel`.
 
         Raises:
             ArenaError: nothing was started.
@@ -195,7 +195,7 @@ class KernelSession:
         await self._run(shown_name(self.path), kernel, str(self.path), versus, queued=queued)
 
     async def run_baseline(self) -> None:
-        """The same for the baseline against itself.
+        """Starts a run of the baseline against itself, as `run` does.
 
         Raises:
             ArenaError: nothing was started.
@@ -204,7 +204,7 @@ class KernelSession:
 
     @property
     def can_measure_on(self) -> bool:
-        """The newest run has ended, and its kernel was right."""
+        """Whether the newest run has ended with a correct kernel."""
         return self._request is not None and not self.busy and self.state.verdict is Verdict.PASS
 
     async def measure_on(self) -> float:
@@ -225,7 +225,7 @@ class KernelSession:
         return request.budget_s
 
     async def judge_other_sizes(self) -> None:
-        """Judges the kernel that the state tells of at other sizes, and times it there if it is faster than the baseline.
+        """Judges the kernel of `state` at other sizes, and times it there if it was faster than the baseline.
 
         Raises:
             ArenaError: the runs could not be made.
@@ -240,7 +240,7 @@ class KernelSession:
             self.changed = True
 
     def verdict_of(self, text: str) -> str:
-        """What the verdict is about, when that is not `text`: "revision 1a2b3c4d"; empty when it is about the text."""
+        """Names what was judged: "revision 1a2b3c4d". Empty if that is `text`, or there is no verdict."""
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
@@ -253,7 +253,7 @@ class KernelSession:
 
     @property
     def most_s(self) -> float | None:
-        """Seconds that timing may take in the newest run; None where that is not known."""
+        """Seconds that timing may take in the newest run; None: not known."""
         return self._request.most_s if self._request is not None else None
 
     async def _run(
@@ -287,11 +287,11 @@ class KernelSession:
 
     @property
     def last_run(self) -> EngineRun | None:
-        """The newest run of this kernel, also one that another screen asked for."""
+        """The newest run of this kernel, even if another screen started it."""
         return last[1] if (last := self.services.last_runs.get(self.path)) is not None else None
 
     def take_up(self, run: EngineRun) -> None:
-        """Tells of the last run, which another screen asked for, as of one of its own."""
+        """Continues with the last run, which another screen started, as if this session had started it."""
         self._request, _ = self.services.last_runs[self.path]
         for event in run.events_so_far:
             self.apply(event)
@@ -301,7 +301,7 @@ class KernelSession:
             self.waiting_since = run.last_at
 
     async def profile_request(self) -> tuple[ProfileRequest, str]:
-        """The kernel as it was saved last, to be profiled in the setting of the next run; and the SHA-256 of its text.
+        """Returns a request to profile the saved kernel in the setting of the next run, and the kernel's SHA-256.
 
         Raises:
             ArenaError: there is no kernel file that can be read, or the choice does not fit.
@@ -311,7 +311,7 @@ class KernelSession:
         request = ProfileRequest(
             setting=setting,
             kernel_name=main_file(self.path).name,
-            source=kernel.text or "\n",  # no text at all would be the baseline
+            source=kernel.text or "\n",  # an empty source would mean the baseline
             files=kernel.files,
             readable=[str(folder) for folder in self.services.settings.problem_folders],
             peaks=await asyncio.to_thread(peaks_for, self.services.paths.calibrations, setting),
@@ -319,12 +319,12 @@ class KernelSession:
         return request, kernel.sha256
 
     def result_of(self, sha256: str, setting: events.Setting) -> events.Result | None:
-        """What the judge found of a text in a setting, if it is what was judged last."""
+        """Returns the last result if it is of this kernel in this setting, else None."""
         same = self.state.sha256 == sha256 and self.state.setting == setting
         return self.state.result if same else None
 
     def apply(self, event: events.AnyEvent) -> None:
-        """Folds an event in."""
+        """Applies one event to the state."""
         if event.at:
             self.set_clock(event.at)
         if isinstance(event, events.RunStarted):
@@ -345,33 +345,33 @@ class KernelSession:
         self.changed = True
 
     async def refresh_standing(self, run_id: str = "") -> None:
-        """Reads the results again; with a run, once its own is among them."""
+        """Reads the results again. With a `run_id`, first waits until that run's result is stored."""
         if run_id:
             await self.services.engine.recorded(run_id)
         await self.services.refresh_standings()
         self.changed = True
 
     def set_clock(self, at: float) -> None:
-        """It is `at` now on the clock of the events."""
+        """Sets the current time on the events' clock to `at`, in seconds."""
         self._clock_offset = time.monotonic() - at
 
     @property
     def now(self) -> float:
-        """The present on the clock of the events."""
+        """The current time on the events' clock, in seconds."""
         return time.monotonic() - self._clock_offset
 
     @property
     def busy(self) -> bool:
-        """A run is waiting for its worlds, or in progress."""
+        """Whether a run is queued or in progress, at other sizes included."""
         return self.waiting_since is not None or self.state.running or self.others.running
 
     @property
     def waited(self) -> float | None:
-        """Seconds since a run was asked for that has not begun yet."""
+        """Seconds since the queued run was requested; None: none is queued."""
         return None if self.waiting_since is None else time.monotonic() - self.waiting_since
 
     def take_update(self) -> RunUpdate:
-        """The run, with the log lines since the last call."""
+        """Returns the state of the run, with the log lines since the last call."""
         result = self.state.result
         keymap = self.services.settings.keymap
         key = key_of("measure_on", keymap)
@@ -395,5 +395,5 @@ class KernelSession:
 
 
 def _rival_words(rival: events.Rival) -> str:
-    """ "revision-1a2b3c4d" of a file or a folder."""
+    """The name of a file or folder without its ending: "revision-1a2b3c4d"."""
     return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py")

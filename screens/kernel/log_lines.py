@@ -10,20 +10,20 @@ from screens import figures
 
 @dataclass(frozen=True)
 class LogLine:
-    """Text for the pane; it may hold several lines and control characters, which the pane removes."""
+    """Text for the pane. It may have several lines, and control characters, which the pane removes."""
 
     text: str
     rank: int | None = None
-    """None = the referee's own words."""
+    """None: a message of the referee."""
     kind: str = "text"
     """ "text", "error" or "note"."""
 
 
 def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLine]:
-    """What the log says about an event; nothing for most of them.
+    """Returns the log lines of an event; none for most events.
 
-    told: the verdict of the run's failure, if the log has it already: its end then adds nothing, and neither does how long
-    the phase took that it failed in.
+    told: the verdict of the run's failure, if the log already has it. Then the end of the run does not repeat it, and
+    the duration of the failed phase is left out.
     """
     match event:
         case events.RunStarted():

@@ -1,4 +1,4 @@
-"""The newest kernel in other settings: what is judged there now, and the results so far."""
+"""Runs of the newest kernel in other settings: the one in progress, and the results so far."""
 
 from dataclasses import dataclass, replace
 
@@ -17,20 +17,20 @@ class OtherSizesUpdate:
 
     found: tuple[OtherSize, ...] = ()
     progress: OtherSizesProgress | None = None
-    """Of the setting that is judged now; None when none is."""
+    """Progress of the setting that is judged now; None: none is."""
     phase: str = ""
     """The phase of that run; empty before it starts."""
     ended: bool = False
-    """All settings were judged."""
+    """Whether all settings were judged."""
 
     @property
     def holds(self) -> str:
-        """As `run --json` says it; empty until all settings were judged."""
+        """ "all", "some" or "none", as in `run --json`; empty until all settings were judged."""
         return holds(self.found) if self.ended else ""
 
 
 class OtherSizesRun:
-    """Its runs are the engine's, as every other run. Their events are told apart from those of the kernel's own run."""
+    """Judges a kernel at other sizes, and separates the events of these runs from those of the kernel's own run."""
 
     def __init__(self) -> None:
         self.update = OtherSizesUpdate()
@@ -38,12 +38,12 @@ class OtherSizesRun:
 
     @property
     def running(self) -> bool:
-        """A setting is being judged."""
+        """Whether a setting is being judged."""
         return self.update.progress is not None
 
     @property
     def timing(self) -> bool:
-        """A kernel is being timed in another setting."""
+        """Whether the kernel is being timed in another setting."""
         return self.running and self.update.phase == "time"
 
     async def judge(self, engine: Engine, request: RunRequest, *, timed: bool) -> None:
@@ -56,7 +56,7 @@ class OtherSizesRun:
             found = await judge_other_sizes(engine, request, timed=timed, listener=self._take)
             self.update = OtherSizesUpdate(tuple(found), ended=True)
         except RunCancelled:
-            pass  # the results so far stay
+            pass  # keeps the results so far
         finally:
             self.update = replace(self.update, progress=None)
 
@@ -67,11 +67,11 @@ class OtherSizesRun:
             self.update = replace(self.update, progress=None)
 
     def clear(self) -> None:
-        """Forgets the results: they are of another kernel."""
+        """Removes the results, which belong to an earlier kernel."""
         self.update = OtherSizesUpdate()
 
     def takes(self, event: AnyEvent, own: str) -> bool:
-        """Whether an event belongs to a run in another setting. own: the id of the kernel's own run."""
+        """Applies an event of a run in another setting; returns False for others. own: id of the kernel's own run."""
         if not self.running or getattr(event, "run_id", own) == own:
             return False
         self._state.apply(event)

@@ -21,14 +21,14 @@ class PanedScreen(BaseScreen):
         self.services = parent_app.services
         self.view = KERNEL
         self.zoomed = False
-        """One pane has the whole screen."""
+        """Whether one pane fills the screen."""
 
     @property
     def idle_actions(self) -> frozenset[str]:
         return frozenset()
 
     def draw(self, force: bool = False) -> None:
-        """Brings every widget up to what is known."""
+        """Updates every widget."""
         raise NotImplementedError
 
     def views(self) -> tuple[str, ...]:
@@ -36,13 +36,13 @@ class PanedScreen(BaseScreen):
 
     @property
     def answer_shown(self) -> bool:
-        """Whether the pane of the answer is on the screen: by classes, because styles follow them later."""
+        """Whether the answer pane is on the screen. Reads classes, because styles are updated later."""
         if self.zoomed:
             return self.query_one(ResultPane).pane("answer").has_class("zoomed")
         return self.has_class("-wide") or self.view == "result"
 
     def show_view(self, view: str) -> None:
-        """Brings one view to the front and the keyboard to it."""
+        """Brings one view to the front and gives it the focus."""
         self.view = view
         self.set_class(view == "result", "view-result")
         self.set_class(view == "log", "view-log")
@@ -54,7 +54,7 @@ class PanedScreen(BaseScreen):
         self.draw(force=True)
 
     def go_to(self, name: str) -> None:
-        """Gives the keyboard to a view or to a pane of the result."""
+        """Gives the focus to a view or to a pane of the result."""
         if name in VIEW_NAMES:
             self.show_view(name)
             return
@@ -63,13 +63,13 @@ class PanedScreen(BaseScreen):
         self._focus(self.query_one(ResultPane).pane(name).front)
 
     def _focus(self, target: Widget) -> None:
-        """Where one pane has the whole screen, that is now the target's: what is not shown takes no keyboard."""
+        """Focuses a widget. If one pane fills the screen, first shows the widget's pane instead."""
         if self.zoomed:
             self.zoom(target)
-        self.call_after_refresh(target.focus)  # what was hidden until now takes no keyboard before
+        self.call_after_refresh(target.focus)  # until then a hidden widget cannot take the focus
 
     def zoom(self, target: Widget | None) -> None:
-        """The pane of `target` gets the whole screen; None: all get their places back."""
+        """Fills the screen with the pane of `target`; None: shows all panes again."""
         result = self.query_one(ResultPane)
         pane = result.pane_of(target)
         self.zoomed = target is not None
@@ -88,7 +88,7 @@ class PanedScreen(BaseScreen):
         self.show_view(views[(views.index(self.view) + 1) % len(views)] if self.view in views else KERNEL)
 
     def action_next_pane(self) -> None:
-        """From what is shown on the left to the panes of the result, and round again."""
+        """Moves the focus from the view on the left through the panes of the result, and then back."""
         result = self.query_one(ResultPane)
         names = [self.view if self.view in VIEW_NAMES else KERNEL, *(pane.NAME for pane in result.in_use)]
         here = result.pane_of(self.focused)
@@ -99,13 +99,13 @@ class PanedScreen(BaseScreen):
         self.action_next_pane()
 
     def stops(self) -> list[Stop]:
-        """Every view and every pane, with the place of its letter."""
+        """Returns every view and every pane, with the position of its jump letter."""
         tabs = self.query_one(ViewTabs)
         stops = []
         for name, letter in VIEW_LETTERS.items():
             stops.append(Stop(letter, name, name, tabs.letter_at(name)))
         for pane in self.query_one(ResultPane).in_use:
-            tab = tabs.letter_at("result" if pane.NAME == "answer" else pane.NAME)  # where it is narrow
+            tab = tabs.letter_at("result" if pane.NAME == "answer" else pane.NAME)  # on a narrow screen
             at = pane.region.offset if pane.region.area else tab
             stops.append(Stop(pane.LETTER, pane.NAME, pane.TITLE.lower(), at))
         return stops

@@ -20,11 +20,11 @@ _NOT_COUNTED = {
 """Why a phase may take longer than its limit."""
 _GAP = "  "
 _CELLS = 11
-"""Of a phase where there is room, so that the ones behind it stay in their places."""
+"""Cells of a phase, if there is room, so that the later phases do not move."""
 
 
 def phase_parts(state: RunState, now: float, most_s: float | None = None) -> list[tuple[str, str]]:
-    """(text, theme colour) for every phase. `now` is on the same clock as the events' `at`.
+    """Returns (text, theme colour) for every phase. `now` is on the same clock as the events' `at`.
 
     most_s: the largest budget of timing in seconds; None: not known.
     """
@@ -33,7 +33,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
     failed_in = state.failure.phase if state.failure is not None else ""
     for name in PHASES:
         phase = state.phases.get(name)
-        if name == failed_in:  # also where the phase was ended: its seconds are known then
+        if name == failed_in:  # even if the phase has ended: its seconds are known then
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
             parts.append((f"✗ {name}{took}", "error"))
         elif phase is None and name == "time" and waiting is not None:
@@ -48,11 +48,11 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             elapsed = max(0.0, now - phase.started_at)
             limit = _limit_words(name, elapsed, most_s if name == "time" else phase.limit_s)
             parts.append((f"▸ {name} {elapsed:.1f} s{limit}{_count(state, name)}", "accent"))
-        elif state.running:  # compiling is a part of it, and goes on
+        elif state.running:  # a part of this phase is in progress: compiling
             parts.append((f"▸ {name}", "accent"))
         elif state.cancelled_in == name:
             parts.append((f"– {name} cancelled", "warning"))
-        elif failed_in:  # compiling is a part of loading: only the part has failed
+        elif failed_in:  # only a part of this phase has failed: compiling
             parts.append((f"– {name}", "muted"))
         else:
             parts.append((f"✗ {name}", "error"))
@@ -60,7 +60,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
 
 
 def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
-    """The limit when it is near, the budget of timing at once; past the limit: what does not count."""
+    """Returns the limit once it is near, or the budget of timing from the start; past it, what does not count."""
     if not limit or (phase != "time" and elapsed <= limit * NEAR):
         return ""
     if elapsed > limit:
@@ -70,9 +70,9 @@ def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
 
 
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """What of the parts fits `width` cells.
+    """Returns the parts that fit `width` cells.
 
-    Phases that never came go first, then finished ones, the oldest first, then what is in brackets.
+    Drops phases that have not begun first, then finished ones from the oldest on, then what is in brackets.
     """
     left = list(parts)
     for sign in "·✓(":

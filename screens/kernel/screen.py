@@ -1,7 +1,7 @@
 """The kernel screen: one problem, one kernel, one run for every save.
 
-Keys and messages arrive here. `EditingScreen` and `KernelBuffer` handle the text, `KernelSession` the runs, `PanedScreen`,
-`SourcePane` and `ResultPane` the views and panes.
+Keys and messages arrive here. `EditingScreen` and `KernelBuffer` handle the text, `KernelSession` the runs,
+`PanedScreen`, `SourcePane` and `ResultPane` the views and panes.
 """
 
 from collections.abc import Callable
@@ -43,11 +43,11 @@ REFRESH_S = 0.1
 
 
 def _nothing() -> None:
-    """Before the engine is there."""
+    """Does nothing: there is no engine to unsubscribe from yet."""
 
 
 class KernelScreen(EditingScreen):
-    """Editor and views on the left, the judgement on the right; tabs when there is no room for both."""
+    """Editor and views on the left, the result on the right; tabs if there is no room for both."""
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "kernel"
@@ -62,15 +62,15 @@ class KernelScreen(EditingScreen):
         run_at_once: bool = False,
         text: str = "",
     ) -> None:
-        """`path` None takes the person's own kernel in the workspace. `text` goes into the editor, unsaved."""
+        """`path` None means the user's own kernel in the workspace. `text` goes into the editor, unsaved."""
         super().__init__(parent_app, problem, KernelSession(parent_app.services, problem, path))
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (38, "-high")]
         self._run_at_once = run_at_once
         self._text = text
         self._resting = False
-        """Another player has the judge."""
+        """Whether another player uses the engine; see `rest`."""
         self._others: set[str] = set()
-        """Runs of other players and other kernels: one may end when this screen is in front."""
+        """Ids of runs of other players and kernels, which may still end while this screen is in front."""
         self._unsubscribe: Callable[[], None] = _nothing
 
     def compose(self) -> ComposeResult:
@@ -92,9 +92,9 @@ class KernelScreen(EditingScreen):
 
     async def _open(self) -> None:
         await self.parent_app.opened.wait()
-        self._others |= self.services.engine.unended  # asked for on the screen before this one; see _take_up_run
+        self._others |= self.services.engine.unended  # started by earlier screens; see _take_up_run
         self._unsubscribe = self.services.engine.subscribe(self.apply)
-        for event in self.services.engine.worlds.values():  # they may be ready since another screen
+        for event in self.services.engine.worlds.values():  # an earlier screen may have started them
             self.apply(event)
         self.take_kernels()
         draft = await self._read()
@@ -110,7 +110,7 @@ class KernelScreen(EditingScreen):
             self.complain(trouble)
 
     def _take_up_run(self) -> None:
-        """Shows the run of this kernel that an earlier screen asked for: how far it is, or its verdict."""
+        """Shows the run of this kernel that an earlier screen started: its progress, or its verdict."""
         run, session = self.session.last_run, self.session
         if run is None or session.busy or session.state.run_id:
             return
@@ -121,7 +121,7 @@ class KernelScreen(EditingScreen):
         self.query_one(GpuStrip).hold(session.state.phase == "time")
 
     async def _read(self) -> str | None:
-        """Reads the kernel file into the editor, which is read-only until it can be read. Returns the draft, if there is one."""
+        """Reads the kernel file into the editor, which is read-only until that succeeds. Returns a draft, if any."""
         read_only = self.editor.read_only
         while True:
             try:
@@ -146,7 +146,7 @@ class KernelScreen(EditingScreen):
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
-                self.start(self._run(save=False, on_disk=True), "run")  # an error of it must not end the watch
+                self.start(self._run(save=False, on_disk=True), "run")  # its own task: an error must not end the watch
 
     @on(Editor.Edited)
     def _edited(self) -> None:
@@ -154,7 +154,7 @@ class KernelScreen(EditingScreen):
         self.session.changed = True
 
     def on_unmount(self) -> None:
-        """Leaving keeps what is typed, whichever way it happens."""
+        """Keeps unsaved text, however the screen is left."""
         self._unsubscribe()
         try:
             self.buffer.close()
@@ -165,7 +165,7 @@ class KernelScreen(EditingScreen):
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def _run(self, *, save: bool, on_disk: bool = False) -> None:
-        """save: the editor's text first. on_disk: what was saved is judged, although the editor may have more."""
+        """Runs the kernel. save: saves the editor's text first. on_disk: runs the saved text, not the editor's."""
         self.session.queue()
         self.draw()  # before the file is written and an earlier run has ended
         try:
@@ -178,7 +178,7 @@ class KernelScreen(EditingScreen):
             raise
 
     async def _save(self) -> None:
-        """A file that is no text any more is replaced by the second press; a copy of it is kept."""
+        """Saves the kernel. If the file is no longer text, a second press replaces it and keeps a copy."""
         try:
             await self.buffer.save(replace=self.was_pressed("save"))
         except UsageError as error:
@@ -187,13 +187,13 @@ class KernelScreen(EditingScreen):
             raise UsageError(error.message, advice) from None
 
     def apply(self, event: AnyEvent) -> None:
-        """Takes an event of the engine, or of a recording."""
+        """Applies an event of the engine, or of a recording."""
         own = self.session.state.run_id
         run_id = getattr(event, "run_id", own)
         if self._resting and run_id != own:
             self._others.add(run_id)
         if run_id in self._others:
-            self._refresh_standing(event)  # it may be the one of this problem
+            self._refresh_standing(event)  # the run may be of this problem
             return
         others = self.session.others
         at_other_size = others.takes(event, own)
@@ -215,7 +215,7 @@ class KernelScreen(EditingScreen):
             self.start(self.session.refresh_standing(event.run_id), "standings")
 
     def _mark(self, event: AnyEvent) -> None:
-        """The editor's gutter has a sign at the line of the failure, until the next run begins."""
+        """Marks the line of the failure in the editor's gutter, until the next run begins."""
         failure = self.session.state.failure
         if isinstance(event, RunStarted) or failure is None or failure.line is None:
             self.editor.mark_lines({})
@@ -223,21 +223,21 @@ class KernelScreen(EditingScreen):
             self.editor.mark_lines({failure.line - 1: failure.message})
 
     def rest(self) -> None:
-        """Until this screen is in front again another player has the judge: a run of ours is cancelled, theirs are not shown."""
+        """Cancels this screen's run, and ignores other players' runs until this screen is in front again."""
         if self.session.busy:
             self.action_cancel()
         self.session.waiting_since = None
         self._resting = True
 
     def on_screen_resume(self) -> None:
-        if self._resting and self.app.screen is self:  # not when a dialog made way for the other player's screen
+        if self._resting and self.app.screen is self:  # not if a dialog closed to open the other player's screen
             self._resting = False
-            self._others |= self.services.engine.unended  # asked for by the other player, and not begun
+            self._others |= self.services.engine.unended  # the other player's runs, begun or not
 
     # --- drawing -------------------------------------------------------------------------------------------
 
     def draw(self, force: bool = False) -> None:
-        """Brings every widget up to what is known; each redraws itself only if it must."""
+        """Updates every widget; each redraws itself only if something changed."""
         if self.is_attached and (force or self.session.changed or self.session.busy):
             self.query_one(ResultPane).show(self.session.take_update())
             self._draw_lines()
@@ -286,7 +286,7 @@ class KernelScreen(EditingScreen):
     # --- views ---------------------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
-        """What has the keyboard keeps it and stays in sight."""
+        """Keeps the focused pane focused and visible."""
         pane = self.query_one(ResultPane).pane_of(self.focused)
         left = self.view in VIEW_NAMES
         if self.has_class("-wide") and not left:
@@ -329,7 +329,7 @@ class KernelScreen(EditingScreen):
             self.say("No correct run yet: run a kernel first")
 
     def action_cancel(self) -> None:
-        """Cancels the run; when nothing runs, one step back: from one pane to all, to the editor, to the problems."""
+        """Closes a bar or list, else cancels the run, else goes back: to all panes, the editor, the problems."""
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()

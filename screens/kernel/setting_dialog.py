@@ -1,4 +1,4 @@
-"""The dialog of the setting of the next runs: preset, sizes, world, dtype."""
+"""The dialog for the setting of the next runs: preset, sizes, world, dtype."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from screens.widgets.foreign import PlainStatic
 
 
 class SettingDialog(DecidingDialog[Choice | None]):
-    """Shows the cost of what is chosen while it is chosen; enter runs in it."""
+    """Shows the cost of the chosen setting at once; enter runs in that setting."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "run in this setting", priority=True)]
 
@@ -60,7 +60,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
 
     def _choice(self) -> Choice:
         preset = str(self.query_one("#preset", Select).value)
-        if preset != self._filled:  # also where a key comes before the message of the change
+        if preset != self._filled:  # not in a handler: a key may arrive before the message of the change
             self._filled = preset
             for name, value in self.problem.presets[preset].items():
                 self.query_one(f"#size-{name}", Input).value = str(value)

@@ -19,7 +19,7 @@ def problem_words(problem: Problem) -> str:
 
 
 def best_words(problem: Problem, standing: Standing | None) -> str:
-    """The person's best result, or the last one where none was right; then what kind of problem it is."""
+    """The user's best result, or the last one if none was correct; then the problem's category and collectives."""
     best = "not tried yet"
     if standing is not None:
         best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"

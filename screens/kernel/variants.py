@@ -26,7 +26,7 @@ class VariantsDialog(Dialog[Path | None]):
     ]
 
     def __init__(self, workspace: Workspace, path: Path, text: str) -> None:
-        """path, text: of the kernel in the editor."""
+        """path, text: path and text of the kernel in the editor."""
         super().__init__()
         self._workspace, self._path, self._text = workspace, path, text
         self._found = workspace.variants(path)

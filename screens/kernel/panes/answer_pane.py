@@ -1,4 +1,4 @@
-"""The answer in full: the speedup round by round, or in its place what is wrong with the kernel."""
+"""The answer in detail: the speedup round by round, or what is wrong with the kernel."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from screens.widgets.pane_title import entitle
 
 
 class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
-    """The chart until a verdict other than PASS is in."""
+    """Shows the chart, or the failure once there is a verdict other than PASS."""
 
     DEFAULT_CSS = """
     AnswerPane {
@@ -40,7 +40,7 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         return self if self.can_focus else self.query_one(FailureView)
 
     def _bring_up(self, failed: bool) -> None:
-        """What is wrong scrolls by keys, the chart does not: the keyboard goes to one or to the whole pane."""
+        """Shows the failure or the chart. Only the failure scrolls by keys; with the chart the pane has the focus."""
         name = "failure" if failed else "chart"
         if self.current != name:
             focused = self.has_pseudo_class("focus-within") or self.has_focus
@@ -63,6 +63,6 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """A chart of few rows has the end of its axis on the border."""
+        """Shows the end of the x-axis on the border if the chart has no row for its axis."""
         shown = self.current == "chart"
         entitle(self, None, self.query_one(SpeedupChart).end_words if shown else "")

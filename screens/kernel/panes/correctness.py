@@ -16,7 +16,7 @@ Part = tuple[str, str] | str
 
 
 BOTH_FROM = 43
-"""Columns that two meters of a rank need; where there are fewer, the one nearer to its limit is shown."""
+"""Columns that two meters of a rank need; with fewer, only the one nearer to its limit is shown."""
 
 
 def worst(rank: RankChecked) -> OutputError | None:
@@ -69,7 +69,7 @@ def _wrong_parts(output: OutputError, width: int) -> list[Part]:
 
 
 def squeeze(where: list[float], cells: int) -> list[float]:
-    """The map in at most `cells` parts, each with the largest share of those it covers."""
+    """Returns the map in at most `cells` parts; each part has the largest share of the parts that it covers."""
     step = -(-len(where) // cells) if where else 1
     return [max(where[at : at + step]) for at in range(0, len(where), step)]
 

@@ -20,7 +20,7 @@ _TEXT_SHOWN = 12_000
 
 
 def failure_content(failure: Failure) -> Content:
-    """Message, expected and got, advice. The place stands in the headline."""
+    """Returns message, expected and actual value, and advice. The headline shows the place."""
     rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
     if failure.index is not None or failure.expected is not None:
         rows.append(Content(""))
@@ -39,7 +39,7 @@ def _pair(name: str, value: str, colour: str = "$foreground") -> Content:
 
 
 class FailureView(VerticalScroll):
-    """Scrolls; long tracebacks are cut with the whole text kept in the log pane and the journal."""
+    """Shows a failure, and scrolls. Long tracebacks are cut; the log pane and the journal have the whole text."""
 
     DEFAULT_CSS = """
     FailureView #failure-output { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -52,7 +52,7 @@ class FailureView(VerticalScroll):
 
     @dataclass
     class Jump(Message):
-        """The person asks for the line of the failure (1-based)."""
+        """The user asked to go to the line of the failure (1-based)."""
 
         line: int
 
@@ -62,7 +62,7 @@ class FailureView(VerticalScroll):
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")
-        yield PlainStatic("", id="failure-output")  # not wrapped: carets stand below what they mark
+        yield PlainStatic("", id="failure-output")  # not wrapped, so that carets stay below what they mark
 
     def show(self, state: RunState) -> None:
         """Draws again only when the failure changed."""

@@ -65,7 +65,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
     @dataclass
     class Jump(Message):
-        """The person asks for a line of the kernel (1-based)."""
+        """The user asked to go to a line of the kernel (1-based)."""
 
         line: int
 
@@ -74,12 +74,12 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
         self._visible: list[LogLine] = []
         self._rows: list[tuple[int, int]] = []
-        """The line and the column that every row of the pane begins with: long lines are wrapped."""
+        """The line and the column at which each row of the pane begins; a long line has several rows."""
         self.rank: int | None = None
         self.cursor: int | None = None
         """The row of the cursor; None = follow the end."""
         self.selection = Selection.cursor((0, 0))
-        """The match that was gone to."""
+        """The current match of a search."""
         self._pattern = search.pattern_of("")
 
     def show(self, update: RunUpdate) -> None:
@@ -89,7 +89,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             self.write(update.lines)
 
     def on_resize(self) -> None:
-        """Wraps for the new width; the cursor stays on its text, and a view that was at the end there."""
+        """Wraps for the new width. The cursor stays on its text; a view at the end stays at the end."""
         place = None if self.cursor is None else self._rows[self.cursor]
         self._filter()
         if place is not None:
@@ -97,7 +97,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
     def _to_end(self) -> None:
         if self.cursor is None:
-            # By force: with the first lines that do not fit the pane has no scrollbar yet, and Textual would not scroll.
+            # Forced: when the lines first exceed the pane, it has no scrollbar yet, and Textual would not scroll.
             self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def clear_log(self) -> None:
@@ -121,7 +121,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             for number, line in enumerate(self._visible)
             for start in row_starts(line.text, self._columns)
         ]
-        if self.cursor is not None:  # the rank's oldest lines may have made room for those of others
+        if self.cursor is not None:  # old lines may have been dropped for new ones
             self.cursor = min(self.cursor, len(self._rows) - 1) if self._rows else None
         self.virtual_size = Size(self._columns + _MARK, len(self._rows))
         self._to_end()
@@ -153,7 +153,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         return strip
 
     def _pieces(self, text: str, style: Style) -> list[Segment]:
-        """The text, with what is searched for in a colour of its own."""
+        """Returns the text with the matches of a search in their own colour."""
         if self._pattern is None:
             return [Segment(text, style)]
         found = style + self.get_component_rich_style("log--match", partial=True)
@@ -163,19 +163,19 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             end = match.end()
         return [*pieces, Segment(text[end:], style)]
 
-    # --- as a text that is searched ----------------------------------------------------------------------------
+    # --- what the find bar uses: see `search.Searched` ---------------------------------------------------------
 
     read_only = True
     selected_text = ""
 
     def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
-        """Start and end of every match in what is shown; all of them are marked until another term is asked for."""
+        """Returns start and end of every match in the shown lines, and highlights them until the next search."""
         self._pattern = search.pattern_of(term)
         self.refresh()
         return search.places_of([line.text for line in self._visible], self._pattern)
 
     def move_cursor(self, location: search.Place, select: bool = False, center: bool = False) -> None:
-        """To the row that has a line's column."""
+        """Moves the cursor to the row that shows this line and column."""
         self.cursor = max(bisect_right(self._rows, location) - 1, 0)
         self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False, x_axis=False)
         self.refresh()
@@ -191,7 +191,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         return None if self.cursor is None else self._visible[self._rows[self.cursor][0]]
 
     def action_copy(self) -> None:
-        """The line under the cursor, or all that is shown."""
+        """Copies the line under the cursor, or all shown lines."""
         lines = [self._line] if self._line is not None else self._visible
         self.app.copy_to_clipboard("\n".join(line.text for line in lines))
         words = f"Copied {len(lines)} line{'s' * (len(lines) != 1)}."
@@ -216,7 +216,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self.border_subtitle = "all ranks" if self.rank is None else f"rank {self.rank} · a = all"
 
     def action_jump_to_line(self) -> None:
-        """To the line named under the cursor, else to the first line that any message names."""
+        """Jumps to the kernel line named under the cursor, else to the first one that any message names."""
         lines = self._visible if self._line is None else [self._line, *self._visible]
         for line in lines:
             if (number := named_line(line.text)) is not None:
@@ -234,7 +234,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
 
 def row_starts(text: str, columns: int) -> list[int]:
-    """Where the rows of a wrapped line start: behind a space, or anywhere in a word as long as half a row."""
+    """Returns the columns where rows of a wrapped line start: after a space, or inside a word over half a row long."""
     starts = [0]
     while len(text) - starts[-1] > columns:
         at = text.rfind(" ", starts[-1] + columns // 2, starts[-1] + columns + 1)

@@ -1,4 +1,4 @@
-"""Results at other sizes: a row a setting, and whether a faster kernel holds there."""
+"""Results at other sizes: one row per setting, and whether the kernel is faster there, too."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ def rows(update: OtherSizesUpdate) -> list[Content]:
 
 
 class OtherSizesPane(PlainStatic, RunPane, can_focus=True):
-    """Takes no room until the kernel was judged at other sizes."""
+    """Takes no room until the kernel is judged at other sizes."""
 
     DEFAULT_CSS = """
     OtherSizesPane {

@@ -1,4 +1,4 @@
-"""The result column of the kernel screen: what the referee found out about the run, a pane for each side of it."""
+"""The result column of the kernel screen: one pane for each part of the referee's result."""
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -15,7 +15,7 @@ from screens.widgets.pane_title import entitle
 from screens.widgets.source_bars import FindBar
 
 PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, OtherSizesPane, LogPane)
-"""From top to bottom. To add a pane: write its module in this folder, and name its class here."""
+"""From top to bottom. To add a pane: write its module in this folder, and list its class here."""
 
 
 FRAME = 2
@@ -23,11 +23,11 @@ FRAME = 2
 LEAST_LOG, LOG_SHARE = 3, 0.18
 LEAST_ANSWER = 5
 TIMES = 8
-"""Rows of the times when all is known of them: two sentences, the head and two rows."""
+"""Rows of the timing pane when its content is complete: two sentences, the header and two rows."""
 LEGEND_FROM = 54
-"""Columns, from which the ranks' rows have a legend below."""
+"""Columns from which a legend is shown below the rows of the ranks."""
 FAILURE = 14
-"""Rows that what is wrong should have: it gets those of the times, which a failed run has not, where it has less."""
+"""Rows that the failure should have. With fewer, it also gets those of the timing pane, which is then hidden."""
 
 
 class ResultPane(Vertical):
@@ -48,7 +48,7 @@ class ResultPane(Vertical):
 
     @property
     def in_use(self) -> list[RunPane]:
-        """The panes that can be gone to now."""
+        """The panes that can take the focus now."""
         right = not self.has_class("failed")
         return [pane for pane in self.panes if (right or pane.SHOWN_AFTER_FAILURE) and not pane.empty]
 
@@ -57,23 +57,23 @@ class ResultPane(Vertical):
         return next(pane for pane in self.panes if name == pane.NAME)
 
     def pane_of(self, widget: Widget | None) -> RunPane | None:
-        """The pane that a widget is, or lies in."""
+        """Returns the pane that is this widget, or contains it."""
         ancestors = widget.ancestors_with_self if widget is not None else []
         return next((node for node in ancestors if isinstance(node, RunPane)), None)
 
     async def find_in_log(self) -> None:
-        """Opens the bar that finds in the log, below it."""
+        """Opens the find bar for the log, below it."""
         if not (bars := self.query(FindBar)):
-            await self.mount(FindBar())  # with the first use, not with the screen
+            await self.mount(FindBar())  # created on first use, not with the screen
             bars = self.query(FindBar)
         log = self.pane("log")
         assert isinstance(log, LogPane)
         bars.first().open(log)
 
     def set_heights(self, ranks: int | None = None) -> None:
-        """Heights that stay when a run goes on or ends; where there is room, when it fails, too.
+        """Sets heights that do not change while a run goes on or when it ends; with enough room, nor when it fails.
 
-        The log takes what is left. A pane that has the whole screen, or none, gets the height of the stylesheet.
+        The log takes what is left. While one pane fills the screen, heights come from the stylesheet.
         """
         self._ranks = ranks = ranks or self._ranks
         screen = self.screen
@@ -95,7 +95,7 @@ class ResultPane(Vertical):
         if failed and log and answer < FAILURE:
             answer = min(FAILURE, answer + times)
         self.pane("answer").styles.height = None if alone else answer
-        # The sentences of the times have their rows from the start, and no more: the log would move when they come.
+        # The timing sentences have a fixed number of rows from the start: else the log would move when they appear.
         timing = self.pane("timing")
         assert isinstance(timing, TimingTable)
         held = log > 0 and not alone
@@ -106,7 +106,7 @@ class ResultPane(Vertical):
         self.set_heights()
 
     def show(self, update: RunUpdate) -> None:
-        """Brings every pane up to what is known."""
+        """Updates every pane."""
         self.set_class(update.failed, "failed")
         self.set_heights()
         for pane in self.panes:

@@ -12,39 +12,39 @@ if TYPE_CHECKING:
 
 
 class RunPane(Widget):
-    """Shows one side of a run. Its height and colours are in its own DEFAULT_CSS; the border comes from the screen.
+    """Shows one part of a run. Its height and colours are in its own DEFAULT_CSS; the border comes from the screen.
 
-    A subclass names this base last: Textual takes default styles from the first base alone. It can take the keyboard
-    (`can_focus=True`), or names a widget in it that does as its `front`.
+    A subclass lists this base last: Textual reads only the first base's default styles. It takes the focus itself
+    (`can_focus=True`), or returns a child that does as its `front`.
     """
 
     NAME: ClassVar[str]
     """The widget's id."""
     TITLE: ClassVar[str]
-    """Stands on the border until the pane says otherwise."""
+    """The title on the border until the pane changes it."""
     LETTER: ClassVar[str]
-    """Goes there when panes show their letters."""
+    """The jump letter of the pane."""
 
     SHOWN_AFTER_FAILURE: ClassVar[bool] = True
-    """Whether there is anything to see here of a kernel that failed; if not, the other panes get the room."""
+    """Whether the pane is shown for a kernel that failed; if not, the other panes get its room."""
 
     empty: bool = False
-    """It has nothing to show, and takes no room."""
+    """Whether the pane has nothing to show, and takes no room."""
     rows: int = 0
-    """Rows that it takes, with its border; of a pane whose height the result column does not set."""
+    """Rows of the pane with its border, if the result column does not set its height; else 0."""
     _latest: RunUpdate | None = None
 
     @property
     def front(self) -> Widget:
-        """What takes the keyboard when the pane is gone to."""
+        """The widget that takes the focus of the pane."""
         return self
 
     def show(self, update: RunUpdate) -> None:
-        """Brings the pane up to what is known; it draws again only if it must. Called up to ten times a second."""
+        """Updates the pane, which redraws only if something changed. Called up to ten times a second."""
         raise NotImplementedError
 
     def take(self, update: RunUpdate) -> None:
-        """Shows an update, and its state again when the pane's size changes: one that was hidden had no width."""
+        """Shows an update, and shows it again after a resize, because a hidden pane has no width."""
         self._latest = replace(update, new_run=False, lines=[])
         self.show(update)
 

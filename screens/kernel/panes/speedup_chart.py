@@ -9,18 +9,18 @@ from screens.kernel.headline import WAITING
 from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 SPREAD = 1.5
-"""Half-widths of the last interval, on either side of it, that the scale shows of earlier rounds."""
+"""Half-widths of the last interval by which the scale may exceed it on either side, to show earlier rounds."""
 
 
 def intervals_of(samples: Sequence[Timed], clock: str = "") -> list[Interval | None]:
-    """The speedup so far after each round by one clock: "device", where it was known by then, or else call time."""
+    """The speedup after each round: device time for "device" (None: not known by then), else end-to-end time."""
     return [sample.device if clock == "device" else sample.call for sample in samples]
 
 
 def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
-    """Lowest and highest speedup of the chart: the last interval, and as much of the later medians as lies near it.
+    """Lowest and highest speedup of the chart: the last interval, and the later medians, limited to near it.
 
-    The first rounds have wide intervals; they leave the chart, so that the end is readable.
+    The wide intervals of the first rounds exceed the chart, so that the end is readable.
     """
     last = intervals[-1]
     if not (last.low > 0.0 and math.isfinite(last.high)):
@@ -44,7 +44,7 @@ class SpeedupChart(LineChart):
     )
 
     def show(self, samples: Sequence[Timed], clock: str = "", *, running: bool = True, waiting: str = "") -> None:
-        """The rounds so far by the clock of the headline. A run that has ended fills the width. waiting: for what."""
+        """Draws the rounds so far by the headline's clock. An ended run fills the width. waiting: what it waits for."""
         known = [
             (number, interval)
             for number, interval in enumerate(intervals_of(samples, clock), 1)

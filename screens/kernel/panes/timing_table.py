@@ -34,17 +34,17 @@ VARIANT_NAMES = {
 
 
 def sentence(update: RunUpdate) -> str:
-    """Above the times: what both clocks say."""
+    """The text above the times: the conclusion of both clocks."""
     return update.state.result.told if update.state.result is not None else ""
 
 
 def remark(update: RunUpdate) -> str:
-    """Below the times: the smallest detectable differences, and what makes them smaller."""
+    """The text below the times: the smallest detectable differences, and what makes them smaller."""
     result = update.state.result
     if result is None or not result.told:
         return ""
     helps = f"what helps: {update.advice}" if update.advice else ""
-    told = result.outcome not in ("faster", "slower")  # the sentence has it
+    told = result.outcome not in ("faster", "slower")  # then `sentence` includes it
     setting = update.state.setting
     unmeasured = result.roofline is None and setting is not None and kind_of(setting.device).on_gpus
     bound = "of bound: after `pkb-arena calibrate`" if unmeasured else ""
@@ -56,12 +56,12 @@ def _wrapped(text: str, width: int, colour: str) -> list[Content]:
 
 
 def _with_ellipsis(line: str, width: int) -> str:
-    """A line whose text goes on below, where it is not shown."""
+    """Returns the last visible line with an ellipsis, because the text below it is cut."""
     return line[: max(0, width - 2)].rstrip(" ,;·") + " …"
 
 
 class TimingTable(PlainStatic, RunPane, can_focus=True):
-    """Call time with its spread, device time where it is defined, percent of the roofline; variants below."""
+    """End-to-end time with its spread, device time if defined, percent of the roofline; baseline variants below."""
 
     DEFAULT_CSS = """
     TimingTable {
@@ -78,7 +78,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id)
         self.most_rows: int | None = None
-        """Rows that there are for all of it; None: as many as it takes."""
+        """Most rows of the content; None: no limit."""
         self._shown: tuple[object, ...] = ()
         self._rows = 0
 
@@ -96,7 +96,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
             self._rows = rows
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Of what `width` will show: what was drawn last was made for another one, where a hidden pane comes back."""
+        """The height at this width. When a hidden pane is shown again, its last drawing is for another width."""
         if self._latest is None or not width:
             return super().get_content_height(container, viewport, width)
         return self._content(self._latest, width).plain.count("\n") + 1
@@ -114,7 +114,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
 
     def _table(self, state: RunState, width: int, versus: str = "") -> Content:
         result = state.result
-        # The pairs that the medians are made of; an event of a round has only its last one.
+        # The pairs that the medians are computed from; the event of a round has only its last pair.
         pairs = result.samples.call if result is not None and result.samples.call else state.samples
         baseline = [pair.baseline_us for pair in pairs]
         contender = [pair.contender_us for pair in pairs]

@@ -15,9 +15,9 @@ _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
 def diff_lines(old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> list[tuple[str, str]]:
-    """Unified diff of texts by file: each line's kind and the line without its end; empty when all texts are equal.
+    """Returns a unified diff of texts by file: (kind, line without its line end); empty if all texts are equal.
 
-    Files are named where there are several.
+    Files are named if there are several.
     """
     found = []
     several = len({**old, **new}) > 1

@@ -14,20 +14,20 @@ DRAFT_AFTER_S = 1.0
 
 
 class KernelBuffer:
-    """Holds the editor, because what is typed must still be at hand when the screen is taken apart."""
+    """Holds the editor, because its text is still needed while the screen is unmounted."""
 
     def __init__(self, session: KernelSession, editor: Editor) -> None:
         self.session = session
         self.editor = editor
         self._draft_timer: Timer | None = None
         self._draft_kept = False
-        """There is a draft on disk that was typed here, or put here: it goes when the text is as saved."""
+        """Whether a draft of this editor is on disk. It is deleted once the text equals the file again."""
 
     async def open(self, over: str = "") -> str | None:
-        """Reads the file into the editor, and the text `over` over it, unsaved; undo brings a draft back, then the file.
+        """Reads the file into the editor, then replaces it by `over`, unsaved. Undo restores a draft, then the file.
 
         Returns:
-            A draft that was typed but never saved, unless it is within reach of undo.
+            A draft that was typed but never saved, unless undo restores it.
 
         Raises:
             ArenaError: the file can be neither read nor written.
@@ -48,14 +48,14 @@ class KernelBuffer:
         """Writes the file. replace: as in `KernelSession.save`.
 
         Raises:
-            ArenaError: the file is as it was.
+            ArenaError: the file is unchanged.
         """
         text = self.editor.file_text
         await self.session.save(text, replace=replace)
         self.editor.mark_saved(text)
 
     def replace(self, text: str) -> None:
-        """As if it were typed: unsaved, and undo brings back what was there."""
+        """Replaces the text as if it were typed: it is unsaved, and undo restores the old text."""
         self.editor.replace(text, self.editor.document.start, self.editor.document.end)
         self.editor.move_cursor((0, 0))
 
@@ -63,8 +63,8 @@ class KernelBuffer:
         """Shows what other programs save into the file.
 
         Yields:
-            For every such save, True where it took the place of unsaved text. That stays within reach of undo.
-            The reason where the file is no kernel, or the unsaved text cannot be kept: the editor stays as it is.
+            For every such save, True if it replaced unsaved text, which undo restores.
+            An error if the file is no kernel, or the unsaved text cannot be kept; the editor is then unchanged.
         """
         async for kernel in self.session.outside_saves():
             if isinstance(kernel, UsageError):
@@ -77,24 +77,24 @@ class KernelBuffer:
                 except ArenaError as error:
                     yield error
                     continue
-            if not self.editor.dirty or replaced:  # else another file of the folder was saved
+            if not self.editor.dirty or replaced:  # else only another file of the folder was saved
                 self.editor.show_saved(kernel.text)
             yield replaced
 
     # --- drafts --------------------------------------------------------------------------------------------
 
     def edited(self, keep: Callable[[], object]) -> None:
-        """The text changed: `keep`, which should call `keep_draft`, is due when nothing is typed for a second."""
+        """Handles a change of the text: calls `keep`, which should call `keep_draft`, after a second without typing."""
         if self._draft_timer is not None:
             self._draft_timer.stop()
         if self.editor.dirty or self._draft_kept:
             self._draft_timer = self.editor.set_timer(DRAFT_AFTER_S, keep)
 
     async def keep_draft(self) -> None:
-        """Keeps unsaved text, so that a crash loses nothing; drops the draft of a text that is as saved again.
+        """Keeps unsaved text, so that a crash loses nothing. Deletes the draft if the text equals the file again.
 
         Raises:
-            ArenaError: the previous draft is as it was.
+            ArenaError: the previous draft is unchanged.
         """
         if self.editor.dirty:
             self._draft_kept = True
@@ -107,13 +107,13 @@ class KernelBuffer:
         self.session.services.workspace.discard_draft(self.session.path)
 
     async def restore_draft(self, draft: str) -> None:
-        """Puts the draft into the editor; its text stays among the revisions, also where undo takes it out again."""
+        """Puts the draft into the editor, and keeps its text as a revision in case undo removes it."""
         self._draft_kept = True
         self.replace(draft)
         await self.session.keep(draft)
 
     async def discard_draft(self, draft: str) -> None:
-        """Deletes the draft; its text stays among the revisions."""
+        """Deletes the draft, and keeps its text as a revision."""
         await self.session.keep(draft)
         await asyncio.to_thread(self._forget_draft)
 

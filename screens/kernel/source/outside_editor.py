@@ -16,7 +16,7 @@ _TAKES_LINE = {"vi", "vim", "nvim", "nano", "emacs", "emacsclient", "kak", "micr
 
 
 def editor_command(settings: Settings, path: Path, line: int) -> list[str]:
-    """The command that opens `path` at `line` (1-based) where the editor is known to take one.
+    """Returns the command that opens `path`, at `line` (1-based) if the editor is known to accept a line.
 
     The setting comes first, then $VISUAL, then $EDITOR, then the first of nano, vim and vi that exists.
     """

@@ -1,4 +1,4 @@
-"""Two sources beside each other: lines that are equal on one row, what was removed on the left, what was added on the right."""
+"""Two sources side by side: equal lines on one row, removed lines on the left, added lines on the right."""
 
 import difflib
 from typing import ClassVar, NamedTuple
@@ -12,7 +12,7 @@ from textual.strip import Strip
 from arena.foreign_text import printable
 
 _NUMBER = 5
-"""Cells of a line number and the sign behind it."""
+"""Cells of a line number and the space behind it."""
 
 
 class DiffRow(NamedTuple):
@@ -30,7 +30,7 @@ class DiffRow(NamedTuple):
 
 
 def rows_of(old: str, new: str) -> list[DiffRow]:
-    """All lines of both sources, changed ones opposite each other."""
+    """Returns all lines of both sources, with changed lines opposite each other."""
     before, after = old.splitlines(), new.splitlines()
     rows: list[DiffRow] = []
     for _, first, last, start, end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -46,7 +46,7 @@ def rows_of(old: str, new: str) -> list[DiffRow]:
 
 
 class SideBySide(ScrollView, can_focus=True):
-    """Scrolls to the first difference; long lines end at the middle."""
+    """Scrolls to the first difference; cuts lines that are longer than half the width."""
 
     DEFAULT_CSS = """
     SideBySide {
@@ -64,7 +64,7 @@ class SideBySide(ScrollView, can_focus=True):
         self._names = ("", "")
 
     def show(self, old: str, new: str, old_name: str, new_name: str) -> None:
-        """Compares and draws."""
+        """Compares two sources and draws them."""
         self._rows, self._names = rows_of(old, new), (old_name, new_name)
         self.virtual_size = Size(0, len(self._rows) + 1)
         first = next((at for at, row in enumerate(self._rows) if not row.same), 0)
@@ -86,7 +86,7 @@ class SideBySide(ScrollView, can_focus=True):
         return self._line(left, right)
 
     def _half(self, number: int, line: str, sign: str, style: str, width: int, same: bool) -> list[Segment]:
-        """One side of a row; changes have a sign beside their colour."""
+        """Returns one side of a row; a changed line has a sign in addition to its colour."""
         if not number:
             return self._text("", width)
         kind = "same" if same else style

@@ -1,4 +1,4 @@
-"""The left column of the kernel screen: the editor, and in the same place what its text is compared with."""
+"""The left column of the kernel screen: the editor, or in its place the baseline, the diff or the card."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KERNEL = "kernel"
 
 
 class SourceView(Widget):
-    """A view beside the editor. A subclass names this base last: Textual takes default styles from the first base alone."""
+    """A view in place of the editor. Subclasses list this base last: Textual reads only the first's default styles."""
 
     NAME: ClassVar[str]
     """The widget's id, and the name on its tab."""
     TITLE: ClassVar[str]
-    """Stands on the border."""
+    """The title on the border."""
     LETTER: ClassVar[str]
-    """Goes there when views show their letters."""
+    """The jump letter of the view."""
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        """The view comes to the front. kernel: the text in the editor."""
+        """Updates the view when it comes to the front. kernel: the text in the editor."""
         raise NotImplementedError
 
 
@@ -46,7 +46,7 @@ class BaselineView(Source, SourceView):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(name=self.TITLE, id=id)
-        for key in ("f6", "f7"):  # as in the editor: the line of keys has one order in all views
+        for key in ("f6", "f7"):  # as in the editor, so that all views list their keys in the same order
             self._bindings.key_to_bindings.pop(key, None)
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
@@ -55,7 +55,7 @@ class BaselineView(Source, SourceView):
 
 
 class KernelDiff(DiffView, SourceView):
-    """What the kernel changes in the baseline."""
+    """The diff from the baseline to the kernel."""
 
     NAME: ClassVar[str] = "diff"
     TITLE: ClassVar[str] = "diff"
@@ -74,19 +74,19 @@ class CardView(VerticalScroll, SourceView):
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if not self.children:
-            from screens.widgets.page import Page  # takes a while: not before somebody reads a card
+            from screens.widgets.page import Page  # slow to import: only when a card is opened
 
             self.mount(Page(problem.card))
 
 
 VIEWS: tuple[type[SourceView], ...] = (BaselineView, KernelDiff, CardView)
-"""In the order of their tabs, behind the editor's. To add a view: write its class, and name it here."""
+"""In the order of their tabs, after the editor's. To add a view: write its class, and list it here."""
 VIEW_NAMES = (KERNEL, *(view.NAME for view in VIEWS))
 VIEW_LETTERS = {KERNEL: "k", **{view.NAME: view.LETTER for view in VIEWS}}
 
 
 def shortened_path(path: Path, cells: int) -> str:
-    """A path from the home folder on; where it is too long, its end."""
+    """Returns the path with ~ for the home folder; if it is too long, only its end."""
     text = str(path)
     home = str(Path.home())
     if text.startswith(f"{home}/"):
@@ -95,10 +95,10 @@ def shortened_path(path: Path, cells: int) -> str:
 
 
 class SourcePane(TitledPane):
-    """One view at a time."""
+    """Shows one view at a time."""
 
     def __init__(self, editor: Editor, problem: Problem, file: Path, *, id: str | None = None) -> None:
-        """`file` is the kernel's."""
+        """`file` is the path of the kernel file."""
         super().__init__(id=id, classes="pane")
         self.editor, self.problem, self.file = editor, problem, file
         self._copy_key = ""
@@ -113,18 +113,18 @@ class SourcePane(TitledPane):
 
     @property
     def open_bar(self) -> SourceBar | None:
-        """The bar below the text that is open."""
+        """The open bar below the text; None: none is open."""
         return next((bar for bar in self.query(SourceBar) if bar.source is not None), None)
 
     async def open(self, kind: type[SourceBar]) -> None:
-        """Opens a bar for the text in front, in place of another one. Nothing happens where no text is."""
+        """Opens a bar for the text in front, and closes another bar. Does nothing if the view has no text."""
         source = self.query_one("#sources", ContentSwitcher).visible_content
         if not isinstance(source, Source):
             return
         if (other := self.open_bar) is not None and not isinstance(other, kind):
             other.close()
         if not (bars := self.query(kind)):
-            await self.mount(kind())  # with the first use, not with the screen
+            await self.mount(kind())  # created on first use, not with the screen
             bars = self.query(kind)
         bars.first().open(source)
 
@@ -137,20 +137,20 @@ class SourcePane(TitledPane):
         self.follow_editor()
 
     def follow_editor(self) -> None:
-        """The view in front shows the text that the editor has now."""
+        """Updates the view in front to the editor's text."""
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
             view.bring_up(self.problem, self.editor.text, self.file.name)
 
     def on_resize(self) -> None:
-        """The path has more room now, or less."""
+        """Fits the path to the new width."""
         if self._copy_key:
             self.show_title(self._copy_key, self._beside, self._mark)
 
     def show_title(self, copy_key: str, beside: int = 0, mark: str = "") -> None:
-        """The file, the cursor's place and the signature there, or what else is shown.
+        """Shows the file, the cursor position and the signature there, or the title of another view.
 
-        copy_key: copies the path. beside: number of the kernel's other files. mark: stands behind the file.
+        copy_key: the key that copies the path. beside: number of the kernel's other files. mark: follows the file name.
         """
         self._copy_key, self._beside, self._mark = copy_key, beside, mark
         view = self.query_one("#sources", ContentSwitcher).visible_content

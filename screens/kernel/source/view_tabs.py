@@ -1,4 +1,4 @@
-"""The row of views: click one, or press the view key to go on to the next."""
+"""The tabs of the views: click one, or press the view key to go to the next."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from screens.widgets.foreign import PlainStatic
 
 
 class ViewTabs(PlainStatic):
-    """Names with the current one marked by a sign as well as by colour."""
+    """The names of the views; a sign and a colour mark the current one."""
 
     @dataclass
     class Chosen(Message):
@@ -29,7 +29,7 @@ class ViewTabs(PlainStatic):
         self._parts: list[tuple[str, str]] = []
 
     def show(self, names: tuple[str, ...], current: str, marks: dict[str, str], note: str = "") -> None:
-        """`marks` are signs behind a name, such as the dot of unsaved text; the note stands behind all names, where it fits."""
+        """Shows the names. marks: signs behind names, such as the dot of unsaved text. note: last, if it fits."""
         if (names, current, marks, note) == (self._names, self._current, self._marks, self._note):
             return
         self._names, self._current, self._marks, self._note = names, current, dict(marks), note
@@ -48,7 +48,7 @@ class ViewTabs(PlainStatic):
         self._draw()
 
     def letter_at(self, name: str) -> Offset | None:
-        """Where on the screen a letter for a name goes: in front of it, so that all of the name is seen; None without a tab."""
+        """Returns the screen position of a name's jump letter, in front of the name; None without a tab."""
         column = self._column(name)
         return self.region.offset + Offset(column - 1, 0) if column is not None and self.region.area else None
 
