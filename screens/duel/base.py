@@ -1,4 +1,4 @@
-"""The duel: two panes, the race between them, the clock below. The same screen plays a duel and replays one."""
+"""The duel: two panes, the race between them, the clock below. Live duels and replays share this screen."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
 THREE_PANES = 200
-"""Columns from which the race has room between the kernels."""
+"""Columns from which the race fits between the kernels."""
 NARROW = 100
 """Columns from which the score also names the clocks."""
 
@@ -45,7 +45,7 @@ class DuelScreen(BaseScreen):
     )
 
     def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:
-        """edits: the side whose pane is an editor."""
+        """edits: the player whose pane is an editor."""
         super().__init__(parent_app)
         self.HORIZONTAL_BREAKPOINTS = [*(self.HORIZONTAL_BREAKPOINTS or ()), (THREE_PANES, "-broad")]
         self.services = parent_app.services
@@ -55,12 +55,12 @@ class DuelScreen(BaseScreen):
             name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source") for name in SIDES
         }
         self.finals: dict[SideName, Source] = {name: Source(id=f"{name}-final") for name in SIDES}
-        """What a pane shows once it is over."""
+        """The kernels that the panes show after the duel."""
         self.hidden: SideName | None = other(edits) if edits is not None else None
-        """The side whose kernels are not shown until the final: a person plays, who could copy them."""
+        """The player whose kernels are hidden until the final, so that the local player cannot copy them."""
         self.changed = True
         self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
-        """Number of the kernel in a pane."""
+        """Number of the kernel that each pane shows; 0: none."""
         self._attempts: dict[SideName, Content] = {}
 
     def compose(self) -> ComposeResult:
@@ -99,7 +99,7 @@ class DuelScreen(BaseScreen):
         self.draw()
 
     def on_resize(self) -> None:
-        """What is said depends on the width."""
+        """Draws again, because the texts depend on the width."""
         self.changed = True
 
     # --- the duel --------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class DuelScreen(BaseScreen):
         return self.state.at
 
     def begin_again(self) -> None:
-        """Forgets all that has happened."""
+        """Resets the duel to its start."""
         self.state = DuelState(self.state.header)
         self._shown = dict.fromkeys(SIDES, 0)
         for name in SIDES:
@@ -118,13 +118,13 @@ class DuelScreen(BaseScreen):
         self.changed = True
 
     def hear(self, event: AnyDuelEvent) -> None:
-        """Something happened; `state` has it already."""
+        """Handles an event that was already applied to `state`."""
         self.changed = True
 
     # --- drawing ---------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Ten times a second: texts that are being written are brought up to date in one piece."""
+        """Draws what has changed, ten times a second: pieces of text that arrive in between are drawn together."""
         if not self.is_attached:
             return
         state, now = self.state, self.now
@@ -157,7 +157,7 @@ class DuelScreen(BaseScreen):
                 self._draw_source(name)
 
     def _draw_attempts(self, name: SideName, line: Content) -> None:
-        """All kernels of a side; the newest ones stay in sight."""
+        """Lists all kernels of a player, and scrolls to the newest ones."""
         shown = self.query_one(f"#{name}-attempts", PlainStatic)
         if not line.is_same(self._attempts.get(name, Content())):
             self._attempts[name] = line
@@ -165,7 +165,7 @@ class DuelScreen(BaseScreen):
             self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)
 
     def _draw_result(self) -> None:
-        """Stands above everything once it is decided."""
+        """Shows the result above the panes once the duel has ended."""
         over = self.state.ended is not None
         result = self.query_one("#duel-result", PlainStatic)
         if over:
@@ -173,10 +173,10 @@ class DuelScreen(BaseScreen):
         result.display = over
 
     def _draw_final(self, name: SideName) -> None:
-        """The kernel that counts, in place of whatever was written last."""
+        """Shows the kernel that counts, in place of the text that was written last."""
         switcher, kernel = (self.query_one(f"#{name}-text", ContentSwitcher), duel_words.final_kernel(self.state, name))
         if kernel is None or switcher.current == f"{name}-final":
-            return  # it stands there already
+            return  # there is none, or it is shown already
         had_focus = self.focused is self.panes[name]
         self.finals[name].text = shown_text(Kernel(kernel.source, kernel.files))
         switcher.current = f"{name}-final"
@@ -184,7 +184,7 @@ class DuelScreen(BaseScreen):
             self.finals[name].focus()
 
     def _draw_source(self, name: SideName) -> None:
-        """What is being written, else the kernel that was handed in last."""
+        """Shows the text that is being written, else the last submission."""
         side = self.state.side(name)
         switcher = self.query_one(f"#{name}-text", ContentSwitcher)
         if name == self.hidden:
@@ -202,7 +202,7 @@ class DuelScreen(BaseScreen):
     # --- keys ------------------------------------------------------------------------------------------------
 
     def action_share(self) -> None:
-        """Writes the card beside the duel's journal, and the text into the clipboard."""
+        """Writes the card beside the duel's journal, and copies its text to the clipboard."""
         self.start(self._share(), "share")
 
     async def _share(self) -> None:
@@ -220,6 +220,6 @@ class DuelScreen(BaseScreen):
         self.say(f"Text copied, picture written: {path}")
 
     def action_leave_duel(self) -> None:
-        """Leaves; a duel that is not over asks for a second escape."""
+        """Leaves the duel; before its end only on a second press of the key."""
         if self.state.over or self.is_sure("leave_duel", "leaves: the duel is not counted"):
             self.dismiss()

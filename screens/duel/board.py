@@ -27,7 +27,7 @@ from screens.widgets.measured import MeasuredPane, Remeasured
 _FIGURES = 33
 """Columns of the figures behind a name."""
 _ONE_ROW_FROM = 110
-"""Columns that a duel takes in one row."""
+"""Columns from which a duel fits into one row."""
 
 
 class DuelBoard(Dialog[DuelRecord | None]):
@@ -73,7 +73,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
 
     @on(Remeasured)
     def _fill_width(self) -> None:
-        """Rows are as wide as the dialog."""
+        """Draws the rows again at the dialog's new width."""
         if self.records:
             self._show()
 
@@ -121,7 +121,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
 
 
 def _line(record: DuelRecord, width: int) -> Content:
-    """One row; where that is too narrow two: when and what, then who and how it ended."""
+    """Returns one row, or two if it is too narrow: time and problem, then players and result."""
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
     names = f"{printable(header.left.short)} vs {printable(header.right.short)}"

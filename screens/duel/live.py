@@ -35,7 +35,7 @@ YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
 DuelStart = tuple[DuelPlan, Setting, Players]
 _PLAYING = {"submit", "pause", "agree", "give_up", "reveal"}
-"""What there is to do until a duel is decided."""
+"""Actions that are possible until a duel is decided."""
 
 
 class LiveDuelScreen(DuelScreen):
@@ -61,12 +61,12 @@ class LiveDuelScreen(DuelScreen):
         self._watcher: KernelWatcher | None = None
         self._saving = asyncio.Lock()
         self._saved = False
-        """The file was saved during the duel: its player submits it."""
+        """Whether the file was saved during the duel; its player then submits it."""
         if edits is not None:
             services.locks.take(problem.stem)
             for name, player in zip(SIDES, players, strict=True):
                 if name == edits and isinstance(player, FilePlayer):
-                    player.submits_first = False  # the file may have been there for weeks
+                    player.submits_first = False  # the file may be weeks old
         self.match = Match(
             services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
         )
@@ -87,7 +87,7 @@ class LiveDuelScreen(DuelScreen):
             self.app.bell()
 
     async def _show_saves(self, watcher: KernelWatcher) -> None:
-        """Shows what other programs save into the file. Unsaved text stays within reach of undo, and is kept as a revision."""
+        """Shows what other programs save into the file. Undo restores unsaved text; it is also kept as a revision."""
         async for save in watcher:
             if isinstance(save, UsageError):
                 self.complain(f"{save.one_line}. The editor keeps its text")
@@ -117,11 +117,11 @@ class LiveDuelScreen(DuelScreen):
 
     @property
     def unsaved(self) -> str:
-        """What is typed and not saved; empty where there is nothing."""
+        """The editor's unsaved text; empty if there is none."""
         return self._editor.file_text if self.edits is not None and self._editor.dirty else ""
 
     def on_unmount(self) -> None:
-        """Leaving keeps what is typed."""
+        """Releases the kernels, and keeps unsaved text as a draft."""
         if self.edits is None:
             return
         self.services.locks.release(self.problem.stem)
@@ -131,7 +131,7 @@ class LiveDuelScreen(DuelScreen):
             workspace, path = self.services.workspace, self.edited_path
             try:
                 if (draft := workspace.draft(path)) is not None:
-                    workspace.keep_revision(draft)  # it was typed on another screen, and is not in this editor
+                    workspace.keep_revision(draft)  # typed on another screen, and not in this editor
                 workspace.save_draft(path, self.unsaved)
             except ArenaError as error:
                 self.log.error(error.message)
@@ -140,7 +140,7 @@ class LiveDuelScreen(DuelScreen):
 
     @property
     def idle_actions(self) -> frozenset[str]:
-        """While it is played, what comes after it; then, what there was to do in it."""
+        """During the duel, the actions for after its end; after it, those for during the duel."""
         after = {"share", "rematch", "leave_duel"}
         if self.state.stage == "abandoned":
             return frozenset(_PLAYING | {"share"})
@@ -153,7 +153,7 @@ class LiveDuelScreen(DuelScreen):
         return frozenset(after if self.hidden is not None else after | {"reveal"})
 
     def action_submit(self) -> None:
-        """Saves the kernel; the save is what hands it in."""
+        """Submits the kernel: saves it, because each save is a submission."""
         if self.edits is None:
             self.say("No local player: watching only")
         elif self.state.side(self.edits).left:
@@ -165,7 +165,7 @@ class LiveDuelScreen(DuelScreen):
         elif self._saved:
             self.say("Saved. It is submitted when your last submission has its verdict.")
         else:
-            self.start(self._submit(self.edits), "save")  # what the file had before the duel: no save tells of it
+            self.start(self._submit(self.edits), "save")  # the file is older than the duel, so no save submits it
 
     async def _submit(self, side: SideName) -> None:
         await self.match.submit(side, self._editor.file_text, self.edited_path.name)
@@ -202,7 +202,7 @@ class LiveDuelScreen(DuelScreen):
             self.say("The clock has stopped already")
 
     def action_agree(self) -> None:
-        """You are done; the final begins when the other side is too."""
+        """Marks the local player as done, or both players if none is local. The final begins when both are done."""
         if self._is_decided():
             return
         if self.edits is not None:
@@ -220,7 +220,7 @@ class LiveDuelScreen(DuelScreen):
             self.match.agree(side)
 
     def action_reveal(self) -> None:
-        """Both have agreed to play with open kernels."""
+        """Shows the hidden kernels, on a second press of the key: both players must agree to it."""
         if self.hidden is None:
             self.say("Both kernels are shown")
         elif self.is_sure("reveal", "shows the other player's kernel: press it if both agree"):
@@ -237,7 +237,7 @@ class LiveDuelScreen(DuelScreen):
             self.match.give_up(self.edits)
 
     def _is_decided(self) -> bool:
-        """Whether no player can be done or give up any more; says why."""
+        """Returns whether it is too late to be done or to give up; if so, shows the reason."""
         if self.state.over:
             self.say("The duel is over")
         elif self.state.stage == "final":
@@ -247,15 +247,15 @@ class LiveDuelScreen(DuelScreen):
     def action_rematch(self) -> None:
         if not self.state.over:
             self.say("A rematch is possible after the duel")
-        elif self.is_current:  # else this key came while the rematch opened
+        elif self.is_current:  # else the key was pressed while the rematch opened
             self.parent_app.play_duel(self.problem, self.plan)
 
 
 def make_players(services: Services, problem: Problem, plan: DuelPlan) -> DuelStart:
-    """The plan of a duel with its setting and its players. May take seconds: see `make_player`.
+    """Returns the plan of a duel, its setting and its players. May take seconds: see `make_player`.
 
     Raises:
-        ArenaError: a player cannot play, or the setting is not one that can be run.
+        ArenaError: a player cannot play, or the setting cannot be run.
     """
     assert services.catalogue is not None
     setting = choose_setting(problem, plan.choice or Choice(), services.settings)
@@ -267,14 +267,14 @@ def make_players(services: Services, problem: Problem, plan: DuelPlan) -> DuelSt
 
 
 def _word(services: Services, problem: Problem, player: str) -> str:
-    """The player as a word of the command line: of a user, the path of the file in the workspace."""
+    """Returns the player as a word of the command line; for a user, the path of the file in the workspace."""
     if player not in (YOU, GUEST):
         return player
     return str(services.workspace.create(problem, starter(problem, BASELINE), player))
 
 
 def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
-    """Players that a problem can have, as words of the command line. device: where the ranks are."""
+    """Returns the possible players of a problem, as words of the command line. device: where the ranks run."""
     house = [HOUSE] if problem.house_source is not None else []
     variants = [word for word in VARIANTS if kind_of(device).has_reference_forms and has_variant(problem, word)]
     writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]

@@ -17,14 +17,14 @@ from arena.players.player import Player, PlayerSetup
 from screens.widgets.foreign import PlainStatic
 
 PROGRAM = "agent: a program of yours"
-"""In the list of players; the path stands in a line of its own."""
+"""Entry for a program in the list of players; its path has its own line."""
 
 
 class PlayerRow(Vertical):
-    """The player of a side, looked at in a thread as soon as it is chosen."""
+    """One player, which is checked in a thread as soon as it is chosen."""
 
     class Known(Message):
-        """What there is to know of the player is known, or that it cannot play."""
+        """The check of the player has ended, or its program is not named yet."""
 
     def __init__(self, side: SideName, players: list[str], chosen: str, setup: PlayerSetup) -> None:
         super().__init__(id=f"row-{side}", classes="player-row")
@@ -32,9 +32,9 @@ class PlayerRow(Vertical):
         self._players, self._chosen = players, chosen
         self._setup = setup
         self.player: Player | None = None
-        """The model or agent program; None: not known yet, it cannot play, or somebody else plays."""
+        """The model or agent program; None: not checked yet, unable to play, or another kind of player."""
         self.known = False
-        """Looked up, and able to play."""
+        """Whether the player was checked and can play."""
         self.trouble = ""
         """Why it cannot play."""
 
@@ -64,7 +64,7 @@ class PlayerRow(Vertical):
         return f"{AGENT}{self.query_one(Input).value.strip()}" if chosen == PROGRAM else chosen
 
     async def look(self) -> None:
-        """Finds out what there is to know."""
+        """Checks whether the player can play; shows its facts, or the error."""
         self.player, self.known, self.trouble = None, False, ""
         try:
             if self.word.startswith((AGENT, MODEL)):

@@ -1,4 +1,4 @@
-"""The race: each side's speedup over the baseline by time, a cross where a kernel failed, the baseline at 1."""
+"""The race: each player's speedup over time, a cross for each failed kernel, the baseline at 1."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ _STYLES: dict[SideName, str] = {"left": "one", "right": "two"}
 
 
 def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
-    """Every kernel of a side by the second of its verdict; while one is timed, its speedup so far."""
+    """Returns a player's kernels by the second of their verdicts; for one that is being timed, its speedup so far."""
     found: list[Point] = []
     for attempt in state.side(name).attempts:
         if attempt.judged is not None:
@@ -30,9 +30,9 @@ class RaceChart(LineChart):
     EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
 
     def show(self, state: DuelState, now: float) -> None:
-        """The duel so far; now: seconds since it began."""
+        """Draws the duel so far. now: seconds since it began."""
         lines = [ChartLine(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
-        # Values hold up to now and no further: how much time is left is told by the clock.
+        # The axis ends at the current time; the clock shows how much time is left.
         until = max(_LEAST_SECONDS, float(int(now)))
         scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)
         self.plot(lines, until=until, scale=scale, axis=figures.clock)

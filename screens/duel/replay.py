@@ -1,4 +1,4 @@
-"""Replays a duel from its journal, up to 20 times as fast; the bar seeks any moment."""
+"""Replays a duel from its journal, up to 20 times as fast; a click on the bar seeks."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -19,11 +19,11 @@ from screens.duel.seek_bar import SeekBar, SeekMark
 
 PACES = (1, 2, 5, 10, 20)
 _STOPS = (events.Submitted, events.KernelJudged, events.FinalBegan, events.DuelEnded)
-"""Events that a step goes to."""
+"""Events at which a step stops."""
 
 
 class ReplayDuelScreen(DuelScreen):
-    """Feeds recorded events to the screen when their time has come."""
+    """Applies recorded events at their times."""
 
     SCOPE: ClassVar[Scope] = "replay"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
@@ -43,7 +43,7 @@ class ReplayDuelScreen(DuelScreen):
     def on_mount(self) -> None:
         try:
             self._events = list(read_duel(self._path))
-        except OSError as error:  # deleted since the board was read, or not for this user
+        except OSError as error:  # deleted since the board was read, or not readable
             self.complain(f"{self._path}: {why(error)}")
             self.call_after_refresh(self.action_leave_replay)
         self.query_one(SeekBar).open(self._length, [mark for event in self._events if (mark := _mark(event))])
@@ -64,7 +64,7 @@ class ReplayDuelScreen(DuelScreen):
         self.query_one(SeekBar).show(self.now, words)
 
     def play_to(self, at: float) -> None:
-        """Moves on to a moment; what has happened is folded in again where that lies behind."""
+        """Moves to a time in seconds. If that is in the past, applies all events again from the start."""
         if at < self._played:
             self.begin_again()
             self._next = 0
@@ -121,7 +121,7 @@ class ReplayDuelScreen(DuelScreen):
 
 
 def _mark(event: events.AnyDuelEvent) -> SeekMark | None:
-    """What stands on the seek bar."""
+    """Returns the event's mark on the seek bar; None if it has none."""
     match event:
         case events.KernelJudged():
             good = event.verdict is Verdict.PASS

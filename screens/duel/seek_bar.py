@@ -13,7 +13,7 @@ from screens import figures
 
 
 class SeekMark(NamedTuple):
-    """Something that happened."""
+    """The mark of an event; `at` is in seconds since the duel began."""
 
     at: float
     sign: str
@@ -22,7 +22,7 @@ class SeekMark(NamedTuple):
 
 
 class SeekBar(Widget):
-    """One line: the moment, the bar with its marks, the length, and a word such as the pace."""
+    """One line: the current time, the bar with its marks, the length, and a word such as the pace."""
 
     DEFAULT_CSS = """
     SeekBar {
@@ -41,7 +41,7 @@ class SeekBar(Widget):
     }
 
     class Sought(Message):
-        """A moment was clicked."""
+        """A place on the bar was clicked."""
 
         def __init__(self, at: float) -> None:
             super().__init__()
@@ -55,12 +55,12 @@ class SeekBar(Widget):
         self._shown: tuple[float, str] = (0.0, "")
 
     def open(self, length: float, marks: list[SeekMark]) -> None:
-        """`length` in seconds; of marks on one cell the later one is seen."""
+        """Sets the length in seconds, and the marks. Of several marks on one cell, only the last is shown."""
         self._length, self._marks = length, marks
         self.refresh()
 
     def show(self, at: float, words: str) -> None:
-        """The moment it is at, and what stands behind the bar."""
+        """Shows the current time in seconds, and the words behind the bar."""
         if (at, words) != self._shown:
             self._shown = (at, words)
             self.refresh()
@@ -70,7 +70,7 @@ class SeekBar(Widget):
         return f"{figures.clock(self._shown[0]):>5} "
 
     def _cells(self) -> int:
-        """Of the bar itself."""
+        """Returns the width of the bar itself."""
         return max(4, self.size.width - len(self._left) - len(self._right))
 
     @property

@@ -35,14 +35,14 @@ _SENTENCES = (
 
 
 class DuelSetup(DecidingDialog[DuelStart | None]):
-    """Dismisses with the plan and its players, who can play."""
+    """Dismisses with the plan, its setting and its players, once all of them can play."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
     def __init__(
         self, services: Services, problem: Problem, choice: Choice | None, programs: list[str], device: str
     ) -> None:
-        """choice: of the setting; programs: names of agent programs; device: where the ranks are."""
+        """choice: options of the setting; programs: names of agent programs; device: where the ranks run."""
         super().__init__()
         self.services = services
         self.problem = problem
@@ -52,7 +52,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
         self._rows = (PlayerRow("left", [YOU, *players], YOU, setup), PlayerRow("right", players, players[0], setup))
         self._could_limit: bool | None = None
-        """Whether dollars could be limited when the row of the limit was drawn last; None: nobody spent any."""
+        """Whether dollars could be limited when the limit's row was last drawn; None: no player costs money."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -90,7 +90,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
 
     @on(PlayerRow.Known)
     def _player_known(self) -> None:
-        """A limit is proposed where somebody spends dollars that can be counted."""
+        """Proposes a limit if a player costs dollars that can be counted."""
         could = not self._unpriced() if self._spending() else None
         if could is not self._could_limit:
             self._could_limit = could
@@ -117,7 +117,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     @on(Select.Changed)
     @on(Input.Changed)
     def _changed(self) -> None:
-        """What was in the way may be gone."""
+        """Clears the error: the change may have solved it."""
         self.query_one("#duel-trouble", PlainStatic).update("")
 
     # --- starting ------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         self.run_worker(self._check_and_start(), group="start", exclusive=True, exit_on_error=False)
 
     async def _check_and_start(self) -> None:
-        """Players are looked at once more: a path may have been typed a moment ago."""
+        """Checks the players again, because a path may have just been typed. Then checks the numbers and starts."""
         trouble = self.query_one("#duel-trouble", PlainStatic)
         left, right = (row.word for row in self._rows)
         if left == right:
@@ -150,7 +150,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             await self._start(DuelPlan(left, right, clock, limit, self.choice))
 
     async def _start(self, plan: DuelPlan) -> None:
-        """A keyring may be asked, and a jail tested: the dialog stays until that is done."""
+        """Makes the players, which may read a keyring and test a jail. The dialog stays open until that is done."""
         trouble = self.query_one("#duel-trouble", PlainStatic)
         trouble.update("starting…")
         try:
@@ -162,10 +162,10 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
 
 
 async def duel_setup(services: Services, problem: Problem, choice: Choice | None) -> DuelSetup:
-    """The dialog with the players that there are now: models and programs may have come since the start.
+    """Returns the dialog with the current players: models and programs may have been added since the start.
 
     Raises:
-        ArenaError: the settings file cannot be read, or the device that it names is not there.
+        ArenaError: the settings file cannot be read, or the device that it names is missing.
     """
     read = await asyncio.to_thread(load_settings, services.paths)
     services.settings = replace(services.settings, models=read.models, agents=read.agents)

@@ -13,7 +13,7 @@ from sandbox.timing.interval import outcome
 from screens import figures
 
 MOST_IN_SCORE = 18
-"""Characters of a player's name above the panes, where two stand beside the title."""
+"""Most characters of a player's name above the panes, where both names share a row with the title."""
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
@@ -23,7 +23,7 @@ def clock_words(seconds: float) -> str:
 
 
 def title(state: DuelState) -> Content:
-    """What is played, under which rules."""
+    """The problem of the duel, its limits and its setting."""
     header = state.header
     setting = header.setting
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
@@ -38,7 +38,7 @@ def title(state: DuelState) -> Content:
 
 
 def score(state: DuelState, brief: bool = False) -> Content:
-    """ "you ▲ 1.31× end-to-end   vs   house ▲ 1.18× end-to-end"; the winner has a star. brief: without the clocks."""
+    """ "you ▲ 1.31× end-to-end   vs   house ▲ 1.18× end-to-end"; a star marks the winner. brief: no clocks."""
     parts: list[Content] = []
     for name in SIDES:
         best = state.side(name).best
@@ -55,7 +55,7 @@ def score(state: DuelState, brief: bool = False) -> Content:
 
 
 def stage_line(state: DuelState, now: float) -> Content:
-    """The clock, or what goes on in its place."""
+    """The clock, or the state of the duel in the final and after the end."""
     match state.stage:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
@@ -79,7 +79,7 @@ def stage_line(state: DuelState, now: float) -> Content:
 
 
 def result(state: DuelState) -> Content:
-    """Three lines once it is decided: the winner, by how much, and why."""
+    """Two lines once it is decided: the winner and why, then by how much."""
     ended = state.ended
     assert ended is not None
     header = state.header
@@ -106,7 +106,7 @@ def result(state: DuelState) -> Content:
 
 
 def final_status(state: DuelState, name: SideName, brief: bool = False) -> Content:
-    """What became of a side's kernel in the final; where there was none, of its last one. brief: without the clock."""
+    """The result of a player's kernel in the final, else of its last kernel. brief: without the clock."""
     assert state.ended is not None
     finalist = state.ended.left if name == "left" else state.ended.right
     side = state.side(name)
@@ -121,12 +121,12 @@ def final_status(state: DuelState, name: SideName, brief: bool = False) -> Conte
     time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
     alone = _speedup(kernel, brief) if kernel is not None else ""
-    over = f"\n{alone}" if alone else ""  # a line of its own: a narrow pane has room for two short ones
+    over = f"\n{alone}" if alone else ""  # on its own line: a narrow pane fits two short lines
     return Content.assemble(stopped, verdict, time, over, *costs)
 
 
 def status(side: SideState, budget_usd: float | None = None) -> Content:
-    """A side's last verdict, or the phase its kernel is in; tokens and dollars where they are counted."""
+    """A player's last verdict, or the phase of its kernel; tokens and dollars if they are counted."""
     last = side.last
     none = "no kernel" if side.left else "no kernel yet"
     parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
@@ -139,14 +139,14 @@ def status(side: SideState, budget_usd: float | None = None) -> Content:
 
 
 def _stopped(side: SideState) -> Content:
-    """What stopped a side, in a line above all else: a long verdict must not hide it."""
+    """Why a player stopped, in the first line, so that a long verdict cannot hide it."""
     if not side.stopped:
         return Content("")
     return Content.styled(f"{printable(shortened(side.stopped))}\n", "$warning")
 
 
 def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
-    """Tokens and dollars, where they are counted, and the limit in dollars."""
+    """Tokens and dollars, if they are counted, and the limit in dollars."""
     if not side.tokens:
         return []
     about = "~" if side.estimated else ""
@@ -156,7 +156,7 @@ def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
 
 
 def _speedup(attempt: AttemptState, brief: bool = False) -> str:
-    """ "▲ 1.31× end-to-end", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
+    """ "▲ 1.31× end-to-end", with the sign of its outcome; empty if nothing was timed. brief: without the clock."""
     if attempt.speedup is None:
         return ""
     said = attempt.judged.outcome if attempt.judged is not None else ""
@@ -186,7 +186,7 @@ def _so_far(speed: Interval, clock: str) -> str:
 
 
 def attempts(side: SideState, name: SideName, player: str, over: bool = False) -> Content:
-    """ "house  1 ✗ · 2 ▲1.05 · 3 …": all of them. over: what was not judged will not be."""
+    """ "house  1 ✗ · 2 ▲1.05 · 3 …": all kernels of a player. over: no more verdicts will come."""
     words = []
     for attempt in side.attempts:
         if attempt.judged is None:
@@ -206,7 +206,7 @@ def _brief(speed: Interval, said: str) -> str:
 
 
 def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
-    """The kernel that a side entered the final with, or would have; its last one where none was right."""
+    """The kernel with which a player enters the final: the best one; the last one if none was correct."""
     side = state.side(name)
     return side.best or side.last
 
