@@ -16,18 +16,18 @@ from screens.demo.screen import DemoScreen
 from screens.services import Services
 
 IDLE_S = 180.0
-"""With --loop: for so long nobody has touched the keys, and the list of problems is what stands there: the demo goes on."""
+"""With --loop: seconds without input after which the demo plays again, if the list of problems is shown."""
 IDLE_CHECK_S = 2.0
 
 
 class DemoApp(ArenaApp):
-    """Plays a script. Without `loop` the app ends with the last scene, unless somebody took over."""
+    """Plays a script. Without `loop` the app ends after the last scene, unless a user took over."""
 
     def __init__(
         self, services: Services, script: DemoScript, *, loop: bool = False, judge: OpenJudge = temporary_engine
     ) -> None:
         """judge: as in `Performance`."""
-        services.first_start = False  # nobody is welcomed in the middle of a demo
+        services.first_start = False  # no welcome dialog during a demo
         super().__init__(services)
         self._script = script
         self._looping = loop
@@ -43,7 +43,7 @@ class DemoApp(ArenaApp):
             self.set_interval(IDLE_CHECK_S, self._come_back)
 
     def play(self) -> None:
-        """Begins with the first scene."""
+        """Plays the script from its first scene."""
         catalogue = self.services.catalogue
         assert catalogue is not None
         services = self.services
@@ -70,7 +70,7 @@ class DemoApp(ArenaApp):
         self._demo = None
 
     async def stop(self) -> None:
-        """Ends the scene that is played, and every process of it. May be called twice."""
+        """Ends the current scene and all its processes. May be called twice."""
         playing, self._playing = self._playing, None
         if playing is not None:
             playing.cancel()
@@ -92,7 +92,7 @@ class DemoApp(ArenaApp):
         await super().on_event(event)
 
     def _come_back(self) -> None:
-        """Only from the list of problems: what somebody has open there stays open."""
+        """Plays again when idle, but only from the list of problems: any other open screen stays open."""
         idle = time.monotonic() - self._touched
         if self._playing is None and idle > IDLE_S and self.screen is self.picker:
             self.play()
@@ -102,7 +102,7 @@ def run_demo(script: DemoScript, loop: bool) -> int:
     """Plays a demo until it is over or left. Returns the exit code.
 
     Raises:
-        ArenaError: settings or workspace stand in the way; nothing was drawn.
+        ArenaError: the settings or the workspace cannot be used; nothing was drawn.
     """
     from arena.paths import find_paths
 

@@ -1,7 +1,7 @@
-"""Big type: words in block characters, as large as their place allows.
+"""Big type: words in block characters, in the largest size that fits.
 
-A glyph has 5 x 7 dots. Textual's own `Digits` has digits alone, three rows high in thin lines; fonts of pyfiglet (over a
-megabyte) are drawn with letters and slashes. Here a dot is a block: strokes are thick enough for the last row.
+A glyph has 5 x 7 dots. Textual's own `Digits` has only digits, three rows high, in thin lines. The fonts of pyfiglet
+(over a megabyte) are drawn with letters and slashes. Here a dot is a block, so that strokes can be read from far away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from screens.widgets.drawn_rows import DrawnRows
 Alignment = Literal["left", "center", "right"]
 DOTS_WIDE, DOTS_HIGH = 5, 7
 _BLOCKS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
-"""By bits: 1 upper left, 2 upper right, 4 lower left, 8 lower right."""
+"""The index is a sum of bits: 1 upper left, 2 upper right, 4 lower left, 8 lower right."""
 _GLYPHS = {
     "0": "3e5149453e", "1": "00427f4000", "2": "4261514946", "3": "2141454b31", "4": "1814127f10",
     "5": "2745454539", "6": "3c4a494930", "7": "0171090503", "8": "3649494936", "9": "064949291e",
@@ -51,7 +51,7 @@ def _dot(text: str, x: int, y: int) -> bool:
 
 
 def _narrow(text: str) -> list[str]:
-    """Two dots by two in a cell."""
+    """Draws 2 x 2 dots in a cell."""
     width = (len(text) * (DOTS_WIDE + 1) + 1) // 2
     return [
         "".join(
@@ -63,7 +63,7 @@ def _narrow(text: str) -> list[str]:
 
 
 def _regular(text: str) -> list[str]:
-    """One dot by two in a cell: dots are square."""
+    """Draws 1 x 2 dots in a cell, so that dots are square."""
     halves = " ▀▄█"
     width = len(text) * (DOTS_WIDE + 1)
     return [
@@ -72,19 +72,19 @@ def _regular(text: str) -> list[str]:
 
 
 def _large(text: str) -> list[str]:
-    """A dot is two cells."""
+    """Draws a dot in two cells."""
     width = len(text) * (DOTS_WIDE + 1)
     return ["".join("██" if _dot(text, x, y) else "  " for x in range(width)) for y in range(DOTS_HIGH)]
 
 
 _FACES: tuple[tuple[int, int, Callable[[str], list[str]]], ...] = ((12, 7, _large), (6, 4, _regular), (3, 4, _narrow))
-"""Largest first: columns and rows of cells for a character, the gap behind it among them, and what draws it."""
+"""Largest first: columns of a character (with the gap behind it), its rows, and the function that draws it."""
 
 
 def big_type(text: str, columns: int, rows: int) -> list[str]:
-    """The text in the largest type that fits into so many cells, broken between words where it has to be.
+    """Returns the text in the largest type that fits into the cells, broken between words if necessary.
 
-    Text that fits in no size of big type comes back as it is, in lines; what is beyond the last row is left out.
+    Text that fits in no size of big type is returned as plain lines; lines beyond the last row are left out.
     """
     for wide, high, draw in _FACES:
         lines = _broken(text, columns // wide)
@@ -97,7 +97,7 @@ def big_type(text: str, columns: int, rows: int) -> list[str]:
 
 
 def _broken(text: str, most: int) -> list[str]:
-    """Lines of at most so many characters; empty where a word is longer."""
+    """Returns lines of at most `most` characters; none if a word is longer."""
     lines: list[str] = []
     for word in text.split():
         if len(word) > most:
@@ -110,7 +110,7 @@ def _broken(text: str, most: int) -> list[str]:
 
 
 class BigType(DrawnRows):
-    """Words as large as the widget."""
+    """Words in the largest type that fits the widget."""
 
     DEFAULT_CSS = """
     BigType {
@@ -135,7 +135,7 @@ class BigType(DrawnRows):
         self.text, self._colour = "", "$foreground"
 
     def show(self, text: str, colour: str = "$foreground") -> None:
-        """Draws other words, or the same in another colour: one of a theme's, such as "$accent"."""
+        """Shows a text in a theme colour, such as "$accent"; draws again only if one of them changed."""
         if (text, colour) != (self.text, self._colour):
             self.text, self._colour = text, colour
             self.stale()

@@ -29,7 +29,7 @@ class DemoScreen(BaseScreen):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("demo.tcss")]
 
     class TakenOver(Message):
-        """Somebody pressed a key, or clicked."""
+        """The user pressed a key, or clicked."""
 
     def __init__(self, parent_app: AppProtocol, performance: Performance) -> None:
         super().__init__(parent_app)
@@ -79,7 +79,7 @@ class DemoScreen(BaseScreen):
     # --- drawing -----------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Ten times a second; widgets draw again only what has changed."""
+        """Draws the stage, ten times a second; widgets redraw only if something changed."""
         if not self.is_attached:
             return
         stage = self.performance.stage
@@ -144,7 +144,7 @@ class DemoScreen(BaseScreen):
     # --- keys --------------------------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        """Any key but the one that quits, which does so here, too."""
+        """Lets the user take over with any key, except the key that quits."""
         active = self.active_bindings.get(event.key)
         if active is not None and active.binding.action == "quit":
             return

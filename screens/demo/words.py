@@ -22,11 +22,11 @@ _PHASES = {
     "time": "timed against the baseline",
 }
 LEAST_TRACK = 2.0
-"""The right end of the track, at least: a speedup of 2."""
+"""Smallest speedup at the right end of the track."""
 
 
 def head(stage: DemoStage, scenes: int, width: int) -> Content:
-    """The line above every slide: what this is, and how to take over. The app's name gives way where it does not fit."""
+    """The line above every slide: live or recorded, and how to take over. The app's name is shown if it fits."""
     mark = ""
     if stage.slide in ("problem", "race", "verdict"):
         mark = f"● RECORDED {stage.recorded}" if stage.recorded else "● LIVE on this machine"
@@ -39,12 +39,12 @@ def head(stage: DemoStage, scenes: int, width: int) -> Content:
 
 
 def player(state: DuelState, name: SideName) -> str:
-    """A side's name, in capitals; a model's without the word."""
+    """A player's name in capitals, without "model:"."""
     return printable(state.header.player(name).name).removeprefix("model:").upper()
 
 
 def figure(attempt: AttemptState | None) -> tuple[str, str]:
-    """(speedup of a kernel with its sign, theme colour); a cross where it failed."""
+    """(speedup of a kernel with its sign, theme colour); a cross if it failed."""
     if attempt is None:
         return "", "$muted"
     if attempt.judged is not None and attempt.judged.verdict is not Verdict.PASS:
@@ -56,7 +56,7 @@ def figure(attempt: AttemptState | None) -> tuple[str, str]:
 
 
 def shown_attempt(state: DuelState, name: SideName) -> AttemptState | None:
-    """The kernel that a lane shows: the one at work, else the best one, else the last."""
+    """The kernel that a lane shows: the one being judged, else the best one, else the last."""
     side = state.side(name)
     if side.last is not None and side.last.judged is None:
         return side.last
@@ -84,7 +84,7 @@ def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
 
 
 def status(state: DuelState, name: SideName) -> Content:
-    """A line below a lane: the phase, or what the verdict says."""
+    """The line below a lane: the phase, or the verdict with its detail."""
     side = state.side(name)
     last = side.last
     if side.writing and not side.left:
@@ -108,7 +108,7 @@ def _interval_words(attempt: AttemptState) -> str:
 
 
 def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
-    """(what goes on, theme colour), in big type below the lanes."""
+    """(clock or state of the final, theme colour), in big type below the lanes."""
     if state.stage == "final":
         sample = state.final_samples[-1] if state.final_samples else None
         if sample is None:
@@ -126,7 +126,7 @@ def winner(state: DuelState) -> tuple[str, str]:
 
 
 def margin(state: DuelState) -> tuple[str, str, str]:
-    """(speedup of the final, theme colour, over whom); empty words where nothing was measured."""
+    """(speedup of the final, theme colour, over whom). Without a measurement: an empty speedup, and the reason last."""
     ended = state.ended
     assert ended is not None
     if ended.speedup is None:
