@@ -1,4 +1,4 @@
-"""The race: each player's speedup over time, a cross for each failed kernel, the baseline at 1."""
+"""The race: each player's speedup over the baseline by time, a cross for each failed kernel, the baseline at 1."""
 
 from typing import ClassVar
 

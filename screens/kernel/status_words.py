@@ -1,4 +1,4 @@
-"""Text of the lines above and below the panes: the problem and its setting."""
+"""Texts of the headline: the problem, the user's best result and the setting."""
 
 from __future__ import annotations
 
