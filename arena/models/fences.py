@@ -132,7 +132,7 @@ def _opening(line: str) -> _Open | None:
 
 
 def _language(info: str) -> str:
-    """Returns "python" for "Python", "py title=kernel.py", "python:kernel.py", "{.python .numberLines}", "kernel.py"."""
+    """Returns "python" for "Py", "py title=kernel.py", "python:kernel.py", "{.python .numberLines}" and "kernel.py"."""
     word = re.split(r"[\s:,;={}]", info.strip().strip("{}. "))[0].lower()
     return "python" if word and _PYTHON.match(word) else word
 
