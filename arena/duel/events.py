@@ -101,7 +101,7 @@ class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
 
 
 class Said(DuelEvent, tag="said", frozen=True, kw_only=True):
-    """A note about a side, such as a repeated request. It changes nothing in the state."""
+    """A note about a side, such as a repeated request. It only replaces the side's last note in the state."""
 
     side: SideName
     text: str
@@ -226,7 +226,7 @@ class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     winner: Winner
     reason: str
     speedup: Interval | None
-    """Left over right in the final; above 1 when left is faster."""
+    """Speedup of left over right in the final; above 1 when left is faster. None without a final."""
     rounds: int
     left: Finalist
     right: Finalist

@@ -59,7 +59,7 @@ class Match:
             paths, header, lambda error: self._say_to_all(f"this duel's journal is incomplete: {error}")
         )
 
-    # --- the outside ---------------------------------------------------------------------------------------
+    # --- controls ------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -112,7 +112,7 @@ class Match:
         for side in events.SIDES:
             self.tell(events.Said(at=self.now, side=side, text=text))
 
-    # --- the course of it ------------------------------------------------------------------------------------
+    # --- phases of the duel ----------------------------------------------------------------------------------
 
     async def play(self) -> events.DuelEnded:
         """Plays the whole duel.

@@ -38,7 +38,7 @@ class SideReport(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     us: float | None
     speedup: Interval | None
-    """Over the baseline."""
+    """Speedup over the baseline."""
     tokens: int
     usd: float
     clock: str = ""
@@ -60,7 +60,7 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     winner: Winner
     reason: str
     speedup: Interval | None
-    """Left over right in the final; null without one."""
+    """Speedup of left over right in the final; null without a final."""
     rounds: int
     left: SideReport
     right: SideReport

@@ -33,7 +33,7 @@ class AttemptState:
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
+        """Whether the kernel is right."""
         return self.judged is not None and self.judged.verdict is Verdict.PASS
 
     @property
@@ -83,7 +83,7 @@ class SideState:
 
     @property
     def last(self) -> AttemptState | None:
-        """The newest kernel."""
+        """The newest kernel; None before the first."""
         return self.attempts[-1] if self.attempts else None
 
 
@@ -119,7 +119,7 @@ class DuelState:
 
     @property
     def over(self) -> bool:
-        """The duel has ended or was abandoned."""
+        """Whether the duel has ended or was abandoned."""
         return self.stage in ("ended", "abandoned")
 
     def clock(self, at: float) -> float:

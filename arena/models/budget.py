@@ -17,7 +17,7 @@ class Spent(msgspec.Struct, frozen=True):
     written: int = 0
     usd: float = 0.0
     estimated: bool = False
-    """Part of it is estimated from text lengths, because the provider gave no count."""
+    """Whether a part of it is estimated from text lengths, because the provider gave no count."""
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(

@@ -53,7 +53,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """ "user" or "assistant"."""
     content: str
     calls: tuple[ToolCall, ...] = ()
-    """Tool calls after the text of an assistant."""
+    """In an assistant's turn: the tool calls after the text."""
     results: tuple[ToolResult, ...] = ()
     """In a user's turn: the results of the previous calls, in their order. Such a turn has no other content."""
     kept: tuple[dict[str, Any], ...] = ()

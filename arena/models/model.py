@@ -17,7 +17,7 @@ from arena.models.templates import read_template
 from arena.settings import ModelSettings, Settings
 
 CONTINUATIONS = 4
-"""Most continuations of one answer."""
+"""Maximum number of continuations of one answer."""
 
 
 class ModelClient:
@@ -40,10 +40,10 @@ class ModelClient:
         await self._stream.__aexit__()
 
     async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """Yields one answer. Continuations are joined to it, so that the texts add up.
+        """Yields one answer. Continuations are joined to it: the texts of all pieces form the whole answer.
 
         Raises:
-            PlayerFailed: no answer could be had.
+            PlayerFailed: there is no answer.
         """
         text = ""
         self.continued = 0
@@ -133,10 +133,10 @@ class ModelClient:
     async def answer(
         self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
     ) -> ModelAnswer:
-        """Returns one whole answer. `tell` gets every piece as it arrives.
+        """Returns one whole answer. tell: called with every piece as it arrives.
 
         Raises:
-            PlayerFailed: no answer could be had.
+            PlayerFailed: there is no answer.
         """
         before = self.budget.spent
         text: list[str] = []

@@ -43,12 +43,12 @@ class Attempt:
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
+        """Whether the kernel is right."""
         return self.report is not None and self.report.verdict is Verdict.PASS
 
     @property
     def faster(self) -> bool:
-        """The kernel is right, and the whole interval of its speedup is above 1."""
+        """Whether the kernel is right, and the outcome of its run is "faster"."""
         return self.passed and self.report is not None and self.report.outcome == "faster"
 
     @property

@@ -1,4 +1,4 @@
-"""The player of kernel files: a folder with a kernel for each problem, or one kernel for every problem."""
+"""The player of kernel files: a folder with one kernel per problem, or a single kernel for all problems."""
 
 import asyncio
 import os

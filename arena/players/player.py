@@ -112,7 +112,8 @@ class Submission:
     trace_id: str = ""
     """Id of the trace; empty for a player without a trace."""
     ended: str = "done"
-    """Why the player stopped: "done", "steps", "budget", "no gain", "time", "limit of memory: ...", "failed: ..."."""
+    """Why the player stopped: "done", "steps", "budget", "no gain", "refused", "harness", "time", "limit of memory: ...",
+    "failed: ..."."""
     files: Files = field(default_factory=dict)
     """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
 
@@ -134,7 +135,7 @@ class KernelAccess:
     """What a player may call while it plays. Duels, sweeps and commands each have their own."""
 
     steps: int = 1
-    """Kernels that the player may have judged, or answers that a model may give."""
+    """Maximum number of kernels to judge, or of answers of a model."""
     judges: bool = True
     """Whether kernels are judged while the player writes. If not, only the submission is judged."""
     clocked: bool = False

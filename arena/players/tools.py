@@ -22,7 +22,7 @@ from sandbox.protocol.kernel_files import Kernel
 CALLS = 8
 """Maximum number of calls between two answers of a model."""
 RUN = "run"
-"""The tool that judges a kernel: a call of it is an attempt."""
+"""Name of the tool that judges a kernel. Each call is an attempt."""
 RESULT_CHARACTERS = 24_000
 
 Work = Callable[[Kernel], Awaitable[str]]

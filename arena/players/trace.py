@@ -186,7 +186,8 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
     """Last event."""
 
     reason: str
-    """ "steps", "budget", "no gain", "refused", "harness", "cancelled", or "failed: ..."."""
+    """ "steps", "budget", "no gain", "refused", "harness", "cancelled", or "failed: ...". Also "done", "time" or
+    "limit of memory: ..." for a program."""
     best_step: int | None
     spent: Spent
 
@@ -220,7 +221,7 @@ class TraceRecorder:
         self.step = 0
 
     def ask(self, step: int, conversation: Conversation) -> None:
-        """Records the begin of a step and the model's input."""
+        """Records the start of a step and the model's input."""
         self.step = step
         self._emit(
             Asked(

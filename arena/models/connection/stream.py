@@ -37,7 +37,7 @@ _OF_PROXIES = frozenset({407, 502, 503, 504})
 _TOOLS_REFUSED = frozenset({400, 404, 422, 500, 501})
 _FIELD_REFUSED = frozenset({400, 422})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of the same field. Most models accept only one of them."""
+"""Two names of the same field. A model that refuses one accepts the other."""
 _UNKNOWN = re.compile(r"unsupported|not supported|unrecogni|unknown|unexpected|not permitted|instead", re.IGNORECASE)
 _LIMIT_NAMES: dict[tuple[str, str], dict[str, str]] = {}
 """(base URL, model) -> renamed limit field, learned from an earlier refusal."""

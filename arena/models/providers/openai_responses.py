@@ -127,7 +127,7 @@ class _OpenCalls:
         """Index in the output -> characters of arguments so far."""
 
     def item(self, event: dict[str, Any], item: dict[str, Any], done: bool) -> list[AnyPiece]:
-        """Handles the begin or end of a call. Returns the name, the id and the arguments that no delta contained."""
+        """Handles the start or end of a call. Returns the name, the id and the arguments that no delta contained."""
         place = self._place(event)
         whole = provider.text_of(item.get("arguments")) if done else ""
         rest = whole[self._seen[place] :]

@@ -24,7 +24,7 @@ from arena.runs.results import one_line
 
 BUDGET = "budget"
 SPENT_S = 10.0
-"""Seconds that a program may continue after its budget is spent, counted from the end of its last tool call."""
+"""Seconds that a program may continue after its budget is spent. Each tool call restarts the count."""
 
 
 class ProgramPlayer(Player):

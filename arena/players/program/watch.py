@@ -28,7 +28,7 @@ class ProgramEnd:
     last_words: str
     """The last bytes of its stderr, as text."""
     stopped: str = ""
-    """Why it was stopped: TIME, LIMIT + its name, or the reason from `Watch.enough`. Empty if it exited itself."""
+    """Why it was stopped: TIME, LIMIT + its name, or the text of `Watch.enough`. Empty if it exited by itself."""
 
 
 @dataclass(frozen=True)
