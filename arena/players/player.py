@@ -112,8 +112,8 @@ class Submission:
     trace_id: str = ""
     """Id of the trace; empty for a player without a trace."""
     ended: str = "done"
-    """Why the player stopped: "done", "steps", "budget", "no gain", "refused", "harness", "time", "limit of memory: ...",
-    "failed: ..."."""
+    """Why the player stopped: "done", "steps", "budget", "no gain", "refused", "harness", "time",
+    "limit of memory: ...", "failed: ..."."""
     files: Files = field(default_factory=dict)
     """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
 
