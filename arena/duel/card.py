@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)
 """x, y, width, height of the race chart."""
 MOST_REASON = 48
-"""Most characters of a side's end reason."""
+"""Maximum characters of a side's end reason."""
 _BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
 _COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
 _FAILED = "#ff6b6b"
@@ -25,7 +25,7 @@ _FONT = "ui-monospace, Menlo, Consolas, monospace"
 
 
 def text_card(header: DuelHeader, ended: DuelEnded) -> str:
-    """The result in a few lines, without colours."""
+    """Returns the result as a few lines of text, without colours."""
     names = f"{header.left.short} vs {header.right.short}"
     return "\n".join(
         printable(line)
@@ -42,16 +42,16 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
 
 
 def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
-    """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
+    """Returns "house wins: faster in the final", or "a draw: the interval includes 1"."""
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
     return f"{header.player(ended.winner).short} wins: {ended.reason}"
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
-    """ "▲ 1.31× [1.28, 1.34] end-to-end"; the interval alone if it is too noisy.
+    """Returns "▲ 1.31× [1.28, 1.34] end-to-end"; without the median if it is too noisy.
 
-    clock: "call" or "device", empty where it is not known.
+    clock: "call" or "device"; empty if it is unknown.
     """
     said = outcome(speed)
     figures = ends(speed) if said == TOO_NOISY else f"{speed.median:.2f}× {ends(speed)}"
@@ -63,7 +63,7 @@ def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
 
 
 def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
-    """ "~$0.21 of $2": the money spent, and the limit if there was one; empty if nothing was spent."""
+    """Returns "~$0.21 of $2": the money spent, and the limit if there was one; empty if nothing was spent."""
     if not usd:
         return ""
     limit = f" of ${budget_usd:g}" if budget_usd is not None else ""
@@ -71,7 +71,7 @@ def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
 
 
 def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
-    """The final's verdict and time, the earlier speedup over the baseline, the money, and the side's end reason."""
+    """Returns a side's verdict and time, its speedup over the baseline, its money and its end reason, as texts."""
     if finalist.verdict is None:
         parts = ["– no kernel"]
     elif finalist.verdict is not Verdict.PASS:
@@ -85,7 +85,7 @@ def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
 
 
 def shortened(reason: str) -> str:
-    """A side's end reason, cut to one short line. The journal has all of it."""
+    """Shortens a side's end reason to one short line. The journal has the whole reason."""
     line = " ".join((reason.partition(":")[0] if reason.startswith(LIMIT) else reason).split())
     return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1].rstrip() + "…"
 
@@ -100,7 +100,7 @@ def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interv
 
 
 def final_words(header: DuelHeader, ended: DuelEnded) -> str:
-    """ "house over you ▲ 1.31× [1.28, 1.34], 42 interleaved rounds": the winner's figure, left's in a draw."""
+    """Returns "house over you ▲ 1.31× [1.28, 1.34], 42 interleaved rounds": as in `final_result`."""
     if ended.speedup is None:
         return "no final was measured"
     first, second, speed = final_result(header, ended)
@@ -116,7 +116,7 @@ def _setting(header: DuelHeader) -> str:
 
 
 def svg_card(state: DuelState) -> str:
-    """The result as a picture with the race chart: speedup over the baseline by time, a cross for each failed kernel."""
+    """Draws the result with the race chart: speedup over the baseline against time, a cross for each failed kernel."""
     header, ended = state.header, state.ended
     assert ended is not None
     head = f"{header.problem_id} · {header.title}"
@@ -150,7 +150,7 @@ def _race(state: DuelState) -> list[str]:
     until = last * 1.05
 
     def place(at: float, speed: float) -> tuple[float, float]:
-        # Twice as fast is as far up as half as fast is down.
+        # Logarithmic scale: 2x and 0.5x have the same distance from 1x.
         share = math.log(min(max(speed, low), top) / low) / math.log(top / low)
         return x + width * at / until, y + height * (1 - share)
 
@@ -174,7 +174,7 @@ def _race(state: DuelState) -> list[str]:
 
 
 def race_points(side: SideState) -> list[tuple[float, float | None]]:
-    """(seconds, speedup over the baseline) of every kernel with a verdict; None where it failed."""
+    """Returns (seconds, speedup over the baseline) of each judged kernel; None if it failed or was not timed."""
     found: list[tuple[float, float | None]] = []
     for attempt in side.attempts:
         if attempt.judged is not None:

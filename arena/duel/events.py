@@ -22,11 +22,11 @@ def other(side: SideName) -> SideName:
 
 
 MOST_NAME = 28
-"""Most characters of a player's name on a line with another."""
+"""Maximum characters of a player's name in a line with another name."""
 
 
 def short_name(player: str, most: int = MOST_NAME) -> str:
-    """The player's name; a long one is cut to its kind and its end: "agent:…/mine/agent.py"."""
+    """Shortens a player's name to its kind and its end if it is too long: "agent:…/mine/agent.py"."""
     if len(player) <= most:
         return player
     kind = player[: player.find(":") + 1][: most // 2]
@@ -42,11 +42,11 @@ class DuelPlayer(msgspec.Struct, rename={"name": "player"}, frozen=True):
     name: str
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
-    """The file that is played from, if it is one."""
+    """The player's kernel file or folder; empty if it has none."""
 
     @property
     def short(self) -> str:
-        """The player as it is shown: see `short_name`."""
+        """The player's name for display: see `short_name`."""
         return short_name(self.name)
 
 
@@ -78,7 +78,7 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class DuelEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all that happens. `at`: seconds since the duel began, pauses included."""
+    """Base of all events. `at`: seconds since the duel began, pauses included."""
 
     at: float = 0.0
 
@@ -101,7 +101,7 @@ class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
 
 
 class Said(DuelEvent, tag="said", frozen=True, kw_only=True):
-    """A note about a side, such as a repeated request. It changes nothing in the state."""
+    """A note about a side, such as a repeated request. It only replaces the side's last note in the state."""
 
     side: SideName
     text: str
@@ -119,7 +119,7 @@ class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
 
 
 WAITING = "waiting"
-"""In place of a phase: another run on this machine is timing."""
+"""Used instead of a phase while another run on this machine is timing."""
 
 
 class KernelJudging(DuelEvent, tag="judging", frozen=True, kw_only=True):
@@ -140,11 +140,11 @@ class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
     rounds: int
     speedup: Interval
     clock: str = ""
-    """Of the speedup: "call" or "device"; empty in journals of older versions, which have call time alone."""
+    """The clock of the speedup: "call" or "device". Empty in journals of older versions, which have call time only."""
 
 
 class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
-    """The kernel has its verdict; its run has a journal of its own."""
+    """The kernel has its verdict. Its run has its own journal."""
 
     side: SideName
     attempt: int
@@ -154,13 +154,13 @@ class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     speedup: Interval | None
     detail: str
     clock: str = ""
-    """Of the outcome and the speedup."""
+    """The clock of the outcome and the speedup."""
     rounds: int = 0
-    """Of its timing."""
+    """Number of timed rounds."""
 
 
 ORDINARY = ("done", "agreed", "gave up", "time")
-"""End reasons of a side without any fault."""
+"""End reasons of a side that are not faults."""
 
 
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class FinalBegan(DuelEvent, tag="final_began", frozen=True, kw_only=True):
     """The best kernels of both sides run against each other on fresh inputs."""
 
     left: int
-    """The side's attempt in the final."""
+    """Number of the side's attempt in the final."""
     right: int
     run_id: str
 
@@ -201,23 +201,23 @@ class Finalist(msgspec.Struct, frozen=True):
     """The result of one side."""
 
     attempt: int | None
-    """None: it had no kernel that passed, or gave up."""
+    """Number of its best attempt; None: it had no kernel that passed, or gave up."""
     sha256: str | None
     verdict: Verdict | None
-    """In the final; without a final, that of its last attempt. None: nothing was judged."""
+    """Verdict in the final; without a final, of its best kernel or else its last attempt. None: nothing was judged."""
     detail: str
     us: float | None
     """Median time per call in the final, in microseconds."""
     speedup: Interval | None
-    """Over the baseline, when the kernel was judged during the duel."""
+    """Speedup over the baseline, measured when the kernel was judged during the duel."""
     clock: str = ""
-    """Of that speedup."""
+    """The clock of that speedup."""
     stopped: str = ""
     """Why it stopped, such as "the budget of $2 is spent"; empty for the ORDINARY reasons."""
     usd: float = 0.0
     """Dollars that it spent."""
     estimated: bool = False
-    """Part of them was estimated from lengths."""
+    """Whether a part of them was estimated from text lengths."""
 
 
 class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
@@ -226,7 +226,7 @@ class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     winner: Winner
     reason: str
     speedup: Interval | None
-    """Left over right in the final; above 1 when left is faster."""
+    """Speedup of left over right in the final; above 1 when left is faster. None without a final."""
     rounds: int
     left: Finalist
     right: Finalist

@@ -1,4 +1,4 @@
-"""Journals of duels on disk: a header, then one event a line; and the records that the board shows."""
+"""Journals of duels on disk: a header, then one event per line. Also the records that the board shows."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -24,22 +24,22 @@ from arena.runs.journal import Journal, first_line, later_lines
 from arena.runs.voids import NO_VOIDS, Void, Voids
 
 _TAIL_BYTES = 1 << 16
-"""Bytes at a journal's end that hold its last line."""
+"""Bytes read from a journal's end to find its last line."""
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
-    """A duel that was played to its end."""
+    """A decided duel."""
 
     header: DuelHeader
     ended: DuelEnded
     path: Path | None = None
-    """The journal, whatever it is called; None for a duel that has none."""
+    """The journal's file; None for a duel without one."""
     voided: Void | None = None
-    """Why no rating rests on it; None: it counts."""
+    """The mark because of which it does not count for ratings; None: it counts."""
 
 
 def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
-    """A new duel's file.
+    """Creates the journal of a new duel.
 
     Raises:
         FolderUnwritable: the folder of the duels cannot be created.
@@ -49,28 +49,28 @@ def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OS
 
 
 def read_duel_header(path: Path) -> DuelHeader:
-    """The first line of a duel's journal.
+    """Reads the first line of a duel's journal.
 
     Raises:
-        OSError, ValueError: no file, or not a duel's journal.
+        OSError, ValueError: the file cannot be read, or is not a duel's journal.
     """
     return decode_header(first_line(path))
 
 
 def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
-    """A duel's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
+    """Yields a duel's events in order. Stops at an unreadable line, such as one that a crash truncated."""
     return later_lines(path, decode_duel_event)
 
 
 def duel_records(folder: Path, voids: Voids = NO_VOIDS) -> list[DuelRecord]:
-    """All decided duels, oldest first. Other files and unfinished duels are left out."""
+    """Returns all decided duels, oldest first. Leaves out other files and unfinished duels."""
     return read_duels(folder, voids)[0]
 
 
 def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:
-    """All decided duels, oldest first; and the unreadable files with their errors.
+    """Returns all decided duels, oldest first, and the unreadable files with their errors.
 
-    Unfinished duels, and those whose last line is cut short, are in neither.
+    Unfinished duels, and those whose last line is truncated, are in neither.
     """
     found: list[DuelRecord] = []
     damaged: dict[Path, Exception] = {}
@@ -90,7 +90,7 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
 
 
 def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> Void | None:
-    """The mark on the duel, or on a kernel that its outcome rests on: the winner's, in a draw both."""
+    """Returns the mark on the duel, or on a kernel that decided it: the winner's, or both in a draw."""
     if not voids:
         return None
     sides = {"left": ended.left, "right": ended.right}
@@ -109,10 +109,10 @@ def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> V
 
 
 def ending(path: Path) -> DuelEnded | Abandoned | None:
-    """The last event of a duel; None while it is played, or if its journal ends early.
+    """Reads the last event of a duel; None while it is played, or if its journal ends early.
 
     Raises:
-        OSError, ValueError: no file, or not a duel's journal.
+        OSError, ValueError: the file cannot be read, or its last line is not a duel's event.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -22,7 +22,7 @@ FINAL_BUDGET = 5.0
 
 
 class DuelJudge:
-    """One run at a time, in the order of submission."""
+    """Runs kernels one at a time, in the order of submission."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DuelJudge:
         *,
         budget_s: float,
     ) -> None:
-        """tell: takes what happens. now: seconds since the duel began. budget_s: as in a run, for every submission."""
+        """tell: receives the events. now: seconds since the duel began. budget_s: as in a run, for every submission."""
         self._judge = judge
         self._problem = problem
         self._state = state
@@ -46,19 +46,19 @@ class DuelJudge:
         self._going.set()
 
     def pause(self) -> None:
-        """The run in progress is finished, and no other starts."""
+        """Stops the start of new runs. The run in progress continues to its end."""
         self._going.clear()
 
     def resume(self) -> None:
-        """Runs start again."""
+        """Allows new runs again."""
         self._going.set()
 
     async def going(self) -> None:
-        """Returns once runs may start."""
+        """Blocks while paused."""
         await self._going.wait()
 
     async def judge(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
-        """Judges a side's submission. number: which one it is."""
+        """Judges a side's submission. number: the number of its attempt, from 1."""
 
         def measured(event: Timed) -> None:
             headline = headline_so_far(event)
@@ -115,7 +115,7 @@ class DuelJudge:
     async def build(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
-        """Compiles a kernel and calls it. It is no submission."""
+        """Compiles a kernel and calls it. This is not a submission."""
         request = RunRequest(
             problem=self._problem,
             setting=self._state.header.setting,
@@ -172,7 +172,7 @@ class DuelJudge:
 
 
 def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
-    """Passes on one round per tick, and the last round."""
+    """Returns a listener that passes on one `Timed` event per tick, and the one of the last round."""
     told = 0.0
 
     def listen(event: AnyEvent) -> None:
@@ -185,5 +185,5 @@ def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
 
 
 def _file_name(player: str) -> str:
-    """A player's name as the name of a kernel file."""
+    """Returns a player's name as a valid file name, without a suffix."""
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in player) or "kernel"

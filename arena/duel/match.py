@@ -1,4 +1,4 @@
-"""Plays a duel: both sides at once, their kernels judged in turn, then a final between the best ones."""
+"""Plays a duel: both sides play at the same time, kernels are judged in turn, and a final compares the best ones."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ class Match:
         budget_s: float = 1.0,
         unsafe: bool = False,
     ) -> None:
-        """budget_s: as in a run, for every submission; unsafe: models' kernels may run without a jail."""
+        """budget_s: as in a run, for every submission. unsafe: models' kernels may run without a jail."""
         self._judge = judge
         self.paths = paths
         self.problem = problem
@@ -59,7 +59,7 @@ class Match:
             paths, header, lambda error: self._say_to_all(f"this duel's journal is incomplete: {error}")
         )
 
-    # --- the outside ---------------------------------------------------------------------------------------
+    # --- controls ------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -67,7 +67,7 @@ class Match:
         return round(time.monotonic() - self._started, 4)
 
     def pause(self) -> None:
-        """Stops the clock. The run in progress is finished, and no other starts."""
+        """Stops the clock and the start of new runs. The run in progress continues to its end."""
         if self.state.stage == "playing":
             self._kernels.pause()
             self.tell(events.Paused(at=self.now))
@@ -112,7 +112,7 @@ class Match:
         for side in events.SIDES:
             self.tell(events.Said(at=self.now, side=side, text=text))
 
-    # --- the course of it ------------------------------------------------------------------------------------
+    # --- phases of the duel ----------------------------------------------------------------------------------
 
     async def play(self) -> events.DuelEnded:
         """Plays the whole duel.
@@ -177,7 +177,7 @@ class Match:
         self.tell(events.Left(at=self.now, side=name, reason=reason))
 
     def _words_of(self, ended: str) -> str:
-        """The reason of a player's end, as the journal keeps it."""
+        """Converts `Submission.ended` to the side's end reason in the journal."""
         if ended == "budget":
             return f"the budget of ${self.state.header.budget_usd:g} is spent"
         return "done" if ended == "steps" else ended
@@ -185,7 +185,7 @@ class Match:
     # --- judging ---------------------------------------------------------------------------------------------
 
     def submit_last(self, name: events.SideName, last: Submission) -> asyncio.Task[Judgement] | None:
-        """Submits the kernel that a player leaves behind, unless it was submitted before or the player gave up."""
+        """Submits a player's last kernel, unless it was submitted before, the player gave up, or the duel is over."""
         known = [(attempt.source, attempt.files) for attempt in self.state.side(name).attempts]
         out = self.state.over or self._why.get(name) == "gave up"
         if out or last.source is None or (last.source, last.files) in known:
@@ -195,7 +195,7 @@ class Match:
     async def submit(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
-        """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
+        """Judges a kernel in its turn. The run continues if the caller is cancelled."""
         return await asyncio.shield(self._submit(name, source, kernel_name, files or {}))
 
     def _submit(self, name: events.SideName, source: str, kernel_name: str, files: Files) -> asyncio.Task[Judgement]:
@@ -211,7 +211,7 @@ class Match:
     async def build(
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
-        """Compiles a kernel and calls it in its turn. It is no submission."""
+        """Compiles a kernel and calls it in its turn. This is not a submission."""
         return await self._kernels.build(name, source, kernel_name, files)
 
     # --- the final -------------------------------------------------------------------------------------------
@@ -222,14 +222,14 @@ class Match:
             judged = last.judged if last is not None else None
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
                 raise MachineError(judged.detail, "play the duel again")
-        await self._kernels.going()  # paused during the last run; a side may still give up
+        await self._kernels.going()  # the duel may be paused since the last run, and a side may still give up
         if self.state.left.best is None or self.state.right.best is None:
             return without_final(self.state, self.now)
         return after_final(self.state, await self._kernels.final(), self.now)
 
 
 class MatchAccess(KernelAccess):
-    """A side's kernel access: every kernel that it has judged is a submission."""
+    """A side's kernel access. Every kernel passed to `judge` is a submission."""
 
     def __init__(self, match: Match, name: events.SideName) -> None:
         self.steps = match.state.header.rounds

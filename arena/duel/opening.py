@@ -1,4 +1,4 @@
-"""The beginning of a duel: its players, and the header of its journal."""
+"""The start of a duel: its players, and the header of its journal."""
 
 import time
 
@@ -35,9 +35,9 @@ def duel_players(
     paths: Paths,
     budget_usd: float | None = None,
 ) -> Players:
-    """The players that two words stand for. May take seconds: see `make_player`.
+    """Creates the players for two names or paths. May take seconds: see `make_player`.
 
-    owners: whose the files are. budget_usd: dollars that each side may spend; None: no limit.
+    owners: owners of the kernel files. budget_usd: dollars that each side may spend; None: no limit.
 
     Raises:
         UsageError, MachineError: a player cannot play this problem in this setting.
@@ -62,7 +62,7 @@ def new_header(
     rounds: int = 1,
     budget_usd: float | None = None,
 ) -> DuelHeader:
-    """The header of a duel that begins now, with an id of its own."""
+    """Returns the header of a duel that begins now. Draws a new duel id."""
     return DuelHeader(
         duel_id=new_id(),
         created=time.time(),

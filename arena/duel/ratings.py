@@ -1,6 +1,6 @@
 """Bradley-Terry ratings of the players over all duels, by category and overall.
 
-The ratings are Weng and Lin's online Bradley-Terry (the library openskill): it supports draws and gives an uncertainty.
+The method is Weng and Lin's online Bradley-Terry (library openskill). It supports draws and gives an uncertainty.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from arena.duel.journal import DuelRecord
 ALL = "all"
 """The category that counts every duel."""
 CENTRE, SPREAD = 1500.0, 40.0
-"""A newcomer's rating, and points per unit of the library's scale, on which a newcomer's sigma is 25/3."""
+"""A new player's rating, and points per unit of the library's scale. A new player's sigma is 25/3 on that scale."""
 
 
 class Rating(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Rating(msgspec.Struct, frozen=True):
     category: str
     player: str
     rating: float
-    """1500 for a newcomer."""
+    """1500 for a new player."""
     plus_minus: float
     """Half of the 95 % interval."""
     duels: int
@@ -32,9 +32,9 @@ class Rating(msgspec.Struct, frozen=True):
 
 
 def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
-    """All ratings, best first within a category; duels in the order in which they were played.
+    """Computes all ratings, best first within a category. Rates the duels in the order in which they were played.
 
-    A player's duel with itself counts for nobody, and so does a voided duel.
+    A player's duel with itself is ignored, and so is a voided duel.
     """
     by_category: dict[str, list[DuelRecord]] = {}
     for record in sorted(records, key=lambda record: record.header.created):

@@ -13,7 +13,7 @@ class DuelAttemptReport(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     at: float
-    """Seconds since the duel began, when the verdict came."""
+    """Time of the verdict, in seconds since the duel began."""
     run_id: str
     sha256: str
     verdict: Verdict
@@ -21,11 +21,11 @@ class DuelAttemptReport(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Interval | None
     detail: str
     clock: str = ""
-    """Of the outcome and the speedup: "call" or "device"."""
+    """The clock of the outcome and the speedup: "call" or "device"."""
 
 
 class SideReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One side. `verdict`, `detail` and `us` are of the final where there was one."""
+    """One side. `verdict`, `detail` and `us` are from the final if there was one."""
 
     player: str
     kind: str
@@ -38,11 +38,11 @@ class SideReport(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     us: float | None
     speedup: Interval | None
-    """Over the baseline."""
+    """Speedup over the baseline."""
     tokens: int
     usd: float
     clock: str = ""
-    """Of the speedup over the baseline."""
+    """The clock of the speedup over the baseline."""
 
 
 class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     winner: Winner
     reason: str
     speedup: Interval | None
-    """Left over right in the final; null without one."""
+    """Speedup of left over right in the final; null without a final."""
     rounds: int
     left: SideReport
     right: SideReport
@@ -68,11 +68,11 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     clock: str = ""
     """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
     budget_usd: float | None = None
-    """Dollars that each side might spend; null without a limit."""
+    """Limit of dollars for each side; null without a limit."""
 
 
 def duel_report(state: DuelState) -> DuelReport:
-    """The report of a duel that was decided."""
+    """Builds the report of a decided duel."""
     header, ended = state.header, state.ended
     assert ended is not None
     setting = header.setting

@@ -33,19 +33,19 @@ class AttemptState:
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
+        """Whether the kernel is right."""
         return self.judged is not None and self.judged.verdict is Verdict.PASS
 
     @property
     def speedup(self) -> Interval | None:
-        """Speedup over the baseline: final with a verdict, else so far."""
+        """Speedup over the baseline: of the whole run if there is a verdict, else so far. None if nothing was timed."""
         if self.judged is not None:
             return self.judged.speedup
         return self.samples[-1].speedup if self.samples else None
 
     @property
     def clock(self) -> str:
-        """Of the speedup."""
+        """The clock of the speedup: "call" or "device"; empty if nothing was timed."""
         if self.judged is not None:
             return self.judged.clock
         return self.samples[-1].clock if self.samples else ""
@@ -53,28 +53,28 @@ class AttemptState:
 
 @dataclass
 class SideState:
-    """One player's part."""
+    """The state of one side."""
 
     attempts: list[AttemptState] = field(default_factory=list)
     writing: int = 0
-    """Number of the attempt being written; 0: nothing is shown of it."""
+    """Number of the attempt being written; 0 if no text of it has arrived."""
     text: str = ""
-    """The text written so far."""
+    """Its text so far."""
     said: str = ""
     tokens: int = 0
     usd: float = 0.0
     estimated: bool = False
     left: str = ""
-    """The reason why it left; empty while it plays."""
+    """The side's end reason; empty while it plays."""
 
     @property
     def stopped(self) -> str:
-        """Why it stopped, if that is none of the ORDINARY reasons; else empty."""
+        """The end reason, if it is not one of the ORDINARY reasons; else empty."""
         return "" if self.left in events.ORDINARY else self.left
 
     @property
     def best(self) -> AttemptState | None:
-        """The fastest right kernel, with all measurements of its code pooled. None when it gave up."""
+        """The fastest right kernel, with all its measurements pooled. None without one, or if the side gave up."""
         if self.left == "gave up":
             return None
         passed = [attempt for attempt in self.attempts if attempt.passed]
@@ -83,19 +83,19 @@ class SideState:
 
     @property
     def last(self) -> AttemptState | None:
-        """The newest kernel."""
+        """The newest kernel; None before the first."""
         return self.attempts[-1] if self.attempts else None
 
 
 @dataclass
 class DuelState:
-    """The duel so far. `apply` is the only way to change it."""
+    """The state of the duel so far. Only `apply` changes it."""
 
     header: events.DuelHeader
     left: SideState = field(default_factory=SideState)
     right: SideState = field(default_factory=SideState)
     at: float = 0.0
-    """Of the last event."""
+    """Time of the last event, in seconds since the duel began."""
     pauses: list[tuple[float, float | None]] = field(default_factory=list)
     final: events.FinalBegan | None = None
     final_samples: list[events.FinalMeasured] = field(default_factory=list)
@@ -103,7 +103,7 @@ class DuelState:
     abandoned: str = ""
 
     def side(self, name: events.SideName) -> SideState:
-        """One player's part."""
+        """Returns the state of one side."""
         return self.left if name == "left" else self.right
 
     @property
@@ -119,16 +119,16 @@ class DuelState:
 
     @property
     def over(self) -> bool:
-        """The duel has ended or was abandoned."""
+        """Whether the duel has ended or was abandoned."""
         return self.stage in ("ended", "abandoned")
 
     def clock(self, at: float) -> float:
-        """Seconds played until then, without pauses."""
+        """Returns the seconds played until the time `at`, without pauses."""
         stopped = sum(min(end if end is not None else at, at) - start for start, end in self.pauses if start <= at)
         return at - stopped
 
     def remaining(self, at: float) -> float | None:
-        """Seconds left on the clock, not below 0; None without a clock."""
+        """Returns the seconds left on the clock at the time `at`, at least 0; None without a clock."""
         minutes = self.header.minutes
         return None if minutes is None else max(0.0, minutes * 60 - self.clock(at))
 
@@ -169,7 +169,7 @@ def _measurement(attempt: AttemptState) -> Measurement | None:
 
 
 def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
-    """The attempt that was measured the longest, with the figures of all of them."""
+    """Returns the attempt with the longest measurement, with the pooled figures of all measurements of its code."""
     assert kernel.item.judged is not None
     if len(kernel.items) == 1:
         return kernel.item
@@ -205,7 +205,7 @@ def _apply_to_side(side: SideState, event: SideEvent) -> None:
             side.attempts.append(AttemptState(event.attempt, event.sha256, event.source, event.files))
             side.writing = 0
         case events.Left():
-            if not side.left or event.reason == "gave up":  # also later: it takes its kernels back
+            if not side.left or event.reason == "gave up":  # a side may also give up after its end
                 side.left = event.reason
         case events.KernelJudging() | events.Measured() | events.KernelJudged():
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
@@ -230,7 +230,7 @@ def _apply_to_attempt(
 
 
 def without_final(state: DuelState, at: float) -> events.DuelEnded:
-    """The outcome without a final: at most one side has a right kernel."""
+    """Returns the outcome without a final, when at most one side has a right kernel."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
     winner: events.Winner = "draw"
@@ -251,9 +251,9 @@ def without_final(state: DuelState, at: float) -> events.DuelEnded:
 
 
 def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded:
-    """The outcome of a final between two right kernels. A side wins if the interval excludes 1, else it is a draw.
+    """Returns the outcome of a final: a side wins if the interval excludes 1, or only its kernel passed; else a draw.
 
-    result: of the run of the left kernel against the right one.
+    result: the result of the run of the left kernel against the right one.
     """
     assert result.rival is not None
     speed = by_clock(result.speedup, result.clock)
@@ -281,7 +281,7 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
 
 
 def decide(speed: Interval) -> tuple[events.Winner, str]:
-    """The winner by the interval of left over right, and the reason."""
+    """Returns the winner and the reason, from the interval of the speedup of left over right."""
     match outcome(speed):
         case "faster":
             return "left", "faster in the final"

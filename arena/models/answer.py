@@ -15,17 +15,17 @@ from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, is_file
 
 _FENCE = "`" * 3
 _AGAIN = "\n(The answer was begun again.)\n\n"
-"""What is before it counts no more; it stays in the text, because it was shown already."""
+"""Text before this mark is not part of the answer. It stays in the text because it was already shown."""
 _OVERLAP = 4000
 """Characters at the end of a truncated answer that its continuation may repeat."""
 _WHOLE_LINE = 12
-"""A repetition shorter than this may be chance, unless it is a whole line."""
+"""Minimum characters of a repetition. A shorter one may be chance, unless it is a whole line."""
 _PREAMBLE = re.compile(
     r"\A\s*[A-Z*(][^\n`=]*\b(?:continuing|continued|continuation|resuming|picking up|left off|cut off|stopped|the rest"
     r"|remaining)\b[^\n`=]*[:.!…*)]+[ \t]*\n(?:[ \t]*\n)*",
     re.IGNORECASE,
 )
-"""A sentence in front of what continues an answer, such as "Continuing from where I stopped:"."""
+"""A sentence before a continuation, such as "Continuing from where I stopped:"."""
 _FENCES = re.compile(r"^ {0,3}```", re.MULTILINE)
 
 
@@ -37,15 +37,15 @@ class ModelAnswer:
     finish: Finish
     spent: Spent
     continued: int = 0
-    """Times it was cut off and continued."""
+    """How often it was truncated and continued."""
     calls: tuple[ToolCall, ...] = ()
-    """Tool calls that it waits for."""
+    """Tool calls whose results the model needs."""
     kept: tuple[dict[str, Any], ...] = ()
-    """Parts of the answer that its provider needs with the results of the calls."""
+    """Parts of the answer that must go back to the provider with the results of the calls."""
 
     @property
     def source(self) -> str:
-        """The kernel's text; empty when there is none. Of an answer that was cut off only what is whole counts."""
+        """The kernel's text; empty if there is none. In a truncated answer only complete blocks count."""
         return self.kernel.source
 
     @property
@@ -55,7 +55,7 @@ class ModelAnswer:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel with all its files; an empty one when there is none."""
+        """The kernel with all its files; an empty one if there is none."""
         if self.finish.reason == "unreadable":
             return Kernel("")
         return whole_kernel(self.text) if self._cut_off else kernel_of(self.text)
@@ -102,11 +102,11 @@ class ModelAnswer:
 
 
 def kernel_of(text: str) -> Kernel:
-    """The kernel of an answer: the files that its fences name if kernel.py is among them, else one file.
+    """Returns the kernel of an answer: the files that its fences name if kernel.py is among them, else one file.
 
-    One file is the last whole kernel, with the blocks that it needs. Examples of its use, output and drafts are no part of it.
-    Where no kernel is whole, all of its Python is returned, so that the verdict can say what is wrong.
-    An answer that is Python throughout needs no fence.
+    One file is the last complete kernel, with the blocks that it needs. Usage examples, output and drafts are left out.
+    If no kernel is complete, the Python of the answer is returned, so that the verdict can say what is wrong.
+    An answer that consists of Python only needs no fence.
     """
     found = read_answer(text.rpartition(_AGAIN)[2])
     if (named := _named(found.blocks)) is not None:
@@ -123,7 +123,7 @@ def kernel_of(text: str) -> Kernel:
 
 
 def _named(blocks: Sequence[Block]) -> Kernel | None:
-    """The kernel of several files that the fences name; None if it is not one. The last block of a name counts."""
+    """Returns the kernel of several files that the fences name, else None. The last block of a name counts."""
     texts = {block.name: block.text.strip("\n") + "\n" for block in blocks if block.name}
     files = {name: text.encode(errors="replace") for name, text in texts.items() if is_file_name(name)}
     kernel = Kernel(texts.get(MAIN, ""), files)
@@ -131,7 +131,7 @@ def _named(blocks: Sequence[Block]) -> Kernel | None:
 
 
 def whole_kernel(text: str) -> Kernel:
-    """The kernel of an answer that was cut off: of closed blocks alone; an empty one where none is whole."""
+    """Returns the kernel of a truncated answer, from closed blocks only; an empty one if none is complete."""
     blocks = blocks_of(text.rpartition(_AGAIN)[2])
     if (named := _named(blocks)) is not None:
         return named if blocks[-1].closed else Kernel("")
@@ -139,7 +139,7 @@ def whole_kernel(text: str) -> Kernel:
 
 
 def has_whole_kernel(text: str) -> bool:
-    """Whether a cut-off answer has a whole kernel, and no other block was begun."""
+    """Whether a truncated answer has a complete kernel, and no open block after it."""
     blocks = blocks_of(text.rpartition(_AGAIN)[2])
     return bool(blocks) and blocks[-1].closed and bool(whole_kernel(text).source)
 
@@ -148,14 +148,14 @@ _DEFINES = re.compile(r"^(?:async )?def solution\b|^solution\b.*=", re.MULTILINE
 
 
 class _Names(NamedTuple):
-    """Names of a block: those it binds at its top, and those it uses and does not bind."""
+    """Names of a block: those it binds at module level, and those it uses without binding them."""
 
     bound: frozenset[str]
     missing: frozenset[str]
 
 
 def _whole(blocks: Sequence[Block]) -> str:
-    """The last kernel that lacks no name; else the last one that is Python; empty where there is none."""
+    """Returns the last kernel without undefined names, else the last one that parses, else an empty text."""
     names = {at: _names_of(block.text) for at, block in enumerate(blocks) if parses(block.text)}
     defining = [at for at in names if "solution" in names[at].bound]
     kernels = [at for at in defining if not _is_stub(blocks[at].text)] or defining
@@ -202,7 +202,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _is_stub(source: str) -> bool:
-    """Its `solution` has nothing but a docstring, `...` or `pass`."""
+    """Whether the body of `solution` is only a docstring, `...` or `pass`."""
     found = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "solution"]
     return bool(found) and all(
         isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
@@ -215,19 +215,19 @@ def _is_kernel(text: str) -> bool:
 
 
 def join_continuation(text: str, more: str) -> str:
-    """A truncated answer and what continues it.
+    """Joins a truncated answer and its continuation.
 
-    A sentence that says so, a fence that was opened anew and repeated text are dropped.
+    Drops an introductory sentence, a repeated opening fence and repeated text from the continuation.
     """
     blocks = blocks_of(text)
     if blocks and not blocks[-1].closed:
         head = _PREAMBLE.sub("", more, count=1)
         said = head != more
         first, newline, rest = head.lstrip("\n").partition("\n")
-        # A bare fence opens where another one closes it; alone it closes the block that was cut off.
+        # A bare fence opens a block if another fence closes it. Alone it closes the truncated block.
         opening = opens_block(first) and (first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0)
         if newline and opening:
-            if has_whole_kernel(head):  # it began again from the start
+            if has_whole_kernel(head):  # the model repeated the answer from its start
                 return f"{text}\n{_FENCE}\n{_AGAIN}{head}"
             more = rest
         elif said:

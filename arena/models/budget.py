@@ -7,17 +7,17 @@ from arena.models.conversation import AnyPiece, CallPart, Retry, Text, Thought, 
 from arena.settings import ModelSettings
 
 CHARACTERS_PER_TOKEN = 3.0
-"""For text that the provider has not counted yet. Code has about 3.3, so estimates are on the high side."""
+"""Used for text that the provider has not counted yet. Code has about 3.3, so estimates tend to be too high."""
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Used so far."""
+    """Tokens and dollars used."""
 
     read: int = 0
     written: int = 0
     usd: float = 0.0
     estimated: bool = False
-    """Part of it is estimated from text lengths, because the provider gave no count."""
+    """Whether a part of it is estimated from text lengths, because the provider gave no count."""
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(
@@ -32,24 +32,24 @@ class Spent(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Read and written."""
+        """Tokens read and written."""
         return self.read + self.written
 
 
 def has_prices(model: ModelSettings) -> bool:
-    """Whether its tokens can be counted in dollars."""
+    """Whether the cost of its tokens is known."""
     return bool(model.price_in or model.price_out)
 
 
 def price_words(model: ModelSettings) -> str:
-    """ "$5 in, $25 out per million tokens"."""
+    """Returns the prices as text: "$5 in, $25 out per million tokens"."""
     if not has_prices(model):
         return "no prices in the settings"
     return f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
 
 
 class Budget:
-    """Counts the requests of one player at one task. Limits are those of its pool, if it has one."""
+    """Counts the cost of one player's requests at one task. The limits are those of its pool, if it has one."""
 
     def __init__(self, model: ModelSettings, pool: "BudgetPool | None" = None) -> None:
         self._model = model
@@ -60,7 +60,7 @@ class Budget:
         self._characters = 0.0
 
     def begin(self, characters: int) -> None:
-        """A request with a prompt of this length starts."""
+        """Starts counting a request. characters: length of its prompt."""
         self.end()
         self._prompt, self._characters = characters, 0.0
         self._request = self._cost(round(characters / CHARACTERS_PER_TOKEN), 0, estimated=True)
@@ -76,33 +76,33 @@ class Budget:
             if written > self._request.written:
                 self._request = self._cost(self._request.read, written, estimated=True)
         elif isinstance(piece, Usage) and (piece.read or piece.written):
-            # A count in the middle of an answer may be behind what was estimated since.
+            # The provider's count replaces the estimate, which may be larger in the middle of an answer.
             self._request = self._cost(piece.read or self._request.read, piece.written, estimated=False)
             self._characters = piece.written * CHARACTERS_PER_TOKEN
         elif isinstance(piece, Retry):
             if piece.refused:
                 self.refused()
-            self.begin(self._prompt)  # what the failed request has used stays counted
+            self.begin(self._prompt)  # the cost of the failed request stays counted
 
     def refused(self) -> None:
-        """The provider refused the request: it costs nothing, unless a part of the answer came before."""
+        """Cancels the cost of a refused request, unless a part of its answer had arrived."""
         if self._request is not None and self._request.estimated and not self._request.written:
             self._request = None
 
     def end(self) -> Spent:
-        """The request is over. Returns what it used."""
+        """Stops counting the request. Returns its cost."""
         request, self._request = self._request or Spent(), None
         self._done += request
         return request
 
     @property
     def spent(self) -> Spent:
-        """In all requests, the one in progress included."""
+        """Cost of all requests, the one in progress included."""
         return self._done + self._request if self._request is not None else self._done
 
     @property
     def reached(self) -> str:
-        """Which limit is reached, in words; empty while there is something left."""
+        """The limit that is reached, in words; empty if none is reached."""
         return self._pool.reached if self._pool is not None else ""
 
     def _cost(self, read: int, written: int, estimated: bool) -> Spent:
@@ -111,7 +111,7 @@ class Budget:
 
 
 class BudgetPool:
-    """The limit that all players of a duel's side or a sweep share. None is no limit."""
+    """The limit that all players of a duel's side or a sweep share. None means no limit."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class BudgetPool:
         tokens: int | None = None,
         before: Spent = Spent(),  # noqa: B008 - a frozen value
     ) -> None:
-        """before: spent by earlier sessions."""
+        """before: amount spent by earlier sessions."""
         self.usd, self._tokens = usd, tokens
         self._done = before
         self._open: list[Budget] = []
 
     def open(self, model: ModelSettings) -> Budget:
-        """A budget for one attempt of a model. Hand it back with `close`.
+        """Opens a budget for one attempt of a model. The caller must `close` it.
 
         Raises:
             UsageError: dollars are limited, and the model has no prices to count them by.
@@ -140,7 +140,7 @@ class BudgetPool:
         return budget
 
     def close(self, budget: Budget) -> Spent:
-        """The attempt is over. Returns what it has spent."""
+        """Closes the budget of an attempt. Returns the amount spent."""
         self._open.remove(budget)
         budget.end()
         self._done += budget.spent
@@ -148,12 +148,12 @@ class BudgetPool:
 
     @property
     def spent(self) -> Spent:
-        """By everybody so far, answers in progress included."""
+        """Cost of all attempts so far, answers in progress included."""
         return sum((budget.spent for budget in self._open), self._done)
 
     @property
     def reached(self) -> str:
-        """Which limit is reached, in words; empty while there is something left."""
+        """The limit that is reached, in words; empty if none is reached."""
         if self.usd is not None and self.spent.usd >= self.usd:
             return f"the budget of ${self.usd:g} is spent"
         if self._tokens is not None and self.spent.tokens >= self._tokens:

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """Something that a model may call."""
+    """A tool that a model may call."""
 
     name: str
     description: str
@@ -18,18 +18,18 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call, as the model wrote it."""
+    """A tool call, as the model wrote it."""
 
     name: str
     arguments: str
     """JSON, as the model wrote it; it may be invalid."""
     call_id: str = ""
     mark: str = ""
-    """Signature of a call by some providers; it goes back to them with the call."""
+    """Signature that some providers add to a call and require back with it."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """The arguments as an object; empty when they are none."""
+        """The arguments as an object; empty if they are not a JSON object."""
         try:
             values = msgspec.json.decode(self.arguments)
         except (ValueError, RecursionError):
@@ -38,7 +38,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a call."""
+    """The result of a tool call."""
 
     name: str
     text: str
@@ -53,11 +53,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """ "user" or "assistant"."""
     content: str
     calls: tuple[ToolCall, ...] = ()
-    """Of an assistant, after its text."""
+    """In an assistant's turn: the tool calls after the text."""
     results: tuple[ToolResult, ...] = ()
-    """Of a user: nothing but the results of the calls before, in their order."""
+    """In a user's turn: the results of the previous calls, in their order. Such a turn has no other content."""
     kept: tuple[dict[str, Any], ...] = ()
-    """Of an assistant: parts that go back to its provider with the text, such as signed reasoning."""
+    """In an assistant's turn: parts that must go back to its provider with the text, such as signed reasoning."""
 
     @property
     def characters(self) -> int:
@@ -75,11 +75,11 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tools that it may call."""
 
     def then(self, *messages: Message) -> "Conversation":
-        """The conversation with more turns."""
+        """Returns the conversation with more turns."""
         return Conversation(self.system, (*self.messages, *messages), self.tools)
 
     def offering(self, *tools: Tool) -> "Conversation":
-        """The conversation with these tools and no others."""
+        """Returns the conversation with these tools and no others."""
         return Conversation(self.system, self.messages, tools)
 
     @property
@@ -94,19 +94,19 @@ class Piece(msgspec.Struct, tag_field="type", frozen=True):
 
 
 class Text(Piece, tag="text", frozen=True):
-    """More of the answer."""
+    """More text of the answer."""
 
     text: str
 
 
 class Thought(Piece, tag="thought", frozen=True):
-    """More of the model's reasoning, where the provider shows it. No part of the answer."""
+    """More of the model's reasoning, if the provider shows it. Not a part of the answer."""
 
     text: str
 
 
 class CallPart(Piece, tag="call_part", frozen=True):
-    """More of a call. The parts of one call have its number; name, id and mark come with the first or later."""
+    """A part of a tool call. All parts of a call have its number. Name, id and mark may come with any part."""
 
     number: int
     arguments: str = ""
@@ -116,37 +116,37 @@ class CallPart(Piece, tag="call_part", frozen=True):
 
 
 class Kept(Piece, tag="kept", frozen=True):
-    """A part that goes back to the provider when the conversation continues: see `Message.kept`."""
+    """A part that must go back to the provider when the conversation continues: see `Message.kept`."""
 
     item: dict[str, Any]
 
 
 class Usage(Piece, tag="usage", frozen=True):
-    """Tokens of one request so far, as the provider counts them; each replaces the one before."""
+    """Tokens of one request so far, as the provider counts them. Each `Usage` replaces the previous one."""
 
     read: int
     written: int
-    """Reasoning included."""
+    """Tokens of the answer, reasoning included."""
 
 
 class Retry(Piece, tag="retry", frozen=True):
-    """A request failed and is made again after a wait."""
+    """A request failed and will be repeated after `wait_s` seconds."""
 
     attempt: int
-    """The one that failed, from 1."""
+    """Number of the failed request, from 1."""
     wait_s: float
     reason: str
     refused: bool = False
-    """The provider answered with an error, or was not reached."""
+    """Whether the provider answered with an error or was not reached."""
 
 
 class Finish(Piece, tag="finish", frozen=True):
     """The end of the answer."""
 
     reason: str
-    """ "stop": complete. "length": cut off by a limit. "broken": the connection ended in the middle.
+    """ "stop": complete. "length": truncated by a limit. "broken": the connection ended in the middle.
     "refusal": the model or its provider declined. "budget": the budget was spent.
-    "unreadable": a part of it cannot be read, so that it is worth nothing."""
+    "unreadable": a part cannot be read, so the whole answer is discarded."""
     detail: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Fenced blocks of a model's Markdown, read as leniently as models write it, without what it thought."""
+"""Parses fenced blocks of a model's Markdown. Accepts common mistakes of models, and skips their reasoning."""
 
 import ast
 import re
@@ -6,17 +6,17 @@ from collections import deque
 from dataclasses import dataclass, field
 
 _MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
-"""In front of a fence: an indentation, a list's marker or a quotation's."""
+"""Text allowed before a fence: indentation, and markers of lists or quotations."""
 _INFO = re.compile(r"^\S*$|^\S+[ \t].*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
-"""Of an opening fence behind another block's text: a language, alone or with attributes."""
+"""Info string of an opening fence that comes before the previous block is closed: a language, maybe with attributes."""
 _PYTHON = re.compile(r"^(py|python|ipython)?\d*(\.\d+)?$|.*\.py$")
 _FILE = re.compile(
     r"""(?:^|[\s:="'{])((?:[\w+@][\w.+@-]*/)*[\w+@][\w.+@-]*\.(?:py|cu|cuh|cpp|cc|cxx|c|h|hpp))(?=$|[\s"',}])"""
 )
-"""A file's path in the info of a fence: "cuda ops/sum.cu", "cpp:sum.cpp", 'python title="kernel.py"'."""
+"""A file's path in the info string of a fence: "cuda ops/sum.cu", "cpp:sum.cpp", 'python title="kernel.py"'."""
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _INDENTED = 3
-"""A closing fence is at most so many columns further right than its opening one."""
+"""Maximum number of columns that a closing fence may be to the right of its opening fence."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +24,23 @@ class Block:
     """One fenced block."""
 
     language: str
-    """In lower case, without a file's name or attributes; "python" under every name of Python."""
+    """In lower case, without a file's name or attributes; "python" for every alias of Python."""
     text: str
     closed: bool
     name: str = ""
-    """The path of the file that it is, where the fence names one: "ops/sum.cu"."""
+    """Path of the block's file, if the fence names one: "ops/sum.cu"."""
 
 
 @dataclass
 class Answer:
-    """What a text holds. `thinking`: it ends within a thought that is still open."""
+    """The parts of a text. `thinking`: whether it ends within reasoning that is not closed."""
 
     blocks: list[Block] = field(default_factory=list)
     plain: str = ""
-    """The text outside of blocks and thoughts."""
+    """The text outside of blocks and reasoning."""
     thinking: bool = False
     thought: str = ""
-    """The open thought."""
+    """The reasoning that is not closed."""
 
 
 @dataclass
@@ -60,17 +60,17 @@ class _Open:
 
 
 def is_python(block: Block) -> bool:
-    """A block of Python, or of no language."""
+    """Whether a block is Python or has no language."""
     return block.language in ("", "python")
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The fenced blocks outside of thoughts, in order; the last one may be open."""
+    """Returns the fenced blocks outside of reasoning, in order. The last one may be open."""
     return read_answer(text).blocks
 
 
 def read_answer(text: str) -> Answer:
-    """The blocks, the text beside them and an open thought."""
+    """Splits a text into its blocks, the text around them and unclosed reasoning."""
     found = Answer()
     opened: _Open | None = None
     lines = deque(text.splitlines(keepends=True))
@@ -84,7 +84,7 @@ def read_answer(text: str) -> Answer:
             found.thinking, found.thought = False, ""
             lines.appendleft(line[end.end() :])
         elif opened is not None:
-            if line.strip() == "</think>":  # the thought's begin is not in the text
+            if line.strip() == "</think>":  # the text does not contain the opening tag
                 found, opened = Answer(), None
             elif (after := _after_closing(opened, line)) is not None:
                 found.blocks.append(opened.block(True))
@@ -114,7 +114,7 @@ def opens_block(line: str) -> bool:
 
 def _opening(line: str) -> _Open | None:
     line = line.rstrip("\r\n")
-    mark = "`" if "`" in line else "~"  # with a backtick in its line, no fence of tildes opens a block
+    mark = "`" if "`" in line else "~"  # a line that has a backtick cannot be an opening fence of tildes
     before, fence, rest = line.partition(3 * mark)
     info = rest.lstrip(mark)
     if not fence or "`" in before or "`" in info:
@@ -127,18 +127,18 @@ def _opening(line: str) -> _Open | None:
     if _MARKER.match(before):
         return _Open(fence, language, len(before), ">" in before, name)
     if language == "python" or (not info and before.rstrip().endswith((":", ">"))):
-        return _Open(fence, language, 0, False, name)  # glued to the text before it
+        return _Open(fence, language, 0, False, name)  # the fence directly follows other text in its line
     return None
 
 
 def _language(info: str) -> str:
-    """ "python" of "Python", "py title=kernel.py", "python:kernel.py", "{.python .numberLines}" and "kernel.py"."""
+    """Returns "python" for "Py", "py title=kernel.py", "python:kernel.py", "{.python .numberLines}" and "kernel.py"."""
     word = re.split(r"[\s:,;={}]", info.strip().strip("{}. "))[0].lower()
     return "python" if word and _PYTHON.match(word) else word
 
 
 def _after_closing(opened: _Open, line: str) -> str | None:
-    """What follows on the line that closes a block, "" for nothing; None where the line does not close it."""
+    """Returns the text after a closing fence in its line, "" for none; None if the line does not close the block."""
     bare = re.sub(r"^[ \t]*> ?", "", line) if opened.quoted else line
     column = len(bare) - len(bare.lstrip())
     bare = bare.strip()
@@ -152,7 +152,7 @@ def _after_closing(opened: _Open, line: str) -> str | None:
     code = bare.removesuffix(opened.fence)
     if code == bare or "`" in code or opened.fence[0] != "`":
         return None
-    # A fence glued to the last line of code, which is none where it is within a string.
+    # The fence directly follows code in its line. It does not close the block if it is within a string.
     before = _Open("", "", opened.column, False, lines=[*opened.lines, line.replace(opened.fence, "")])
     if not parses(before.block(True).text):
         return None
@@ -161,7 +161,7 @@ def _after_closing(opened: _Open, line: str) -> str | None:
 
 
 def parses(source: str) -> bool:
-    """Whether a text is Python."""
+    """Whether a text parses as Python."""
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""A client of one model: one answer at a time, continued if it was cut off, stopped when the budget is spent."""
+"""A client of one model: one answer at a time, continued if it was truncated, stopped when the budget is spent."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
@@ -17,11 +17,11 @@ from arena.models.templates import read_template
 from arena.settings import ModelSettings, Settings
 
 CONTINUATIONS = 4
-"""Most continuations of one answer."""
+"""Maximum number of continuations of one answer."""
 
 
 class ModelClient:
-    """Writes answers until its budget is spent. Close it when done."""
+    """Gets answers until its budget is spent. Use as an async context."""
 
     def __init__(self, name: str, model: ModelSettings, key: Key, budget: Budget) -> None:
         self.name = f"model:{name}"
@@ -29,9 +29,9 @@ class ModelClient:
         self.budget = budget
         self._stream = Stream(find_provider(model.provider), model, key)
         self.continued = 0
-        """Times the last answer was continued."""
+        """How often the last answer was continued."""
         self.takes_tools = model.tools
-        """Whether tools are offered: until the provider refuses them."""
+        """Whether tools are offered. False once the provider has refused them."""
 
     async def __aenter__(self) -> "ModelClient":
         return self
@@ -40,10 +40,10 @@ class ModelClient:
         await self._stream.__aexit__()
 
     async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """Yields one answer. Continuations are joined to it, so that the texts add up.
+        """Yields one answer. Continuations are joined to it: the texts of all pieces form the whole answer.
 
         Raises:
-            PlayerFailed: no answer could be had.
+            PlayerFailed: there is no answer.
         """
         text = ""
         self.continued = 0
@@ -65,7 +65,7 @@ class ModelClient:
                         case Finish():
                             finish = piece
                         case Text() if self.continued:
-                            more += piece.text  # shown once it is known what of it repeats
+                            more += piece.text  # yielded later, without the text that it repeats
                         case Text():
                             text += piece.text
                             yield piece
@@ -93,7 +93,7 @@ class ModelClient:
             self.continued += 1
 
     async def _with_tools_or_without(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """Yields the answer of one request. Repeats it without tools if the provider refused them."""
+        """Yields the answer of one request. Repeats the request without tools if the provider refused them."""
         if not self.takes_tools:
             conversation = conversation.offering()
         pieces = self._request(conversation)
@@ -113,7 +113,7 @@ class ModelClient:
                 yield piece
 
     async def _request(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """Yields the answer of one counted request. Ends with `Finish`, also if the budget is spent meanwhile."""
+        """Yields the answer of one request, and counts its cost. Ends with `Finish`, even if the budget is spent."""
         self.budget.begin(conversation.characters)
         try:
             pieces = self._stream.answer(conversation)
@@ -133,10 +133,10 @@ class ModelClient:
     async def answer(
         self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
     ) -> ModelAnswer:
-        """Returns one whole answer. `tell` gets every piece as it arrives.
+        """Returns one whole answer. tell: called with every piece as it arrives.
 
         Raises:
-            PlayerFailed: no answer could be had.
+            PlayerFailed: there is no answer.
         """
         before = self.budget.spent
         text: list[str] = []
@@ -158,10 +158,10 @@ class ModelClient:
 
 
 def find_model(name: str, settings: Settings) -> ModelSettings:
-    """The model of that name in the settings, or `PROVIDER:MODEL` with that provider's defaults.
+    """Returns the model of that name in the settings, or `PROVIDER:MODEL` with that provider's defaults.
 
     Raises:
-        UsageError: neither.
+        UsageError: the name is neither.
     """
     if name in settings.models:
         return settings.models[name]
@@ -177,7 +177,7 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
 
 
 def open_model(name: str, settings: Settings, budget: Budget | None = None) -> ModelClient:
-    """A client for a model's name, with its key.
+    """Creates the client for a model's name, with its key.
 
     Raises:
         UsageError: no such model or provider, no key where one is needed, or base_url is no address.

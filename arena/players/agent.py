@@ -1,6 +1,6 @@
 """The loop of an agent: a model writes a kernel, the judge runs it, the model reads the verdict and writes the next one.
 
-A kernel is judged as the model's answer, or by its call of the tool `run`. Both are attempts.
+A kernel is judged if it is in the model's answer, or if the model passes it to the tool `run`. Both are attempts.
 """
 
 import re
@@ -21,11 +21,11 @@ from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 STEPS = 20
-"""Steps after which a published agent gained no more."""
+"""Default number of steps. A published agent made no further gain after these."""
 PATIENCE = 6
-"""Steps without a gain before it stops."""
+"""Default number of steps without a gain after which an agent stops."""
 REFUSALS = 2
-"""Refusals in a row after which it stops."""
+"""Consecutive refusals after which an agent stops."""
 HARNESS_ERRORS = 2
 
 
@@ -38,19 +38,19 @@ class Agent:
     prompt: Prompt
     recorder: TraceRecorder
     patience: int | None = PATIENCE
-    """Answers without a gain after which it stops; None: it never stops for that."""
+    """Answers without a gain after which it stops; None: no limit."""
     feedback: bool = True
-    """It reads its verdicts; else its answers are independent of each other."""
+    """Whether the model gets its verdicts. If not, its answers are independent of each other."""
     attempts: list[Attempt] = field(default_factory=list, init=False)
     reason: str = field(default="", init=False)
     _gained_at: int = field(default=0, init=False)
     _booked: Spent = field(default=Spent(), init=False)
 
     async def run(self) -> Attempt | None:
-        """Works until a limit is reached. Returns the best attempt that was judged.
+        """Runs the loop until a limit is reached. Returns the best attempt that was judged.
 
         Raises:
-            ArenaError: the provider or the harness failed; the trace says so and has all until then.
+            ArenaError: the provider or the harness failed. The trace has the error and everything before it.
         """
         self.reason = "cancelled"
         try:
@@ -80,7 +80,7 @@ class Agent:
         return "steps"
 
     async def _step(self) -> ModelAnswer:
-        """One answer, after as many tool calls as the model wants; leaves at least one more attempt."""
+        """Gets one answer of the model and runs its tool calls. Adds at least one attempt unless it raises."""
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
             conversation = next_turn(conversation, self.attempts)
@@ -94,7 +94,7 @@ class Agent:
             answer = await self.client.answer(conversation, self._hear)
             if tools is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
                 break
-            if tools.left <= 0:  # it was told so, and calls on
+            if tools.left <= 0:  # the last results stated that no calls are left
                 break
             results = []
             for call in answer.calls:
@@ -109,7 +109,7 @@ class Agent:
         return answer
 
     async def _take(self, answer: ModelAnswer, ran: list[Attempt]) -> None:
-        """Judges the answer's kernel, unless a tool call judged it already."""
+        """Judges the answer's kernel, unless a tool call has judged it already. `ran`: the attempts of those calls."""
         kernel = answer.kernel if answer.outcome == "kernel" else Kernel("")
         if ran and (not kernel.source or any(attempt.answer.kernel == kernel for attempt in ran)):
             self.recorder.answered(answer.outcome, answer.reason, Kernel(""), self._spent())
@@ -140,14 +140,14 @@ class Agent:
         return re.sub(r"[^\w.-]+", "-", f"{self.client.name}-{step}.py")
 
     def _spent(self) -> Spent:
-        """Since the last kernel."""
+        """Returns the amount spent since the last kernel."""
         before, self._booked = self._booked, self.client.budget.spent
         return self._booked - before
 
     # --- tools -----------------------------------------------------------------------------------------------
 
     def _tools(self) -> KernelTools | None:
-        """Tools for one step. Independent samples have none, because results would leak into the next sample."""
+        """Creates the tools for one step. Independent samples get none: results would leak into the next sample."""
         if not (self.access.judges and self.feedback) or not self.client.takes_tools:
             return None
         return KernelTools(self._run, self._build)

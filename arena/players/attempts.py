@@ -15,7 +15,7 @@ from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 GAIN = 1.02
-"""Smallest ratio of two speedups that counts as a gain. Two runs of one kernel differ by about as much."""
+"""Smallest ratio of two speedups that counts as a gain. Two runs of the same kernel differ by about this ratio."""
 
 _STAGES = {
     **dict.fromkeys((Verdict.COMPILE_ERROR, Verdict.LOAD_ERROR), 1),
@@ -23,14 +23,14 @@ _STAGES = {
     **dict.fromkeys((Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.MUTATED_INPUT, Verdict.LATE_OUTPUT), 4),
     Verdict.PASS: 5,
 }
-"""The stage that a kernel reached: not compiled, not finished (2), not the right thing, not the right values, right."""
+"""The stage that a kernel reached: 1 not compiled, 2 not finished, 3 wrong structure, 4 wrong values, 5 right."""
 RETURNS = frozenset(verdict for verdict, stage in _STAGES.items() if stage > 2)
 """Verdicts of kernels that compiled and whose calls returned."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One answer and, if there was a kernel in it, its verdict."""
+    """One answer, and the verdict if its kernel was judged."""
 
     step: int
     answer: ModelAnswer
@@ -43,17 +43,17 @@ class Attempt:
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
+        """Whether the kernel is right."""
         return self.report is not None and self.report.verdict is Verdict.PASS
 
     @property
     def faster(self) -> bool:
-        """The kernel is right, and faster than the baseline by the interval."""
+        """Whether the kernel is right, and the outcome of its run is "faster"."""
         return self.passed and self.report is not None and self.report.outcome == "faster"
 
     @property
     def speedup(self) -> float | None:
-        """Median speedup by the clock of the headline, if it was timed."""
+        """Median speedup by the clock of the headline; None if the kernel was not timed."""
         report = self.report
         speed = by_clock(report.speedup, report.clock) if report is not None else None
         return speed.median if speed is not None else None
@@ -70,12 +70,12 @@ class Attempt:
 
 
 def counts(outcome: str, report: RunReport | None) -> bool:
-    """Whether an attempt tells anything about its model. A failed harness does not, nor does a budget that ended the answer."""
+    """Whether an attempt counts for its model. It does not if the harness failed or the budget ended the answer."""
     return outcome != "budget" and (report is None or report.verdict is not Verdict.HARNESS_ERROR)
 
 
 class Judged(Protocol):
-    """A kernel with its report, if it has one yet."""
+    """A kernel, and its report if it was judged."""
 
     @property
     def source(self) -> str:
@@ -94,7 +94,7 @@ Kernel = TypeVar("Kernel", bound=Judged)
 
 
 def score(report: RunReport | None) -> tuple[int, float]:
-    """The stage, then the quality within it; larger is better. (0, 0) without a verdict on a kernel."""
+    """Returns (stage, quality within the stage); larger is better. (0, 0) if there is no verdict on the kernel."""
     if report is None or report.verdict is Verdict.HARNESS_ERROR:
         return (0, 0.0)
     stage = _STAGES.get(report.verdict, 2)
@@ -106,7 +106,7 @@ def score(report: RunReport | None) -> tuple[int, float]:
 
 
 def ranked_kernels(kernels: Sequence[Kernel]) -> list[Ranked[Kernel]]:
-    """The right kernels that were timed, fastest first."""
+    """Returns the right kernels that were timed, fastest first."""
     return ranked(kernels, _measurement)
 
 
@@ -119,7 +119,7 @@ def _measurement(kernel: Judged) -> Measurement | None:
 
 
 def best_of(kernels: Sequence[Kernel]) -> Kernel | None:
-    """The best kernel with a verdict; the earlier one of equals."""
+    """Returns the best kernel with a report; of equal ones the earliest. None if there is none."""
     if right := ranked_kernels(kernels):
         return right[0].item
     judged = [kernel for kernel in kernels if kernel.report is not None]
@@ -127,7 +127,7 @@ def best_of(kernels: Sequence[Kernel]) -> Kernel | None:
 
 
 def gains(new: Judged, earlier: Sequence[Judged]) -> bool:
-    """Better than the best so far, by more than noise. Code that was measured before is no gain."""
+    """Whether a kernel is better than the best so far by more than noise. Code that was measured before is no gain."""
     best = best_of(earlier)
     if best is None:
         return score(new.report) > (0, 0.0)
@@ -138,9 +138,9 @@ def gains(new: Judged, earlier: Sequence[Judged]) -> bool:
 
 
 def pass_at(k: int, attempts: int, passed: int) -> float:
-    """The chance that at least one of k attempts passes, estimated without bias from `attempts` of which `passed` did.
+    """Estimates pass@k without bias: the probability that at least one of k attempts passes.
 
-    1 - C(attempts - passed, k) / C(attempts, k), for 1 <= k <= attempts.
+    1 - C(attempts - passed, k) / C(attempts, k), for 1 <= k <= attempts. `passed` of the `attempts` have passed.
     """
     if not 1 <= k <= attempts:
         raise ValueError(f"pass@{k} needs at least {k} attempts, there are {attempts}")

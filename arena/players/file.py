@@ -1,4 +1,4 @@
-"""The player of kernel files: a folder with a kernel for each problem, or one kernel for every problem."""
+"""The player of kernel files: a folder with one kernel per problem, or a single kernel for all problems."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ ABSENT = "is not there"
 
 
 class FilePlayer(Player):
-    """Submits a kernel from a file or a folder. Where a clock runs, every save is submitted.
+    """Submits a kernel from a file or a folder. If the task has a clock, every save is submitted.
 
-    Saves during a judgement are submitted after it, the newest alone; also where the play is cancelled before.
+    Of the saves during an evaluation, only the newest is submitted, after the evaluation or when the play is cancelled.
 
-    A folder of kernels has STEM.py, SLUG.py or ID.py, or a folder of that name with kernel.py. A folder with a kernel.py of its
-    own is one kernel.
+    A folder of kernels has STEM.py, SLUG.py or ID.py, or a subfolder of that name with a kernel.py. A folder that has a
+    kernel.py itself is one kernel.
     """
 
     fixed = True
     submits_first = True
-    """Also what the file has when the clock starts; else only what is saved from then on."""
+    """Whether the kernel at the start of the clock is submitted. If not, only later saves are submitted."""
 
     def __init__(self, name: PlayerName, path: Path) -> None:
         """
@@ -52,7 +52,7 @@ class FilePlayer(Player):
         """
         Raises:
             UsageError: the folder has no kernel for this problem.
-            KernelUnreadable: it has one, which cannot be read.
+            KernelUnreadable: the folder has a kernel, but it cannot be read.
         """
         path = self._file(task.problem)
         kernel = await asyncio.to_thread(_read, path)
@@ -89,7 +89,7 @@ class FilePlayer(Player):
 
 
 def _leave_newest(path: Path, known: KernelFile, access: KernelAccess) -> None:
-    """Passes on a save that was not submitted yet. An empty file is the start of a save, and no kernel."""
+    """Passes a save that was not submitted yet to `access.interrupted`. An empty file is an unfinished save."""
     try:
         newest = read_kernel(path)
     except UsageError as error:
@@ -100,7 +100,7 @@ def _leave_newest(path: Path, known: KernelFile, access: KernelAccess) -> None:
 
 
 def _unreadable(path: Path) -> str:
-    """Why no kernel can be read from a path: empty for a file, ABSENT where nothing is there."""
+    """Returns why no kernel can be read from a path: empty if it is a regular file, ABSENT if it does not exist."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

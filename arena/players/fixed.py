@@ -1,4 +1,4 @@
-"""The player of a kernel that has a word: the baseline, its variants, the house kernel."""
+"""The player of a named kernel: the baseline, a baseline variant, or the house kernel."""
 
 from arena.players.player import KernelAccess, Player, PlayerName, Submission, Task
 from arena.workspace.named_kernels import named_kernel
@@ -6,7 +6,7 @@ from problems.catalogue import Catalogue
 
 
 class FixedPlayer(Player):
-    """Submits the kernel that its word stands for."""
+    """Submits the kernel that the player's name stands for."""
 
     fixed = True
 

@@ -1,4 +1,4 @@
-"""Kernel access through a judge, for one player at one task. Models' kernels run in a jail, unless the user allows otherwise."""
+"""Kernel access through a judge, for one player at one task. Kernels run in a jail unless the user allows otherwise."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from sandbox.protocol.verdict import Verdict
 
 
 class JudgeAccess(KernelAccess):
-    """Judges every kernel at once, and keeps the player's attempts."""
+    """Judges every kernel immediately, and stores the player's attempts."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class JudgeAccess(KernelAccess):
         warn: Callable[[str], None] = lambda text: None,
         hear_other_size: Callable[[OtherSizesProgress], None] = ignore,
     ) -> None:
-        """rounds, budget_s: as in a `RunRequest`; unsafe: run without a jail where there is none.
+        """rounds, budget_s: as in a `RunRequest`. unsafe: run without a jail if the machine has none.
 
-        other_sizes: judge right kernels at other sizes, too. hear_other_size: told before each run there.
+        other_sizes: judge right kernels at other sizes, too. hear_other_size: called before each of these runs.
         """
         self.steps = steps
         self.attempts: list[Attempt] = []
         self.header: TraceHeader | None = None
-        """Of the player's trace, once it has begun."""
+        """Header of the player's trace; None before the trace begins."""
         self.ended: Ended | None = None
         self._judge, self._task, self._player = judge, task, player
         self._rounds, self._budget_s, self._unsafe = rounds, budget_s, unsafe
@@ -51,7 +51,7 @@ class JudgeAccess(KernelAccess):
         """Starts the judge.
 
         Raises:
-            MachineError: it does not start, or has no jail and `unsafe` is not set.
+            MachineError: the judge does not start, or has no jail and `unsafe` is not set.
         """
         await self._judge.start()
         require_jail(self._judge.jail, self._unsafe)
@@ -69,7 +69,7 @@ class JudgeAccess(KernelAccess):
         return await self._run(source, name, files, 0)
 
     async def judge_origin(self, origin: Origin) -> Origin:
-        """The origin with its verdict: it is judged first where none is known. Raises as `judge`."""
+        """Returns the origin with its verdict. Judges it if it has none. Raises as `judge`."""
         if origin.judgement is not None:
             return origin
         request = self._request(origin.kernel.source, origin.name, origin.kernel.files)
@@ -77,7 +77,7 @@ class JudgeAccess(KernelAccess):
         return replace(origin, judgement=await judge_to_end(self._judge, request))
 
     async def compare(self) -> Judgement | None:
-        """Times the best kernel against the task's origin, in one run; None where there is no right kernel or no origin.
+        """Times the best kernel against the task's origin, in one run. None if there is no right kernel or no origin.
 
         Raises:
             ArenaError: it could not be run.

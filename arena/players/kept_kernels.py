@@ -1,4 +1,4 @@
-"""Keeps a model's kernels: each as a revision, the best one in the model's own file."""
+"""Saves a model's kernels: each as a revision, the best one in the model's own file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from problems.specification import Problem
 
 
 def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt | None:
-    """Keeps all kernels that were written. Returns the best one: the first where none was judged, None where there is none.
+    """Saves all kernels as revisions. Returns the best one; the first if none was judged; None if there is none.
 
     Raises:
         FolderUnwritable: the workspace cannot be written.
@@ -21,10 +21,10 @@ def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt
 
 
 def save_best(workspace: Workspace, problem: Problem, player: str, best: Attempt) -> Path:
-    """Writes a kernel into the player's own file of the workspace; one of several files as a folder beside it.
+    """Writes a kernel to the player's file in the workspace. A kernel of several files becomes a folder beside it.
 
     Raises:
-        FolderUnwritable: the file is as it was.
+        FolderUnwritable: the workspace cannot be written; the old file is unchanged.
     """
     path = workspace.kernel_path(problem, player)
     if best.answer.files:

@@ -1,4 +1,4 @@
-"""Making the player that a word stands for."""
+"""Creates the player for a player's name."""
 
 from pathlib import Path
 
@@ -15,7 +15,9 @@ MODEL, AGENT, FILE = (f"{kind}:" for kind in (PlayerKind.MODEL, PlayerKind.AGENT
 
 
 def make_player(word: str, setup: PlayerSetup) -> Player:
-    """The player that a word stands for: see `arena.players.player`. May take seconds: a jail is tested, a keyring asked.
+    """Creates the player for a name (see `arena.players.player`).
+
+    May take seconds, because it may test a jail or read a keyring.
 
     Raises:
         UsageError: there is no such player, model, key, agent or folder, or dollars are limited and its model has no prices.
@@ -35,7 +37,7 @@ def make_player(word: str, setup: PlayerSetup) -> Player:
 
 
 def make_player_or_file(word: str, owner: str, task: Task, setup: PlayerSetup) -> Player:
-    """As `make_player`; any other word is the path of `owner`'s kernel file. The player can play this task.
+    """As `make_player`, but any other word is the path of `owner`'s kernel file. Checks that the player fits the task.
 
     Raises:
         UsageError: as `make_player`, or the player has no kernel for this task, or the file cannot be read.

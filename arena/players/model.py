@@ -1,4 +1,4 @@
-"""The player of a model: independent answers, or, as an agent, kernels and verdicts in turn until it is done."""
+"""The player of a model. It gives independent answers, or, as an agent, revises its kernel after each verdict."""
 
 import asyncio
 
@@ -15,17 +15,17 @@ class ModelPlayer(player.Player):
     """Submits the best kernel that a model wrote."""
 
     def __init__(self, name: player.PlayerName, setup: player.PlayerSetup) -> None:
-        """May take seconds: a keyring may be asked.
+        """May take seconds, because it may read a keyring.
 
         Raises:
-            UsageError: no such model, no key, or dollars are limited and it has no prices.
+            UsageError: no such model, no key, or dollars are limited and the model has no prices.
         """
         self.name = name
         self.model = model = find_model(name.name, setup.settings)
         self.facts = f"{model.model} · {model.provider} · {price_words(model)}"
         self._setup = setup
         self._feedback = setup.improves or name.kind is player.PlayerKind.AGENT
-        open_model(name.name, setup.settings)  # whatever is wrong with it is said before anything starts
+        open_model(name.name, setup.settings)  # raises its errors before anything starts
         setup.pool.close(setup.pool.open(model))
         hide_from_ptrace()  # this process now holds a key
 

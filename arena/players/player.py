@@ -1,8 +1,8 @@
 """Players: their names, the class `Player`, and the kernel access that a player has while it plays.
 
-baseline, house, baseline-graph ...    a kernel that has a word
+baseline, house, baseline-graph ...    a named kernel
 model:NAME                             a model; in sweeps and `generate` its answers are independent of each other
-agent:NAME                             a model that reads its verdicts, or a program of that name: claude-code, ./my_agent.py
+agent:NAME                             a model that gets its verdicts, or a program: claude-code, ./my_agent.py
 file:DIR                               kernels in a folder, or one file
 you, guest ...                         a user, who plays from a file
 """
@@ -28,7 +28,7 @@ from sandbox.protocol.kernel_files import Files, Kernel
 
 
 class PlayerKind(StrEnum):
-    """What is before the colon of a player's name."""
+    """The part of a player's name before the colon."""
 
     NAMED = "named"
     """No colon: one of `arena.workspace.named_kernels.NAMED`."""
@@ -36,31 +36,31 @@ class PlayerKind(StrEnum):
     AGENT = "agent"
     FILE = "file"
     USER = "user"
-    """No colon: somebody who writes by hand. `parse_player` never returns it."""
+    """No colon: a user who writes kernels by hand. `parse_player` never returns it."""
 
 
 MCP = "mcp"
-"""The player of runs that a client of the tool server asks for: a model, unless it gives another name."""
+"""Default player of the runs that a client of the tool server requests. The board counts it as an agent."""
 _WITH_COLON = (PlayerKind.MODEL, PlayerKind.AGENT, PlayerKind.FILE)
 
 
 @dataclass(frozen=True)
 class PlayerName:
-    """A player's name. `str()` gives the word back; results are stored under it."""
+    """A player's name. `str()` returns the word that was parsed; results are stored under it."""
 
     kind: PlayerKind
     name: str
-    """Behind the colon: a model, an agent, a path. The whole word where there is no colon."""
+    """The part after the colon: a model, an agent, a path. The whole word if there is no colon."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" if self.kind in _WITH_COLON else self.name
 
 
 def parse_player(word: str) -> PlayerName:
-    """The player that a word stands for. Does not check that the model, agent or folder exists.
+    """Parses a player's name. Does not check that the model, agent or folder exists.
 
     Raises:
-        UsageError: the word is none of the forms above.
+        UsageError: the word has none of the forms that the module docstring lists.
     """
     kind, colon, name = word.strip().partition(":")
     if not colon and kind in NAMED:
@@ -73,15 +73,15 @@ def parse_player(word: str) -> PlayerName:
 
 
 def user_name(name: str) -> PlayerName:
-    """The name of somebody who writes kernels by hand, or by a program of their own.
+    """Returns the name of a user who writes kernels by hand or with a program of their own.
 
     Raises:
-        UsageError: it is no name, or stands for other kernels.
+        UsageError: the name is invalid, or is reserved for other kernels.
     """
     if not re.fullmatch(r"\S.{0,58}\S|\S", name):
         raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
     if name in NAMED or name.partition(":")[0] in (PlayerKind.MODEL, PlayerKind.AGENT):
-        # Its results would be taken for that kernel's: times of baseline variants are even kept for later verdicts.
+        # Its results would count as that kernel's. Later verdicts even reuse the times of baseline variants.
         raise UsageError(f"a file's player cannot be called {name!r}", "that name stands for other kernels")
     return PlayerName(PlayerKind.USER, name)
 
@@ -110,20 +110,21 @@ class Submission:
     """Why there is no kernel: "refusal", "empty", "prose", "truncated"..."""
     spent: Spent = field(default=Spent())
     trace_id: str = ""
-    """The trace in the folder of the traces; empty where nobody wrote."""
+    """Id of the trace; empty for a player without a trace."""
     ended: str = "done"
-    """Why the player stopped: "done", "steps", "budget", "no gain", "time", "limit of memory: ...", "failed: ..."."""
+    """Why the player stopped: "done", "steps", "budget", "no gain", "refused", "harness", "time",
+    "limit of memory: ...", "failed: ..."."""
     files: Files = field(default_factory=dict)
     """The other files of a kernel of several files; then `source` is the text of its kernel.py."""
 
     @property
     def kernel(self) -> Kernel | None:
-        """All its files; None: there is no kernel."""
+        """The kernel with all its files; None: there is no kernel."""
         return Kernel(self.source, self.files) if self.source is not None else None
 
 
 class NoAnswer(PlayerFailed):
-    """There is no answer, although something was spent on it."""
+    """A player returned no answer, but may have spent money. `spent`: the amount."""
 
     def __init__(self, error: PlayerFailed, spent: Spent) -> None:
         super().__init__(error.message, error.advice)
@@ -134,14 +135,16 @@ class KernelAccess:
     """What a player may call while it plays. Duels, sweeps and commands each have their own."""
 
     steps: int = 1
-    """Kernels that the player may have judged, or answers that a model may give."""
+    """Maximum number of kernels to judge, or of answers of a model."""
     judges: bool = True
-    """Kernels are judged while the player writes; else the submission alone is."""
+    """Whether kernels are judged while the player writes. If not, only the submission is judged."""
     clocked: bool = False
-    """The task ends with a clock: a file may be improved until then."""
+    """Whether a clock ends the task. Until then a file may be improved."""
 
     async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        """Judges a kernel. Waits for its turn at the devices. name: shown in tracebacks. files: beside its kernel.py.
+        """Judges a kernel. Blocks until the devices are free.
+
+        name: shown in tracebacks. files: the files beside its kernel.py.
 
         Raises:
             ArenaError: it could not be run.
@@ -149,7 +152,7 @@ class KernelAccess:
         raise NotImplementedError
 
     async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        """Compiles a kernel and calls it without timing it. It is no submission.
+        """Compiles a kernel and calls it without timing it. This is not a submission.
 
         Raises:
             ArenaError: it could not be run.
@@ -157,19 +160,19 @@ class KernelAccess:
         raise NotImplementedError
 
     def began(self, header: TraceHeader) -> None:
-        """Takes the header of the trace that is written from now on."""
+        """Receives the header of the player's trace when the trace begins."""
 
     def hear(self, event: AnyTraceEvent) -> None:
-        """Takes what the player writes, calls and spends."""
+        """Receives each event of the player's trace: text, tool calls, spending."""
 
     def attempted(self, attempt: Attempt) -> None:
-        """Takes an answer of a model, with its verdict if its kernel was judged."""
+        """Receives an answer of a model, with the verdict if its kernel was judged."""
 
     def interrupted(self, newest: Submission) -> None:
-        """Takes the player's newest kernel, which was not judged before the play was cancelled. Does not block."""
+        """Receives the newest kernel if the play was cancelled before it was judged. Does not block."""
 
     def warn(self, text: str) -> None:
-        """Takes what went wrong and stops nothing, such as a trace that cannot be written."""
+        """Receives a problem that does not stop the player, such as a trace that cannot be written."""
 
     def record(self, header: TraceHeader, paths: Paths) -> TraceRecorder:
         """Opens the player's trace."""
@@ -178,17 +181,17 @@ class KernelAccess:
 
 
 class Player:
-    """Plays tasks; implemented for everybody who submits kernels. One player serves all its tasks, several at the same time."""
+    """Base class of everybody who submits kernels. One object plays all tasks of a player, several at the same time."""
 
     name: PlayerName
     fixed: bool = False
-    """It has one kernel for a problem, at no cost: one attempt says all."""
+    """Whether it has exactly one kernel per problem, at no cost. One attempt is then enough."""
     model: ModelSettings | None = None
-    """The model that it pays for; None: it spends nothing."""
+    """The model whose use costs money; None: the player spends nothing."""
     kernel_path: str = ""
-    """The file that it plays from, if it is one."""
+    """The player's kernel file or folder; empty if it has none."""
     facts: str = ""
-    """A sentence for those who choose a player: its model, its price, its jail."""
+    """A short description for the user: the player's model, price and jail."""
 
     def check(self, task: Task) -> None:
         """Checks that the player can play a task.
@@ -198,10 +201,10 @@ class Player:
         """
 
     async def play(self, task: Task, access: KernelAccess) -> Submission:
-        """One attempt at a task. Cancelling ends it, with all processes and requests it started.
+        """Makes one attempt at a task. Cancelling ends all processes and requests that it started.
 
         Raises:
-            PlayerFailed: there is no answer. The attempt has no result, and can be made again. `NoAnswer` where it cost.
+            PlayerFailed: there is no answer, and the attempt can be repeated. `NoAnswer` has the money spent.
             UsageError: this player has nothing for this problem or setting.
         """
         raise NotImplementedError
@@ -209,7 +212,7 @@ class Player:
 
 @dataclass(frozen=True)
 class PlayerSetup:
-    """What players are made with."""
+    """The arguments that all players are created with."""
 
     settings: Settings
     catalogue: Catalogue
@@ -218,14 +221,14 @@ class PlayerSetup:
     shots: int = SHOTS
     """Worked examples in a model's prompt."""
     patience: int | None = None
-    """Answers without a gain after which an agent stops; None: it never stops for that."""
+    """Answers without a gain after which an agent stops; None: no limit."""
     improves: bool = False
-    """`model:NAME` reads its verdicts and writes again, as `agent:NAME` always does."""
+    """Whether `model:NAME` gets its verdicts and revises its kernel, as `agent:NAME` always does."""
     backend: str | None = None
-    """A name of `sandbox.machine.backends` that models are told to write for."""
+    """The backend that models must write for, a name of `sandbox.machine.backends`; None: any."""
 
     def prompt(self, task: "Task") -> Prompt:
-        """What a model or a program is told of a task. May take seconds on GPUs, where the machine is asked."""
+        """Builds the prompt of a model or program. May take seconds on GPUs, because it queries the driver."""
         return build_prompt(
             task.problem, task.setting, self.catalogue, self.paths, self.shots, origin=task.origin, backend=self.backend
         )

@@ -1,6 +1,6 @@
-"""Tools that models and programs may call: named, with JSON arguments, answered with a text that is bounded and printable.
+"""Tools that models and programs may call by name, with JSON arguments. The result is a bounded, printable text.
 
-Every call is answered with a text, also a wrong one. Only a failed harness raises.
+A wrong call also gets a text as its result. Only a failed harness raises.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,13 +20,13 @@ from sandbox.machine.backends import backend_names
 from sandbox.protocol.kernel_files import Kernel
 
 CALLS = 8
-"""Most calls between two answers of a model."""
+"""Maximum number of calls between two answers of a model."""
 RUN = "run"
-"""The tool that judges a kernel: a call of it is an attempt."""
+"""Name of the tool that judges a kernel. Each call is an attempt."""
 RESULT_CHARACTERS = 24_000
 
 Work = Callable[[Kernel], Awaitable[str]]
-"""Judges or builds a kernel's text, and returns the result in words. Raises ArenaError if the harness fails."""
+"""Judges or builds a kernel, and returns the result as text. Raises ArenaError if the harness fails."""
 
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
@@ -43,22 +43,22 @@ Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 class ToolSet(Protocol):
-    """The tools of a tool server: of a user's own agent (`arena_tools.py`), or of a player's task (`task_tools.py`)."""
+    """The tools of a tool server, for a user's own agent (`arena_tools.py`) or a player's task (`task_tools.py`)."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools by name, each with a JSON schema of its arguments."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Answers a call. An error is a result, too."""
+        """Runs a call. An error is returned as a result."""
 
 
 class Misused(Exception):
-    """The call cannot be done as it was made."""
+    """The call or its arguments are invalid."""
 
 
 def tool(name: str, description: str, required: Mapping[str, Any], optional: Mapping[str, Any]) -> Tool:
-    """A tool whose arguments have these schemas, and no others."""
+    """Returns a tool. Its arguments have these JSON schemas; other arguments are invalid."""
     schema = {
         "type": "object",
         "properties": {**required, **optional},
@@ -69,10 +69,10 @@ def tool(name: str, description: str, required: Mapping[str, Any], optional: Map
 
 
 def arguments_of(arguments: Mapping[str, Any], wanted: type[Arguments]) -> Arguments:
-    """The arguments as a struct.
+    """Converts the arguments to a struct.
 
     Raises:
-        Misused: one is missing, unknown or of the wrong kind.
+        Misused: an argument is missing, unknown or of the wrong type.
     """
     unknown = [name for name in arguments if name not in wanted.__struct_fields__]
     if unknown:
@@ -84,7 +84,7 @@ def arguments_of(arguments: Mapping[str, Any], wanted: type[Arguments]) -> Argum
 
 
 def result(name: str, text: str, error: bool = False, call_id: str = "") -> ToolResult:
-    """A tool's text, made printable and cut off where it is too long."""
+    """Returns a tool's result. Its text is made printable, and is truncated if it is too long."""
     text = printable(text)
     if len(text) > RESULT_CHARACTERS:
         text = text[:RESULT_CHARACTERS] + "\n[... the rest is left out ...]"
@@ -104,10 +104,10 @@ class PageArguments(msgspec.Struct):
 
 
 def kernel_in(source: str) -> Kernel:
-    """The kernel in a tool's argument: its text without the fences around it, or the files that the fences name.
+    """Returns the kernel in a tool's argument: the text without its fences, or the files that the fences name.
 
     Raises:
-        Misused: there is none, or it is too long.
+        Misused: there is no kernel, or it is too long.
     """
     if len(source) >= ARGUMENT_CHARACTERS:
         raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
@@ -118,7 +118,7 @@ def kernel_in(source: str) -> Kernel:
 
 
 def page_text(name: str) -> str:
-    """One page of `kit_docs`.
+    """Returns one page of `kit_docs`.
 
     Raises:
         Misused: there is no such page.
@@ -136,7 +136,7 @@ class KernelTools:
     def __init__(self, run: Work, build: Work) -> None:
         self._work = {"compile": build, RUN: run}
         self.left = CALLS
-        """Calls until the next answer."""
+        """Calls left until the next answer."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -152,7 +152,7 @@ class KernelTools:
         return Tool(name, read_template(f"tool_{name}"), schema)
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """Answers a call.
+        """Runs a call.
 
         Raises:
             ArenaError: the harness failed.

@@ -1,5 +1,6 @@
-"""The trace of a model at work: a header, then its events. It drives the screens and is kept on disk for
-replays. It never contains a key.
+"""The trace of a model or an agent program: a header, then events. Screens show it, and replays read it from disk.
+
+It never contains a key.
 """
 
 import time
@@ -34,15 +35,15 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel
 
 if TYPE_CHECKING:
-    from arena.models.model import ModelClient  # imports httpx, which readers of traces do not need
+    from arena.models.model import ModelClient  # imports httpx, which reading a trace does not need
 
 VERSION = 1
 BATCH_S = 0.1
-"""Text is recorded in pieces of at least this much time: a thousand tokens a second are no thousand lines."""
+"""Seconds of text that one event collects, so that a fast model does not write a line per token."""
 
 
 class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="trace"):
-    """First line: the model, the task and the limits."""
+    """First line of a trace: the model, the task and the limits."""
 
     trace_id: str
     created: float
@@ -60,7 +61,7 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     steps: int
     budget_usd: float | None = None
     origin: str = ""
-    """SHA-256 of the kernel that it started from; empty for none."""
+    """SHA-256 of the kernel that the player started from; empty for none."""
     origin_name: str = ""
     version: int = VERSION
 
@@ -74,7 +75,7 @@ def trace_header(
     budget_usd: float | None = None,
     origin: Origin | None = None,
 ) -> TraceHeader:
-    """For a trace that begins now, with an id of its own."""
+    """Returns the header of a trace that begins now. Draws a new trace id."""
     return TraceHeader(
         trace_id=new_id(),
         created=time.time(),
@@ -103,22 +104,22 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Asked(TraceEvent, tag="asked", frozen=True, kw_only=True):
-    """The model is given this."""
+    """A step begins: the input of the model."""
 
     system: str
     messages: list[Message]
     tools: list[str] = []
-    """Names of what it may call."""
+    """Names of the tools that it may call."""
 
 
 class Wrote(TraceEvent, tag="wrote", frozen=True, kw_only=True):
-    """It wrote more of its answer."""
+    """More text of the answer."""
 
     text: str
 
 
 class Mused(TraceEvent, tag="thought", frozen=True, kw_only=True):
-    """It reasoned, and its provider showed it."""
+    """More of the model's reasoning, if its provider shows it."""
 
     text: str
 
@@ -130,7 +131,7 @@ class Counted(TraceEvent, tag="counted", frozen=True, kw_only=True):
 
 
 class Retried(TraceEvent, tag="retried", frozen=True, kw_only=True):
-    """A request failed and is made again."""
+    """A request failed and will be repeated after `wait_s` seconds."""
 
     attempt: int
     wait_s: float
@@ -138,21 +139,21 @@ class Retried(TraceEvent, tag="retried", frozen=True, kw_only=True):
 
 
 class Drafted(TraceEvent, tag="drafted", frozen=True, kw_only=True):
-    """It wrote more of a kernel into a call that is not whole yet."""
+    """More text of a kernel in a tool call that is not complete yet."""
 
     text: str
 
 
 class Called(TraceEvent, tag="called", frozen=True, kw_only=True):
-    """It calls a tool before it goes on."""
+    """The player calls a tool."""
 
     tool: str
     arguments: str
-    """As it wrote them."""
+    """The arguments as the player wrote them."""
 
 
 class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
-    """The result of its last call."""
+    """The result of the last tool call."""
 
     tool: str
     text: str
@@ -160,7 +161,7 @@ class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
 
 
 class Answered(TraceEvent, tag="answered", rename={"reason": "complaint"}, frozen=True, kw_only=True):
-    """The answer is over, or has called the tool that judges a kernel."""
+    """An answer is complete, or the player passed a kernel to the tool `run`."""
 
     outcome: str
     """As `ModelAnswer.outcome`."""
@@ -169,23 +170,24 @@ class Answered(TraceEvent, tag="answered", rename={"reason": "complaint"}, froze
     files: Files = {}
     """The other files of a kernel of several files."""
     spent: Spent
-    """By this answer."""
+    """Amount spent on this answer."""
 
 
 class Judged(TraceEvent, tag="judged", frozen=True, kw_only=True):
-    """Its kernel has a verdict. The run's own journal has the details."""
+    """The step's kernel has a verdict. The journal of the run has the details."""
 
     report: RunReport
     printed: str
     gain: bool
-    """Better than all before it."""
+    """Whether the kernel is better than all earlier ones."""
 
 
 class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
     """Last event."""
 
     reason: str
-    """ "steps", "budget", "no gain", "refused", "harness", "cancelled", or "failed: ..."."""
+    """ "steps", "budget", "no gain", "refused", "harness", "cancelled", or "failed: ...". Also "done", "time" or
+    "limit of memory: ..." for a program."""
     best_step: int | None
     spent: Spent
 
@@ -219,7 +221,7 @@ class TraceRecorder:
         self.step = 0
 
     def ask(self, step: int, conversation: Conversation) -> None:
-        """A step begins."""
+        """Records the start of a step and the model's input."""
         self.step = step
         self._emit(
             Asked(
@@ -230,7 +232,7 @@ class TraceRecorder:
         )
 
     def piece(self, piece: AnyPiece, spent: Spent) -> None:
-        """The player said something."""
+        """Records a piece of the player's output."""
         match piece:
             case Text():
                 self._text.append(piece.text)
@@ -254,28 +256,28 @@ class TraceRecorder:
             self._flush()
 
     def called(self, call: ToolCall) -> None:
-        """A tool is called."""
+        """Records a tool call."""
         self.emit(Called(tool=call.name, arguments=call.arguments))
 
     def returned(self, result: ToolResult) -> None:
-        """The call is over."""
+        """Records the result of a tool call."""
         self.emit(Returned(tool=result.name, text=result.text, error=result.error))
 
     def answered(self, outcome: str, reason: str, kernel: Kernel, spent: Spent) -> None:
-        """The step's answer is over."""
+        """Records the end of the step's answer."""
         self.emit(Answered(outcome=outcome, reason=reason, source=kernel.source, files=kernel.files, spent=spent))
 
     def judged(self, report: RunReport, printed: str, gain: bool) -> None:
-        """The step's kernel has a verdict."""
+        """Records the verdict on the step's kernel."""
         self.emit(Judged(report=report, printed=printed, gain=gain))
 
     def ended(self, reason: str, best_step: int | None, spent: Spent) -> None:
-        """It is over; closes the file."""
+        """Records the last event and closes the file."""
         self.emit(Ended(reason=reason, best_step=best_step, spent=spent))
         self._journal.close()
 
     def emit(self, event: AnyTraceEvent) -> None:
-        """Emits an event after the text that came before it."""
+        """Emits the buffered text, then an event."""
         self._flush()
         self._emit(event)
 
@@ -292,7 +294,7 @@ class TraceRecorder:
             self._draft.clear()
 
     def _emit(self, event: AnyTraceEvent) -> None:
-        # Stamped here and nowhere before: the file's order is the order of its times.
+        # The time is set only here, so that the times in the file ascend.
         at = round(time.monotonic() - self._started, 4)
         event = msgspec.structs.replace(event, at=at, step=self.step)
         self._journal.append(event)
@@ -301,14 +303,14 @@ class TraceRecorder:
 
 
 def read_trace_header(path: Path) -> TraceHeader:
-    """The first line of a trace.
+    """Reads the first line of a trace.
 
     Raises:
-        OSError, ValueError: no file, or not a trace.
+        OSError, ValueError: the file cannot be read, or is not a trace.
     """
     return _decode_header(first_line(path))
 
 
 def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
-    """A trace's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
+    """Yields a trace's events in order. Stops at an unreadable line, such as one that a crash truncated."""
     return later_lines(path, _decode_event)

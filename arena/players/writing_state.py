@@ -1,4 +1,4 @@
-"""The state of a model at work, folded from its trace. Live work and replays use it."""
+"""The state of a model's or program's play, folded from its trace. Live views and replays use it."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class KernelState:
 
     number: int
     text: str
-    """All that the model wrote for it."""
+    """All text that the model wrote for it."""
     source: str
     files: Files
     """The other files of a kernel of several files."""
@@ -30,52 +30,52 @@ class KernelState:
     report: RunReport | None = None
     printed: str = ""
     judged_at: float = 0.0
-    """When its verdict came, in seconds of the trace."""
+    """Time of its verdict, in seconds since the trace began."""
 
 
 @dataclass
 class WritingState:
-    """The work so far. `apply` is the only way to change it."""
+    """The state so far. Only `apply` changes it."""
 
     kernels: list[KernelState] = field(default_factory=list)
     doing: str = PREPARING
     """PREPARING, WAITING for the model, THINKING, WRITING, JUDGING, or "calls compile"."""
     since: float = 0.0
-    """When that began, in seconds of the trace."""
+    """Time at which `doing` last changed, in seconds since the trace began."""
     writing: int = 1
-    """Number of the kernel that is worked on."""
+    """Number of the kernel that is being written."""
     text: str = ""
-    """Of the answer that is being written."""
+    """Text of the answer that is being written."""
     thought: str = ""
-    """The reasoning before it, where the provider shows that."""
+    """The reasoning before that answer, if the provider shows it."""
     system: str = ""
     asked: tuple[Message, ...] = ()
     """The conversation that the model answers."""
     trouble: str = ""
-    """The request that failed last, until the model goes on."""
+    """The last failed request, in words; empty once the model continues."""
     spent: Spent = field(default_factory=Spent)
     ended: trace.Ended | None = None
     at: float = 0.0
-    """Of the last event."""
+    """Time of the last event, in seconds since the trace began."""
 
     @property
     def best(self) -> KernelState | None:
-        """The best kernel that was judged; None where no verdict is about a kernel."""
+        """The best kernel that was judged; None if no kernel has a verdict other than HARNESS_ERROR."""
         found = best_of(self.kernels)
         return found if found is not None and score(found.report) > (0, 0.0) else None
 
     @property
     def best_speed(self) -> Ranked[KernelState] | None:
-        """The fastest right kernel, all its measurements pooled."""
+        """The fastest right kernel, with all its measurements pooled; None if none was timed."""
         return next(iter(ranked_kernels(self.kernels)), None)
 
     @property
     def tokens_written(self) -> int:
-        """Of the answer that is being written, estimated from its length."""
+        """Tokens of the answer that is being written, reasoning included, estimated from its length."""
         return round((len(self.text) + len(self.thought)) / CHARACTERS_PER_TOKEN)
 
     def kernel(self, number: int) -> KernelState | None:
-        """The kernel of this number."""
+        """Returns the kernel with this number; None if there is none."""
         return next((kernel for kernel in self.kernels if kernel.number == number), None)
 
     def apply(self, event: trace.AnyTraceEvent) -> None:
@@ -114,7 +114,7 @@ class WritingState:
             self.trouble = ""
 
     def _answered(self, event: trace.Answered) -> None:
-        if self.kernel(event.step) is None:  # else it only told what it had run already
+        if self.kernel(event.step) is None:  # otherwise the tool `run` has judged it already
             kernel = KernelState(event.step, self.text, event.source, event.files, event.reason, event.spent)
             self.kernels.append(kernel)
         self.writing, self.text, self.thought = event.step + 1, "", ""

@@ -8,10 +8,10 @@ from arena.settings import ModelSettings
 
 
 def base_url(provider: Provider, model: ModelSettings) -> str:
-    """The URL of requests.
+    """Returns the base URL for requests to a model.
 
     Raises:
-        UsageError: it is no http(s) address, or carries a password, which would end up in messages.
+        UsageError: it is not an http(s) address, or has a password or a query, which messages would show.
     """
     url = (model.base_url or provider.base_url).rstrip("/")
     try:
@@ -20,7 +20,7 @@ def base_url(provider: Provider, model: ModelSettings) -> str:
     except ValueError:
         valid = False
     if not valid:
-        shown = url.rpartition("@")[2].partition("?")[0]  # what is left out may be a password or a key
+        shown = url.rpartition("@")[2].partition("?")[0]  # without parts that may be a password or a key
         raise UsageError(f"base_url {shown!r} is no address", "write it as https://host/v1")
     if parts.username or parts.password or parts.query:
         raise UsageError("base_url has a password or a query in it", "put the key where key_env says")
@@ -28,6 +28,6 @@ def base_url(provider: Provider, model: ModelSettings) -> str:
 
 
 def is_local(url: str) -> bool:
-    """The server is on this machine, where a key is rarely needed."""
+    """Whether the server is on this machine. Such a server rarely needs a key."""
     host = urlsplit(url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")

@@ -9,22 +9,22 @@ import msgspec
 from arena.models.conversation import AnyPiece, CallPart, Kept, Retry, ToolCall
 
 MOST_CALLS = 32
-"""Of one answer; those beyond are dropped as they arrive."""
+"""Maximum number of tool calls in an answer; later ones are dropped."""
 
 ARGUMENT_CHARACTERS = 1 << 20
-"""Of one call; what is beyond is cut off. A kernel has some thousands."""
+"""Maximum length of a call's arguments; longer ones are truncated. A kernel has some thousand characters."""
 _NAME_CHARACTERS = 100
 
 
 class Calls:
-    """Takes an answer's pieces; `whole` and `kept` are what came of them."""
+    """Collects an answer's pieces into `whole` calls and `kept` parts."""
 
     def __init__(self) -> None:
         self._parts: dict[int, list[CallPart]] = {}
         self._kept: list[dict[str, Any]] = []
 
     def take(self, piece: AnyPiece) -> None:
-        """A piece of the answer. A request that is made again begins anew."""
+        """Adds a piece of the answer. A retry discards all earlier pieces."""
         match piece:
             case CallPart():
                 self._parts.setdefault(piece.number, []).append(piece)
@@ -36,7 +36,7 @@ class Calls:
 
     @property
     def whole(self) -> tuple[ToolCall, ...]:
-        """The calls, in the order in which they were begun."""
+        """The calls, in the order of their first parts."""
         return tuple(
             ToolCall(
                 name=_first(part.name for part in parts)[:_NAME_CHARACTERS],
@@ -49,7 +49,7 @@ class Calls:
 
     @property
     def kept(self) -> tuple[dict[str, Any], ...]:
-        """Parts of the answer that go back to the provider with the results."""
+        """Parts of the answer that must go back to the provider with the results."""
         return tuple(self._kept)
 
 
@@ -57,18 +57,18 @@ _SOURCE = re.compile(r'"source"\s*:\s*"')
 _WHOLE = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _HALF_A_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 _BEFORE_SOURCE = 10_000
-"""Characters in which a call that brings a kernel has begun it."""
+"""Maximum characters before the kernel in a call's arguments."""
 
 
 class Draft:
-    """The kernel in a call's arguments while it is being written: for display alone, never judged."""
+    """Extracts the kernel from a call's arguments while they arrive. For display only, never judged."""
 
     def __init__(self) -> None:
         self._json = ""
         self._inside = self._over = False
 
     def feed(self, arguments: str) -> str:
-        """More of the arguments. Returns more of the kernel."""
+        """Takes more of the arguments. Returns more of the kernel's text."""
         if self._over:
             return ""
         self._json += arguments

@@ -1,4 +1,4 @@
-"""Characters beyond U+FFFF that arrive cut in two: the border of an event may lie between their UTF-16 halves."""
+"""Joins characters beyond U+FFFF that arrive split: their two UTF-16 halves may be in different events."""
 
 
 class Halves:
@@ -9,14 +9,14 @@ class Halves:
 
     @property
     def cut(self) -> bool:
-        """The second half of a character is due."""
+        """Whether the second half of a character is missing."""
         return bool(self._first)
 
     def feed(self, text: str) -> str:
-        """The next piece in whole characters; a first half at its end is kept until the second comes.
+        """Returns the next piece in complete characters. Holds a first half at its end back for the next call.
 
         Raises:
-            ValueError: a half without the other.
+            ValueError: one half of a character comes without the other.
         """
         text = self._first + text
         self._first = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
@@ -24,15 +24,15 @@ class Halves:
 
 
 def joined(text: str) -> str:
-    """The text with its halves joined. Raises ValueError for a half without the other."""
+    """Joins the halves in a text. Raises ValueError for a half without the other."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def readable(text: str) -> str:
-    """The text with its halves joined, and U+FFFD for a half without the other."""
+    """Joins the halves in a text. A half without the other becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def characters(text: str) -> int:
-    """Length of a piece when a character that is cut in two counts with its first half."""
+    """Returns the length of a piece. A split character counts once, with its first half."""
     return len(text) - sum("\udc00" <= character < "\ue000" for character in text)

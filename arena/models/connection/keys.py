@@ -1,4 +1,4 @@
-"""API keys: read from the environment or the system's keyring, and put into a request's header alone."""
+"""API keys, read from the environment or the system's keyring. They are used only in headers of requests."""
 
 import importlib
 import os
@@ -8,14 +8,14 @@ from arena.errors import UsageError
 from arena.own_modules import withhold
 
 SERVICE = "pkb-arena"
-"""The keyring's service; the entry is named like the environment variable."""
+"""Service name in the keyring. The entry has the name of the environment variable."""
 HIDDEN = "[key]"
 SHORTEST = 8
-"""A shorter key is some local server's dummy: hiding it would tear holes into ordinary text."""
+"""Minimum length of a key to hide. A shorter key is a local server's dummy, and could match ordinary text."""
 
 
 class Key:
-    """A secret that does not show itself in messages, tracebacks or encoded records."""
+    """A secret. Messages, tracebacks and encoded records do not show it. It cannot be pickled."""
 
     __slots__ = ("_text",)
 
@@ -34,23 +34,23 @@ class Key:
         raise TypeError("a key cannot be pickled")
 
     def reveal(self) -> str:
-        """The key itself, for the header of a request."""
+        """Returns the key itself, for the header of a request."""
         return self._text
 
     def hide_in(self, text: str) -> str:
-        """`text` without the key."""
+        """Replaces the key in a text with HIDDEN."""
         return text.replace(self._text, HIDDEN) if len(self._text) >= SHORTEST else text
 
 
 class Hiding:
-    """Takes the key out of a stream, also where it is cut in two."""
+    """Hides the key in a stream, also if the key is split between two pieces."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
         self._rest = ""
 
     def feed(self, text: str) -> str:
-        """As much of the text so far as cannot be the beginning of the key."""
+        """Adds a piece. Returns the text that cannot be the beginning of the key, and holds the rest back."""
         text = self._key.hide_in(self._rest + text)
         secret = self._key.reveal()
         for length in range(min(len(secret) - 1, len(text)), 0, -1):
@@ -61,16 +61,16 @@ class Hiding:
         return text
 
     def end(self) -> str:
-        """The text that was held back."""
+        """Returns the text that was held back."""
         rest, self._rest = self._rest, ""
         return rest
 
 
 def find_key(name: str, required: bool) -> Key:
-    """The key called `name`, which no process started from now on inherits.
+    """Returns the key in the variable or keyring entry `name`. Processes started later do not inherit the variable.
 
     Raises:
-        UsageError: it is required and neither in the environment nor in the keyring, or is no key.
+        UsageError: the key is required and is in neither place, or has characters that a header cannot carry.
     """
     withhold(name)
     text = (os.environ.get(name) or _from_keyring(name) or "").strip()
@@ -91,6 +91,6 @@ def _from_keyring(name: str) -> str | None:
         return None
     try:
         found = keyring.get_password(SERVICE, name)
-    except Exception:  # every backend has errors of its own; a locked keyring is no key
+    except Exception:  # every backend has its own errors; a locked keyring counts as no key
         return None
     return found if isinstance(found, str) else None

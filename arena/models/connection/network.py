@@ -1,4 +1,4 @@
-"""HTTP clients for providers' hosts: the certificate authorities and the proxy that the environment names."""
+"""HTTP clients for providers' hosts, with the certificate authorities and the proxy from the environment."""
 
 import functools
 import ipaddress
@@ -19,7 +19,7 @@ CONNECT_S = 20.0
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxy for a host. Its words have no password."""
+    """The proxy for a host. `str()` leaves out its password."""
 
     url: str
     variable: str
@@ -31,7 +31,7 @@ class Proxy:
 
 @functools.cache
 def authorities() -> ssl.SSLContext:
-    """The certificate authorities of the machine, as httpx finds them. Reading them takes 40 ms: once a process.
+    """Reads the certificate authorities of the machine, as httpx does. Cached, because it takes 40 ms.
 
     Raises:
         PlayerFailed: a file that the environment names cannot be used.
@@ -60,7 +60,7 @@ def _unwritable(path: str) -> str:
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """The proxy that the environment names for an address. Addresses of this machine have none."""
+    """Returns the proxy for an address from the environment. None if there is none, or for this machine's addresses."""
     parts = urlsplit(url)
     if is_local(url) or _excepted(parts.hostname or "", parts.port):
         return None
@@ -84,9 +84,9 @@ def _excepted(host: str, port: int | None) -> bool:
 
 
 def open_client(url: str, stall_s: float, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
-    """A client for requests to one address.
+    """Creates a client for requests to one address.
 
-    stall_s: seconds between two pieces of an answer.
+    stall_s: maximum seconds between two pieces of an answer.
 
     Raises:
         PlayerFailed: a proxy or a file that the environment names cannot be used.
@@ -95,9 +95,9 @@ def open_client(url: str, stall_s: float, headers: dict[str, str] | None = None)
     encrypted = any(used.startswith("https:") for used in (url, proxy.url if proxy is not None else ""))
     try:
         return httpx.AsyncClient(
-            verify=authorities() if encrypted else False,  # else no certificate is ever shown
+            verify=authorities() if encrypted else False,  # without TLS there is no certificate to verify
             timeout=httpx.Timeout(stall_s, connect=min(CONNECT_S, stall_s), pool=None),
-            follow_redirects=False,  # a redirect would carry the key to another host
+            follow_redirects=False,  # a redirect would send the key to another host
             trust_env=False,
             proxy=proxy.url if proxy is not None else None,
             headers=headers,

@@ -1,4 +1,4 @@
-"""The interface of a provider's module: a conversation as a request, and the meaning of its stream's events."""
+"""The interface of a provider's module: converts conversations into requests, and stream events into pieces."""
 
 import json
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from arena.models.conversation import AnyPiece, Conversation
 from arena.settings import ModelSettings
 
 Reader = Callable[[str, str], list[AnyPiece]]
-"""(event's name, its data) -> pieces. One per answer: it may remember.
+"""(event's name, its data) -> pieces. A reader may keep state, so each answer needs a new one.
 
-The first `Finish` says how the answer ended; usage may still follow it; a second one ends the stream.
-Raises ValueError for what is no event, ErrorEvent for an error that the provider reports.
+The first `Finish` gives the reason of the end. `Usage` may follow it. A second `Finish` ends the stream.
+Raises ValueError for an invalid event, ErrorEvent for an error that the provider reports.
 """
 
 
@@ -25,20 +25,20 @@ class Request:
     path: str
     body: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict, repr=False)
-    """The key is in here: never shown."""
+    """Contains the key, so it is never shown."""
 
 
 class Provider(Protocol):
-    """Pure translation: no connection, no state beyond one answer's reader."""
+    """Translates one protocol. Has no connection, and no state except in the reader of an answer."""
 
     base_url: str
     key_env: str
 
     def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
-        """The request for one streamed answer; an empty key sends none."""
+        """Builds the request for one streamed answer. An empty key is not sent."""
 
     def reader(self) -> Reader:
-        """The reader of the answer's events."""
+        """Creates the reader for one answer's events."""
 
 
 class ErrorEvent(Exception):
@@ -50,7 +50,7 @@ class ErrorEvent(Exception):
 
 
 def decode(data: str) -> dict[str, Any]:
-    """An event's data as an object.
+    """Decodes an event's data to an object.
 
     Raises:
         ValueError: it is not a JSON object.
@@ -59,7 +59,7 @@ def decode(data: str) -> dict[str, Any]:
         try:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
-            value = json.loads(data)  # takes half a character, whose other half is in the next event
+            value = json.loads(data)  # accepts half a character; the other half is in the next event
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
@@ -68,7 +68,7 @@ def decode(data: str) -> dict[str, Any]:
 
 
 def error_of(value: dict[str, Any]) -> ErrorEvent | None:
-    """The error that an object of any of the protocols reports, if it does."""
+    """Returns the error that an object of any protocol reports; None if it reports none."""
     error = value.get("error")
     if not error:
         return None
@@ -79,7 +79,7 @@ def error_of(value: dict[str, Any]) -> ErrorEvent | None:
 
 
 def refusal_of(text: str) -> str:
-    """The error in the body of a refused request, in the words of any of the servers; empty where there is none."""
+    """Returns the error message in the body of a refused request, in any server's format; empty if there is none."""
     try:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -99,20 +99,20 @@ def refusal_of(text: str) -> str:
 
 
 def count(value: Any) -> int:
-    """A token count that may be missing."""
+    """Returns a token count; 0 if it is missing."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def text_of(value: Any) -> str:
-    """A text that may be missing."""
+    """Returns a text; empty if it is missing."""
     return value if isinstance(value, str) else ""
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """An object that may be missing."""
+    """Returns an object; empty if it is missing."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_of(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list that may be missing."""
+    """Returns the objects in a list; empty if the list is missing."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

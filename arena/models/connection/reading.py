@@ -1,4 +1,4 @@
-"""One answer's events as pieces: in whole characters, without the key, and bounded."""
+"""Converts the events of an answer into pieces: complete characters, without the key, with a limited length."""
 
 from collections.abc import AsyncIterator
 
@@ -12,12 +12,12 @@ from arena.models.connection.provider import Provider
 from arena.models.conversation import AnyPiece, CallPart, Finish, Text, Thought
 
 ANSWER_CHARACTERS = 64 << 20
-"""Of one answer, reasoning included; and of one event."""
+"""Maximum length of an answer, reasoning included, and of an event."""
 UNREADABLE = Finish("unreadable", "a part of the answer cannot be read")
 
 
 class Reading:
-    """One answer's events as pieces, without the key; knows when it is over."""
+    """Converts the events of one answer into pieces without the key. `over`: whether the answer has ended."""
 
     def __init__(self, provider: Provider, key: Key) -> None:
         self._read = provider.reader()
@@ -29,17 +29,18 @@ class Reading:
         self.over = False
 
     def take(self, event: str, data: str) -> list[AnyPiece]:
-        """
+        """Converts an event into pieces.
+
         Raises:
             ErrorEvent: the provider reports an error.
-            ValueError: the event cannot be read, and nothing of the answer came before it.
+            ValueError: the event cannot be read, and no part of the answer came before it.
         """
         if not data:
             return []
         try:
             return [piece for piece in map(self._shown, self._read(event, data)) if piece is not None]
         except ValueError:
-            if self.finish is None:  # without the text in this event the answer may look whole
+            if self.finish is None:  # otherwise an answer without this event's text could pass as complete
                 if self._left == ANSWER_CHARACTERS:
                     raise
                 self.finish, self.over = UNREADABLE, True
@@ -74,46 +75,46 @@ class Reading:
             self.finish, self.over = Finish("length", "the answer is endless"), True
 
     def held_back(self) -> list[AnyPiece]:
-        """Text that was held back because it could have begun the key."""
+        """Returns the text that was held back because it could be the beginning of the key."""
         text = self._text.end()
         calls: list[AnyPiece] = [CallPart(number, call.end()) for number, call in self._calls.items()]
         return [*([Text(text)] if text else []), *calls]
 
     @property
     def end(self) -> Finish | None:
-        """The way in which the answer ended; None: it has not."""
+        """The end of the answer; None if it has not ended."""
         cut = any(incoming.cut for incoming in (self._text, *self._calls.values()))
         return UNREADABLE if cut and self.finish is not None and self.finish.reason == "stop" else self.finish
 
 
 class _Incoming:
-    """One text of an answer: in whole characters, without the key."""
+    """Filters one text of an answer: joins split characters and hides the key."""
 
     def __init__(self, key: Key) -> None:
         self._halves, self._hiding = Halves(), Hiding(key)
 
     @property
     def cut(self) -> bool:
-        """Half a character is due."""
+        """Whether the second half of a character is missing."""
         return self._halves.cut
 
     def feed(self, text: str) -> str:
-        """As much of the text as can be shown. Raises ValueError for half a character without the other."""
+        """Returns the text that can be shown already. Raises ValueError for half a character without the other."""
         return self._hiding.feed(self._halves.feed(text))
 
     def end(self) -> str:
-        """The text that was held back."""
+        """Returns the text that was held back."""
         return self._hiding.end()
 
 
 def _whole(piece: AnyPiece) -> AnyPiece:
-    """The piece. Raises ValueError where a text in it has half a character: it could be neither kept nor sent back."""
+    """Returns the piece. Raises ValueError if a text in it has half a character, which could not be stored or sent."""
     msgspec.json.encode(piece)
     return piece
 
 
 class Bounded:
-    """What httpx-sse reads of a response, with a bound between two line ends: an endless event is none."""
+    """The part of a response that httpx-sse reads. Limits the length of a line, so that an event cannot be endless."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response

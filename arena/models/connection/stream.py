@@ -1,4 +1,4 @@
-"""One request to a provider: HTTP, server-sent events, retries, and limits on everything that can hang."""
+"""Requests to a provider: HTTP, server-sent events, retries, and timeouts for everything that can block."""
 
 import asyncio
 import contextlib
@@ -27,20 +27,20 @@ from arena.models.conversation import AnyPiece, Conversation, Finish, Retry, Tex
 from arena.settings import ModelSettings
 
 AFTER_FINISH_S = 5.0
-"""Usage may follow the end of an answer; a server that then keeps the connection open is left."""
+"""Maximum wait for token counts after the end of an answer. Then the connection is closed."""
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 120.0
-"""Limit of a wait, also for Retry-After: a provider that asks for more fails the request."""
+"""Maximum wait before a retry. If a provider asks for more with Retry-After, the request fails."""
 _BODY_BYTES = 64 << 10
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 _OF_PROXIES = frozenset({407, 502, 503, 504})
 _TOOLS_REFUSED = frozenset({400, 404, 422, 500, 501})
 _FIELD_REFUSED = frozenset({400, 422})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of one field; a model that refuses one takes the other."""
+"""Two names of the same field. A model that refuses one accepts the other."""
 _UNKNOWN = re.compile(r"unsupported|not supported|unrecogni|unknown|unexpected|not permitted|instead", re.IGNORECASE)
 _LIMIT_NAMES: dict[tuple[str, str], dict[str, str]] = {}
-"""By address and model: what was learned about the name of its limit."""
+"""(base URL, model) -> renamed limit field, learned from an earlier refusal."""
 _NO_CREDIT = "insufficient_quota"
 _ABOUT_TOOLS = re.compile(r"\btools?\b|\btool[_ -]|function[_ ]?(call|decl)", re.IGNORECASE)
 _PASSING_KINDS = frozenset(
@@ -53,7 +53,7 @@ _PASSING_KINDS = frozenset(
 
 
 class Passing(Exception):
-    """A failure that may be gone next time. refused: as in `Retry`."""
+    """A transient failure: a retry may succeed. refused: as in `Retry`."""
 
     def __init__(self, reason: str, wait_s: float | None = None, refused: bool = False) -> None:
         super().__init__(reason)
@@ -67,11 +67,11 @@ class Refused(PlayerFailed):
 
 
 class ToolsRefused(Refused):
-    """The provider or this model of it takes no tools."""
+    """The provider or its model does not support tools."""
 
 
 class Stream:
-    """Requests to one model. Use as an async context; each `answer` is one request and its retries."""
+    """Sends requests to one model. Use as an async context. Each `answer` is one request with its retries."""
 
     def __init__(self, provider: Provider, model: ModelSettings, key: Key) -> None:
         self._provider = provider
@@ -89,7 +89,7 @@ class Stream:
 
     @cached_property
     def _client(self) -> httpx.AsyncClient:
-        """Opened with the first request. Every wait between two pieces is bounded by `stall_s`, whatever the bytes do."""
+        """The HTTP client, created with the first request. Reads time out after `stall_s` seconds without data."""
         headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "pkb-arena"}
         try:
             return open_client(self._base, self._model.stall_s, headers)
@@ -97,12 +97,12 @@ class Stream:
             raise self._failed(error.message, error.advice, refused=True) from None
 
     async def answer(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One answer, ending in `Finish`. Failures before its first piece are tried again.
+        """Yields one answer, ending with `Finish`. Retries transient failures that come before the answer's text.
 
-        A connection that ends in the middle ends the answer as "broken", so that it can be continued.
+        After a later failure the answer finishes as "broken", so that it can be continued.
 
         Raises:
-            PlayerFailed: no answer could be had.
+            PlayerFailed: there is no answer.
         """
         deadline = time.monotonic() + self._model.timeout_s
         for attempt in range(1, self._model.retries + 2):
@@ -126,7 +126,7 @@ class Stream:
             await asyncio.sleep(wait)
 
     def _wait(self, attempt: int, failure: Passing) -> float:
-        if failure.wait_s is None:  # random, so that many clients do not come back together
+        if failure.wait_s is None:  # random, so that many clients do not retry at the same time
             return float(min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
         if failure.wait_s > LONGEST_WAIT_S:
             reason = f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s"
@@ -160,9 +160,9 @@ class Stream:
             raise self._failed(f"base_url is no address: {error}", "correct it in the settings", refused=True) from None
 
     async def _ask(self, stack: contextlib.AsyncExitStack, request: Request, tools: bool) -> httpx.Response:
-        """The response, whose answer can be read. Asks once again where the model wants another name for its limit.
+        """Sends a request. Returns its response if the status is 200, else raises.
 
-        tools: the request offers some.
+        Repeats it once if the model refuses the name of the limit field. tools: whether the request offers tools.
         """
         names = _LIMIT_NAMES.get((self._base, self._model.model), {})
         body = {names.get(name, name): value for name, value in request.body.items()}
@@ -226,7 +226,7 @@ class Stream:
         return Passing(f"no data for {self._model.stall_s:g} s")
 
     def _refused(self, response: httpx.Response, text: str, tools: bool) -> Exception:
-        """The failure of a request that was answered with another status than 200. tools: it offered some."""
+        """Returns the error for a status other than 200. tools: whether the request offered tools."""
         status = response.status_code
         message = self._through_proxy(f"{status} {response.reason_phrase}".strip(), status in _OF_PROXIES)
         if refusal := refusal_of(text):
@@ -241,11 +241,11 @@ class Stream:
         return self._failed(message, _ADVICE.get(status, "check the model's settings"), refused=True)
 
     def _no_stream(self, kind: str) -> Exception:
-        """A 200 that is neither an event stream nor a whole answer: some other server."""
+        """Returns the error for a status 200 that is neither an event stream nor an answer: not a provider's server."""
         return self._failed(f"it answered with {self._clean(kind)}, not a stream", "check base_url")
 
     def _through_proxy(self, message: str, its_own: bool = True) -> str:
-        """A message that names the proxy, if there is one. its_own: the proxy may be the cause."""
+        """Adds the proxy's name to a message, if there is a proxy. its_own: whether the proxy may be the cause."""
         return f"{message}, through the proxy {self._proxy}" if self._proxy is not None and its_own else message
 
     def _reported(self, error: ErrorEvent) -> Exception:
@@ -259,7 +259,7 @@ class Stream:
         return Refused(message, advice) if refused else PlayerFailed(message, advice)
 
     def _clean(self, text: str) -> str:
-        """Text of a provider in one bounded line, without the key."""
+        """Makes a provider's text one printable line of at most 500 characters, without the key."""
         return " ".join(printable(self._key.hide_in(readable(text))).split())[:500]
 
 
@@ -283,12 +283,12 @@ async def _body(response: httpx.Response, most: int) -> str:
 
 
 async def _whole(response: httpx.Response) -> AsyncGenerator[httpx_sse.ServerSentEvent, None]:
-    """An answer that came without a stream, as one event."""
+    """Yields an answer that was not streamed as one event."""
     yield httpx_sse.ServerSentEvent(data=await _body(response, ANSWER_CHARACTERS))
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds from a Retry-After header: a number, or a date."""
+    """Reads the seconds of a Retry-After header, which is a number or a date; None without a valid one."""
     value = response.headers.get("retry-after", "").strip()
     if not value:
         return None

@@ -1,4 +1,4 @@
-"""Protocols of model providers. A module here with a `PROVIDER` is one: adding a provider is adding a file."""
+"""Protocols of model providers. Each module here defines a `PROVIDER`. To add a provider, add a module."""
 
 import importlib
 import pkgutil
@@ -8,12 +8,13 @@ from arena.models.connection.provider import Provider
 
 
 def provider_names() -> list[str]:
-    """The protocols there are."""
+    """Returns the names of all protocols."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def find_provider(name: str) -> Provider:
-    """
+    """Imports the provider of that name.
+
     Raises:
         UsageError: there is no such provider.
     """

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Anthropic's Messages API."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ class Anthropic:
         def read(event: str, data: str) -> list[AnyPiece]:
             value = provider.decode(data)
             match provider.text_of(value.get("type")) or event:
-                case "message":  # whole, without a stream
+                case "message":  # the whole answer, not streamed
                     found = provider.objects_of(value.get("content"))
                     why = provider.text_of(value.get("stop_reason"))
                     texts: list[AnyPiece] = [Text(provider.text_of(block.get("text"))) for block in found]
@@ -114,7 +114,7 @@ class _ContentBlock:
         self._arguments = False
 
     def begin(self, number: int) -> list[AnyPiece]:
-        """What is known of it from the start."""
+        """Returns the pieces that the block's start event contains."""
         match self._start.get("type"):
             case "tool_use":
                 name, call_id = provider.text_of(self._start.get("name")), provider.text_of(self._start.get("id"))
@@ -125,13 +125,13 @@ class _ContentBlock:
         return [Text(text)] if text else []
 
     def take(self, delta: dict[str, Any]) -> None:
-        """More of it; signed reasoning has to go back as it was."""
+        """Adds a delta. Stores signed reasoning, which must go back to the provider unchanged."""
         self._thought.append(provider.text_of(delta.get("thinking")))
         self._signature += provider.text_of(delta.get("signature"))
         self._arguments = self._arguments or bool(provider.text_of(delta.get("partial_json")))
 
     def end(self, number: int) -> list[AnyPiece]:
-        """It is whole."""
+        """Returns the pieces that are known only when the block is complete."""
         given = provider.object_of(self._start.get("input"))
         if self._start.get("type") == "tool_use" and given and not self._arguments:
             return [CallPart(number, json.dumps(given))]

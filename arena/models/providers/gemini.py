@@ -1,4 +1,4 @@
-"""Google's Gemini."""
+"""Google's Gemini API."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ class Gemini:
         if conversation.tools:
             body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in conversation.tools]}]
         body |= {name: value for name, value in model.extra.items() if name != "generationConfig"}
-        # The key goes into a header: in the address it would end up in logs.
+        # The key is in a header, because URLs are written to logs.
         headers = {"x-goog-api-key": key} if key else {}
         return provider.Request(f"/models/{model.model}:streamGenerateContent?alt=sse", body, headers)
 
@@ -84,7 +84,7 @@ def _parts(turn: Message) -> list[dict[str, Any]]:
 
 
 def _named(name: str, call_id: str) -> dict[str, Any]:
-    """A call's name and id; not every version of the service gives ids."""
+    """Returns a call's name and id. Some versions of the service give no ids."""
     return {"name": name} | ({"id": call_id} if call_id else {})
 
 

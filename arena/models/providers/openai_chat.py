@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which most servers speak: Together, OpenRouter, vLLM, llama.cpp, Ollama..."""
+"""OpenAI's Chat Completions API. Most servers support it: Together, OpenRouter, vLLM, llama.cpp, Ollama..."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from arena.settings import ModelSettings
 
 _REASONS = {"length": "length", "content_filter": "refusal", "model_length": "length"}
 _RENAMED = ("max_tokens", "max_completion_tokens")
-"""Newer models of OpenAI take only the second, most other servers only the first."""
+"""Newer models of OpenAI accept only the second name, most other servers only the first."""
 
 
 class OpenAIChat:
@@ -53,7 +53,7 @@ class OpenAIChat:
             for choice in provider.objects_of(value.get("choices"))[:1]:
                 delta = provider.object_of(choice.get("delta")) or provider.object_of(
                     choice.get("message")
-                )  # message: no stream
+                )  # `message`: the answer is not streamed
                 if thought := provider.text_of(delta.get("reasoning_content")) or provider.text_of(
                     delta.get("reasoning")
                 ):
@@ -76,7 +76,7 @@ class OpenAIChat:
 
 
 def _content(value: Any) -> list[AnyPiece]:
-    """A text, or a list of parts: texts, and thoughts that may be lists of texts themselves."""
+    """Converts content: a text, or a list of parts. A part is a text, or reasoning as a text or a list of texts."""
     if text := provider.text_of(value):
         return [Text(text)]
     pieces: list[AnyPiece] = []
@@ -100,7 +100,7 @@ def _messages(turn: Message) -> list[dict[str, Any]]:
         {
             "id": call.call_id,
             "type": "function",
-            # Servers read the arguments of earlier calls with a template: text that is no JSON fails there.
+            # Chat templates of servers parse the arguments of earlier calls, and fail if they are not JSON.
             "function": {"name": call.name, "arguments": json.dumps(call.values)},
         }
         for call in turn.calls
@@ -114,7 +114,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 class _CallNumbers:
-    """Which call a delta belongs to. Most servers give an index, some the same one to every call, some none."""
+    """Assigns deltas to calls. Most servers give an index, some give the same index to all calls, some give none."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -122,7 +122,7 @@ class _CallNumbers:
         self._count = 0
 
     def of(self, call: dict[str, Any]) -> int:
-        """The number of the call that this is more of."""
+        """Returns the number of the call that a delta belongs to."""
         index, said = call.get("index"), provider.text_of(call.get("id"))
         index = index if isinstance(index, int) else None
         number = self._numbers.get(index)
@@ -137,7 +137,7 @@ class _CallNumbers:
 def _part(number: int, call: dict[str, Any]) -> CallPart:
     function = provider.object_of(call.get("function"))
     arguments = function.get("arguments")
-    if isinstance(arguments, dict):  # some servers send the object itself
+    if isinstance(arguments, dict):  # some servers send an object, not JSON text
         arguments = json.dumps(arguments)
     return CallPart(
         number, provider.text_of(arguments), provider.text_of(function.get("name")), provider.text_of(call.get("id"))

@@ -1,4 +1,4 @@
-"""OpenAI's responses: typed events, reasoning models."""
+"""OpenAI's Responses API: typed events, reasoning models."""
 
 import json
 from typing import Any
@@ -82,7 +82,7 @@ class OpenAIResponses:
                     )
                 case _ if (error := provider.error_of(value)) is not None:
                     raise error
-                case _ if value.get("object") == "response":  # whole, without a stream
+                case _ if value.get("object") == "response":  # the whole answer, not streamed
                     parts = [
                         p
                         for item in provider.objects_of(value.get("output"))
@@ -120,14 +120,14 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 class _OpenCalls:
-    """Which call an event belongs to: they are told apart by their place in the output."""
+    """Assigns events to calls by their index in the output."""
 
     def __init__(self) -> None:
         self._seen: dict[Any, int] = {}
-        """Place -> characters of arguments so far."""
+        """Index in the output -> characters of arguments so far."""
 
     def item(self, event: dict[str, Any], item: dict[str, Any], done: bool) -> list[AnyPiece]:
-        """A call begins or is over; what its deltas did not bring is in it."""
+        """Handles the start or end of a call. Returns the name, the id and the arguments that no delta contained."""
         place = self._place(event)
         whole = provider.text_of(item.get("arguments")) if done else ""
         rest = whole[self._seen[place] :]
@@ -142,7 +142,7 @@ class _OpenCalls:
         ]
 
     def delta(self, event: dict[str, Any]) -> list[AnyPiece]:
-        """More arguments."""
+        """Handles more arguments of a call."""
         place, text = self._place(event), provider.text_of(event.get("delta"))
         self._seen[place] += characters(text)
         return [CallPart(place, text)]

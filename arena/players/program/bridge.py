@@ -1,7 +1,7 @@
-"""Runs inside an agent program's jail with the standard library only. Its two connections leave the jail as sockets.
+"""Forwards connections from an agent program's jail to Unix sockets. Runs in the jail, with the standard library only.
 
-bridge.py stdio SOCKET                        the arena's tools: stdin and stdout are the socket's
-bridge.py port PORT SOCKET COMMAND...         runs a command, for which 127.0.0.1:PORT is the socket
+bridge.py stdio SOCKET                        for the arena's tools: forwards stdin and stdout to the socket
+bridge.py port PORT SOCKET COMMAND...         runs a command; forwards connections at 127.0.0.1:PORT to the socket
 """
 
 import os
@@ -14,7 +14,7 @@ PIECE = 1 << 16
 
 
 def main() -> int:
-    """One of the two; the exit status is the command's."""
+    """Runs one of the two modes. Returns the command's exit status, or 0 after `stdio`."""
     if sys.argv[1] == "stdio":
         with socket.socket(socket.AF_UNIX) as arena:
             arena.connect(sys.argv[2])

@@ -1,7 +1,7 @@
-"""The only network access of an agent program: requests to one model of one provider, counted here.
+"""The only network access of an agent program: requests to one model of one provider, which are counted.
 
-The program speaks plain HTTP to it. The key is added outside, so that the program never has it; the model's name is put in, so
-that prices hold; and when the budget is spent, requests are refused.
+The program sends plain HTTP requests. The gateway adds the key outside the jail, so that the program never has it.
+It sets the model's name, so that the prices apply. It refuses requests once the budget is spent.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES = 32 << 20
 FREE = "/count_tokens"
-"""A request that costs nothing."""
+"""Path suffix of a request that costs nothing."""
 REFUSED = 403
-"""A status that no client tries again."""
+"""HTTP status of refusals. Clients do not retry after it."""
 _READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens", "promptTokenCount")
 _WRITTEN = ("output_tokens", "completion_tokens", "candidatesTokenCount")
 _PASSED_ON = ("content-type", "anthropic-version", "anthropic-beta", "openai-beta", "accept")
@@ -40,7 +40,7 @@ _PASSED_BACK = ("content-type", "retry-after", "request-id", "x-request-id")
 
 
 class Gateway:
-    """Answers requests at a Unix socket, one at a time. Use as an async context."""
+    """Serves requests on a Unix socket, one at a time. Use as an async context."""
 
     def __init__(self, model: ModelSettings, budget: Budget, path: Path) -> None:
         """
@@ -58,12 +58,12 @@ class Gateway:
 
     @staticmethod
     def check(model: ModelSettings) -> None:
-        """Whether a gateway to this model can be opened. Raises UsageError as `__init__` does."""
+        """Checks that a gateway to this model can be opened. Raises UsageError as `__init__` does."""
         Gateway(model, Budget(model), Path())
 
     @property
     def base_path(self) -> str:
-        """Of the provider's address: what a client's base URL ends in."""
+        """Path of the provider's base URL. A client's base URL must end in it."""
         return urlsplit(self._base).path
 
     def _request_path(self) -> str:
@@ -77,7 +77,7 @@ class Gateway:
         class Server(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
-                yield  # signals are the command's
+                yield  # the command handles signals, not uvicorn
 
         route = Route("/{path:path}", self._answer, methods=["POST"])
         config = uvicorn.Config(
@@ -158,7 +158,7 @@ class Gateway:
         return {**own, **{name: asked[name] for name in _PASSED_ON if name in asked}, "accept-encoding": "identity"}
 
     async def _events(self, response: httpx.Response, stack: contextlib.AsyncExitStack) -> AsyncIterator[str]:
-        """The answer's events, as they come, until the budget is spent."""
+        """Yields the answer's events as they arrive, until the budget is spent."""
         reader = self._provider.reader()
         async with stack:
             async for event in httpx_sse.EventSource(response).aiter_sse():

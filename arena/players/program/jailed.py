@@ -1,4 +1,4 @@
-"""One start of an agent program: its folder, its jail, its two sockets, its time, its words."""
+"""Runs an agent program once: creates its folder, jail and two sockets, and monitors it until it ends."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,16 @@ from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
 from sandbox.jail.usage import GuestUsage
 
 PORT = 8765
-"""At which the provider answers inside; the jail has a network of its own."""
+"""Port of the gateway to the provider inside the jail, which has its own network namespace."""
 MESSAGE_BYTES = 16 << 20
-"""Of one message to the tools."""
+"""Maximum size of one message to the tools."""
 
 
 def guest_jail() -> Jail:
-    """The jail for agent programs. It is tested, which takes a moment.
+    """Returns the jail for agent programs. Tests it, which takes a moment.
 
     Raises:
-        MachineError: this machine has none that a program of somebody else's can be put into.
+        MachineError: this machine has no jail that can isolate an agent program.
     """
     jail = choose()
     if jail.name not in WITH_GUESTS:
@@ -47,9 +47,9 @@ def guest_jail() -> Jail:
 async def run_program(
     program: AgentProgram, task: str, tools: ToolSet, budget: Budget | None, paths: Paths, watch: Watch
 ) -> ProgramEnd:
-    """Starts the program, gives it the task on stdin, and waits until it ends or is ended; then nothing of it is left.
+    """Runs the program with the task on stdin until it ends or is stopped. Then removes all its processes and files.
 
-    budget: of its model, where it has one.
+    budget: the budget of its model, if it has one.
 
     Raises:
         MachineError: there is no jail for it, or no SDK.
@@ -88,7 +88,7 @@ async def run_program(
         extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
         hidden = (paths.config, paths.data, paths.state)
         readable = (folder, *program.readable)
-        # Looking for a place where control groups can be made starts a process.
+        # In a thread, because the search for a writable control group starts a process.
         usage = await asyncio.to_thread(GuestUsage, jail.profile, folder, program.caps)
         stack.callback(usage.close)
         argv = ["nice", "-n", "19", *argv]
@@ -142,7 +142,7 @@ async def _tool_socket(tools: ToolSet, path: Path, hear: Callable[[str], None]) 
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder that other users of this machine cannot reach; the jail's user can, once it is bound there."""
+    """Creates a folder that other users of this machine cannot reach. Inside the jail it is mounted, thus readable."""
     with tempfile.TemporaryDirectory(prefix="pkb-agent-") as outer:
         inner = Path(outer).resolve() / "arena"
         inner.mkdir(mode=0o755)

@@ -20,10 +20,10 @@ compilers: it is data."""
 
 
 def require_sdk() -> None:
-    """Checks that the SDK is there.
+    """Checks that the SDK is installed.
 
     Raises:
-        MachineError: it is not installed; the advice says how it is.
+        MachineError: it is not installed; the advice has the command that installs it.
     """
     try:
         importlib.import_module("mcp.server.stdio")
@@ -34,7 +34,7 @@ def require_sdk() -> None:
 
 
 def make_server(tools: ToolSet) -> "Server[Any]":
-    """The server; the SDK must be there."""
+    """Creates the server. The SDK must be installed."""
     import mcp_types as types
     from mcp.server import Server
 
@@ -60,7 +60,7 @@ def make_server(tools: ToolSet) -> "Server[Any]":
 
 
 async def serve_stdio(tools: ToolSet) -> None:
-    """Serves one client over stdin and stdout until it closes them. What is printed meanwhile goes to stderr.
+    """Serves one client over stdin and stdout until it closes them. Other output to stdout goes to stderr meanwhile.
 
     Raises:
         MachineError: the SDK is not installed.
@@ -74,7 +74,7 @@ async def serve_stdio(tools: ToolSet) -> None:
 
 
 async def serve_connection(tools: ToolSet, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serves one client over a socket until it closes it; the SDK must be there."""
+    """Serves one client over a socket until the client closes it. The SDK must be installed."""
     from mcp.server.stdio import stdio_server
 
     server = make_server(tools)
@@ -88,7 +88,7 @@ async def serve_connection(tools: ToolSet, reader: asyncio.StreamReader, writer:
 
 
 class _Lines:
-    """A socket's lines for the SDK. A line that is too long, or a broken connection, ends them."""
+    """Yields a socket's lines to the SDK. Stops at a line that is too long, or when the connection breaks."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

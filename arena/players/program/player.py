@@ -1,4 +1,4 @@
-"""The player of an agent program, in a jail of its own."""
+"""The player of an agent program. The program runs in its own jail."""
 
 import asyncio
 import hashlib
@@ -24,16 +24,16 @@ from arena.runs.results import one_line
 
 BUDGET = "budget"
 SPENT_S = 10.0
-"""A program whose money is spent may work on without its model for so long, and until its last call of a tool is answered."""
+"""Seconds that a program may continue after its budget is spent. Each tool call restarts the count."""
 
 
 class ProgramPlayer(Player):
-    """Submits the best of the kernels that a program had judged."""
+    """Submits the best of the kernels that a program passed to the tool `run`."""
 
     def __init__(self, name: PlayerName, program: AgentProgram, setup: PlayerSetup) -> None:
         """
         Raises:
-            UsageError: its model has no key, or no prices where there is a limit in dollars.
+            UsageError: its model has no key, or dollars are limited and it has no prices.
             MachineError: there is no jail for it, or no MCP SDK.
         """
         self.name, self.model = name, program.model
@@ -62,7 +62,7 @@ class ProgramPlayer(Player):
         return replace(submission, spent=spent)
 
     async def _attempt(self, task: Task, access: KernelAccess, budget: Budget | None) -> Submission:
-        """Starts the program in its jail and waits for its end."""
+        """Runs the program in its jail until it ends, and returns its best kernel."""
         setup, program = self._setup, self._program
         prompt = await asyncio.to_thread(setup.prompt, task)
         rules = fill_template("program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
@@ -114,14 +114,14 @@ class ProgramPlayer(Player):
 
 
 class _Meter:
-    """Records what a program spends, and ends it some time after its budget is spent."""
+    """Records the spending of a program, and limits its time after the budget is spent."""
 
     def __init__(self, budget: Budget | None, recorder: TraceRecorder) -> None:
         self._budget, self._recorder = budget, recorder
         self._told = Spent()
         self._idle_since = time.monotonic()
         self.busy: Callable[[], bool] = lambda: False
-        """A call of a tool is being answered."""
+        """Whether a tool call is in progress."""
 
     @property
     def spent(self) -> Spent:
@@ -133,7 +133,7 @@ class _Meter:
             self._recorder.emit(Counted(spent=self._told))
 
     def enough(self) -> str:
-        """BUDGET once the program has worked on without its model for `SPENT_S`; else empty."""
+        """Returns BUDGET once the program has continued for `SPENT_S` after its budget was spent; else empty."""
         self.tell()
         if self._budget is None or not self._budget.reached or self.busy():
             self._idle_since = time.monotonic()
@@ -141,7 +141,7 @@ class _Meter:
 
 
 def _why(ended: ProgramEnd, budget: Budget | None) -> str:
-    """Why a program ended: see `Submission.ended`."""
+    """Returns why a program ended: see `Submission.ended`."""
     if ended.stopped:
         return ended.stopped
     if budget is not None and budget.reached:
@@ -153,7 +153,7 @@ def _why(ended: ProgramEnd, budget: Budget | None) -> str:
 
 
 async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:
-    """Waits for the program's end, or ends it when the harness fails: there is nothing left for it to do."""
+    """Waits until the program ends. Ends it and raises if the harness fails, because no kernel can be judged then."""
     running = asyncio.create_task(work)
     tools.on_broken = running.cancel
     try:

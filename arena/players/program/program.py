@@ -1,8 +1,8 @@
-"""Agent programs, and the words that name them.
+"""Agent programs, and the player names that select them.
 
 agent:NAME        a table [agents.NAME] of the settings, or claude-code, or codex
 agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast
-agent:MODEL       no program: a model with the arena's tools (`arena/players/model.py`); its name goes first
+agent:MODEL       no program: a model with the arena's tools (`arena/players/model.py`); checked first
 """
 
 import shlex
@@ -41,8 +41,8 @@ BUILT_IN = {
     ),
     "codex": AgentSettings(command=shlex.split(_CODEX), environment={"ARENA_KEY": NO_KEY}),
 }
-"""Tried with Claude Code 2.1.197 and Codex 0.169.0. Their model comes from a table [agents.NAME] of the settings. A call of
-a tool may wait long for its turn at the devices."""
+"""Tested with Claude Code 2.1.197 and Codex 0.169.0. The model comes from a table [agents.NAME] of the settings.
+Tool timeouts are long because a tool call blocks until the devices are free."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class AgentProgram:
     """A program that can be started."""
 
     name: str
-    """What is behind `agent:`."""
+    """The part of the player's name after `agent:`."""
     command: tuple[str, ...]
-    """With {mcp}, {socket}, {python}, {bridge}, {task}, {endpoint} and {model} to be filled in."""
+    """Command line with the placeholders {mcp}, {socket}, {python}, {bridge}, {task}, {endpoint} and {model}."""
     model: ModelSettings | None
-    """Whose provider it may reach; None: it reaches nobody."""
+    """The only model that it may reach; None: it has no network."""
     model_name: str
     seconds: float
     readable: tuple[Path, ...]
@@ -63,10 +63,10 @@ class AgentProgram:
 
 
 def find_program(name: str, settings: Settings) -> AgentProgram | None:
-    """The program of that name; None: it names a model, or nothing.
+    """Returns the program of that name; None if the name is a model's, or unknown.
 
     Raises:
-        UsageError: there is no such file, or its model is none.
+        UsageError: the program, its command, its model or a readable path is missing, or the command is invalid.
     """
     if name in settings.models:
         return None

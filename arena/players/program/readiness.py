@@ -1,4 +1,4 @@
-"""Lists the agent programs of this machine, and checks what one needs."""
+"""Lists the agent programs of this machine, and checks the requirements of a program."""
 
 import shutil
 
@@ -11,13 +11,13 @@ from sandbox.machine.processes import hide_from_ptrace
 
 
 def known_programs(settings: Settings) -> list[str]:
-    """Names of the tables [agents.NAME], then of the built-in programs that are installed. Models of these names go first."""
+    """Lists the tables [agents.NAME], then the installed built-in programs. Leaves out names that are also models."""
     installed = (name for name, built_in in BUILT_IN.items() if shutil.which(built_in.command[0]) is not None)
     return [name for name in dict.fromkeys([*settings.agents, *installed]) if name not in settings.models]
 
 
 def require_ready(program: AgentProgram) -> None:
-    """Checks that a program can play. May take seconds: the jail is tested, and a keyring may be asked.
+    """Checks that a program can play. May take seconds, because it tests the jail and may read a keyring.
 
     Raises:
         UsageError: its model has no key, or no provider.

@@ -1,4 +1,4 @@
-"""The arena's tools for a player with one task: problem and setting are fixed, every `run` is an attempt, the best one counts."""
+"""The arena's tools for a player with one task. Problem and setting are fixed; the best of its `run` calls counts."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -36,19 +36,19 @@ class TaskTools:
     def __init__(
         self, problem: Problem, task: str, access: KernelAccess, recorder: TraceRecorder, spent: Callable[[], Spent]
     ) -> None:
-        """task: the prompt; spent: by the player so far."""
+        """task: the prompt. spent: returns the amount that the player has spent so far."""
         self._problem, self._task = problem, task
         self._access, self._recorder, self._spent = access, recorder, spent
         self._booked = Spent()
         self._turn = asyncio.Lock()
         self.attempts: list[Attempt] = []
         self.broken: ArenaError | None = None
-        """The harness failed; later results do not count."""
+        """The error of the harness, after which results do not count; None if it has not failed."""
         self.on_broken: Callable[[], object] = lambda: None
 
     @property
     def busy(self) -> bool:
-        """A call is being answered."""
+        """Whether a call is in progress."""
         return self._turn.locked()
 
     @property

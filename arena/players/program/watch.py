@@ -1,4 +1,4 @@
-"""Watches a started agent program until its end: its output, its time, and the limits of its jail."""
+"""Monitors a running agent program until it ends: its output, its time, and the limits of its jail."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,14 @@ from arena.foreign_text import printable
 from sandbox.jail.usage import GuestUsage
 
 WORDS_BYTES = 4 << 20
-"""Most bytes of a program's output in one attempt; the rest is dropped."""
+"""Maximum bytes of a program's output per attempt; the rest is dropped."""
 LAST_WORDS_BYTES = 4000
 LOOK_S = 0.25
-"""Seconds between two checks of its limits."""
+"""Seconds between two checks of the limits."""
 LEAVE_S = 5.0
 TIME = "time"
 LIMIT = "limit of "
-"""How the reason begins when a cap of its jail was passed: "limit of memory: its processes hold ..."."""
+"""First words of the end reason if a limit of the jail was exceeded: "limit of memory: its processes hold ..."."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class ProgramEnd:
     """How a program ended."""
 
     code: int | None
-    """Its exit status; None: it was ended."""
+    """Exit status; None if it was stopped."""
     last_words: str
-    """The end of what it wrote to stderr."""
+    """The last bytes of its stderr, as text."""
     stopped: str = ""
-    """Why it was ended: TIME, LIMIT with which cap it was, or what `Watch.enough` has said; empty where it ended by itself."""
+    """Why it was stopped: TIME, LIMIT + its name, or the text of `Watch.enough`. Empty if it exited by itself."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Watch:
     """The limits and listeners of a running program."""
 
     seconds: float
-    """It may take."""
+    """Maximum running time."""
     hear: Callable[[str], None]
-    """Takes its stdout, piece by piece."""
+    """Receives its stdout, piece by piece."""
     enough: Callable[[], str]
-    """Asked a few times a second: a reason to end it now, or nothing."""
+    """Called a few times a second. Returns a reason to stop the program now, or an empty string."""
 
     async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> ProgramEnd:
-        """Waits until the program ends or is ended, and removes all its processes. Cancelling this ends it."""
+        """Waits until the program ends or is stopped, and kills all its processes. Cancelling stops the program."""
         output, errors = process.stdout, process.stderr
         assert output is not None
         assert errors is not None
@@ -75,7 +75,7 @@ class Watch:
                 stopped = looking.result()
         finally:
             looking.cancel()
-            # The jail's first process dies with this one, and everything in the jail with that; then nobody holds the pipes.
+            # When this process dies, the jail's first process and then all others in it die. That closes the pipes.
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
@@ -86,7 +86,7 @@ class Watch:
         return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
 
     async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
-        """Waits for a reason to end the program, and returns it."""
+        """Waits for a reason to stop the program, and returns it."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.seconds
         while True:

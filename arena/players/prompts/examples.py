@@ -1,4 +1,4 @@
-"""Worked examples for prompts. None belongs to the same problem, class or collective as the task (see `suits`)."""
+"""Worked examples for prompts. An example never shares its problem, class, category or a collective with the task."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SUFFIXES = ("_into_tensor", "_tensor", "_single", "_object")
 
 @dataclass(frozen=True)
 class Example:
-    """A kernel that passes, and the problem that it solves."""
+    """A right kernel, and the problem that it solves."""
 
     problem: Problem
     device: str
@@ -22,7 +22,7 @@ class Example:
     source: str
 
     def text(self) -> str:
-        """The example as a section of a prompt."""
+        """Returns the example as a section of a prompt."""
         return fill_template(
             "example",
             title=self.problem.title,
@@ -32,7 +32,7 @@ class Example:
 
 
 def load_examples(catalogue: Catalogue) -> list[Example]:
-    """All examples, by file name. One of a problem that the catalogue lacks is left out."""
+    """Loads all examples, sorted by file name. Skips examples of problems that the catalogue does not have."""
     by_slug = {problem.slug: problem for problem in catalogue.problems}
     examples = []
     for path in sorted(EXAMPLES.glob("*.py")):
@@ -49,7 +49,7 @@ def _read(path: Path) -> tuple[str, str, str]:
 
 
 def suits(example: Example, problem: Problem, device: str) -> bool:
-    """Another problem of another class and category, without a collective in common, for this device."""
+    """Whether an example fits the device, and its problem has another class, another category, no common collective."""
     other = example.problem
     return (
         example.device in {"any", device}
@@ -62,7 +62,7 @@ def suits(example: Example, problem: Problem, device: str) -> bool:
 
 
 def choose_examples(problem: Problem, device: str, shots: int, examples: list[Example]) -> list[Example]:
-    """Up to `shots` examples: those for this very device first, each of another problem."""
+    """Chooses up to `shots` examples of different problems. Those written for this device only come first."""
     found = [example for example in examples if suits(example, problem, device)]
     found.sort(key=lambda example: example.device == "any")
     chosen: dict[int, Example] = {}

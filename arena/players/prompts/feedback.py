@@ -1,4 +1,4 @@
-"""A verdict in words for the model that wrote the kernel. Text printed by the kernel or its compiler is fenced as data."""
+"""Verdicts as text for the model that wrote the kernel. Output of the kernel or its compiler is fenced as data."""
 
 import re
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
 
 FOREIGN_CHARACTERS = 8000
-"""Of a compiler's or interpreter's text: its beginning and its end."""
+"""Maximum length of quoted output of kernel processes. Longer output keeps its beginning and its end."""
 _REPLY_CHARACTERS = 4000
-"""Of an answer without a kernel, when it is shown to its author again."""
+"""Maximum length of an answer without a kernel, when it is sent back to the model."""
 _LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda"} | dict.fromkeys(
     (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"), "cpp"
 )
 _AROUND = 3
-"""Lines before and after the one that a failure names."""
+"""Lines shown before and after the failed line."""
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """`text` in a fence that nothing in it can close."""
+    """Returns `text` in a fence that is longer than any fence in the text."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def fenced_kernel(kernel: Kernel) -> str:
-    """A kernel as a model answers with it: its text, or a fence for each file with its name."""
+    """Formats a kernel as in a model's answer: one fence, or one fence with a name for each file."""
     if not kernel.files:
         return fenced(kernel.source, "python")
     texts = {MAIN: kernel.source} | {name: data.decode(errors="replace") for name, data in sorted(kernel.files.items())}
@@ -46,7 +46,7 @@ def fenced_kernel(kernel: Kernel) -> str:
 
 
 def foreign(text: str) -> str:
-    """Text from a kernel's processes: printable, bounded, fenced."""
+    """Makes text from a kernel's processes printable, truncates it and puts it in a fence."""
     text = printable(text).strip("\n")
     if len(text) > FOREIGN_CHARACTERS:
         half = FOREIGN_CHARACTERS // 2
@@ -55,7 +55,7 @@ def foreign(text: str) -> str:
 
 
 def next_turn(conversation: Conversation, attempts: Sequence[Attempt]) -> Conversation:
-    """The conversation for the next step: the task, the last answer, and what became of it and those before it."""
+    """Returns the conversation for the next step: the task, the last answer, and the results of all attempts."""
     last = attempts[-1]
     best = best_of(attempts)
     if last.report is not None:
@@ -97,26 +97,26 @@ def _row(attempt: Attempt) -> str:
 
 
 def verdict_words(attempt: Attempt) -> str:
-    """The verdict in words, for an attempt that was judged."""
+    """Returns the verdict on a judged attempt as text."""
     assert attempt.judgement is not None
     return judgement_words(attempt.judgement, attempt.answer.source)
 
 
 def build_words(judgement: Judgement, source: str) -> str:
-    """Whether a kernel compiles and its calls return; nothing about what they return."""
+    """Returns as text whether a kernel compiles and its calls return, without the correctness of the outputs."""
     if judgement.report.verdict in RETURNS:
         return read_template("built")
     return judgement_words(judgement, source)
 
 
 def judgement_words(judgement: Judgement, source: str) -> str:
-    """The verdict on a kernel with this text, in words."""
+    """Returns a verdict as text. source: the kernel's text."""
     told = fill_template("verdict", verdict=judgement.report.verdict, facts="").rstrip()
     return "\n\n".join(filter(None, [told, judgement_facts(judgement, source)]))
 
 
 def judgement_facts(judgement: Judgement, source: str) -> str:
-    """What is known beside the verdict: errors, times, the failure and what was printed."""
+    """Returns the facts besides the verdict as text: errors, times, the failure and the printed output."""
     report = judgement.report
     parts = ["\n".join(_facts(report))]
     failure = report.failure
@@ -155,7 +155,7 @@ def _facts(report: RunReport) -> list[str]:
 
 
 def _elsewhere(report: RunReport) -> list[str]:
-    """The kernel at other sizes; nothing where it was not judged there."""
+    """Returns lines on the kernel's results at other sizes; none if it was not judged there."""
     if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
     lines = []
@@ -204,7 +204,7 @@ def _values(expected: str | None, got: str | None) -> str:
 
 
 def _quoted(text: str, most: int = 200) -> str:
-    """A few of somebody else's words within a sentence: nothing in them ends the quotation."""
+    """Quotes untrusted text within a sentence. Backticks in it are replaced, so that they cannot end the quotation."""
     return f"`{one_line(text)[:most].replace('`', chr(39))}`"
 
 

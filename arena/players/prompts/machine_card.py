@@ -18,7 +18,7 @@ from sandbox.timing.roofline import Peaks, bound_us
 
 
 def machine_card(setting: Setting, paths: Paths) -> str:
-    """The description. Takes up to a second where a GPU driver has to be asked."""
+    """Returns the description of the machine. Takes up to a second on GPUs, because it queries the driver."""
     torch = installed_version("torch") or "unknown"
     if not kind_of(setting.device).on_gpus:
         cores = len(os.sched_getaffinity(0))
@@ -46,7 +46,7 @@ def machine_card(setting: Setting, paths: Paths) -> str:
 
 
 def least_work(problem: Problem, setting: Setting, paths: Paths) -> str:
-    """The least work of one call, and the time it takes here if this machine was calibrated."""
+    """Describes the least work of one call, and its minimum time if this machine was calibrated."""
     cost = problem.cost(setting.sizes, setting.world, setting.dtype)
     text = (
         f"The least work of one call, per rank: {_amount(cost.flops)} floating-point operations, "
@@ -80,7 +80,7 @@ def _processor() -> str:
 
 
 def _connections(gpus: Sequence[Gpu]) -> list[str]:
-    """The connections between ranks on these GPUs, rank 0 first; nothing where the driver does not answer."""
+    """Describes the connections between these GPUs, rank 0 first; empty if the driver does not answer."""
     if len(gpus) < 2:
         return []
     try:

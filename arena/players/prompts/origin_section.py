@@ -7,7 +7,7 @@ from arena.runs.results import one_line
 
 
 def origin_section(origin: Origin) -> str:
-    """The section. A verdict or a profile that there is not is left out, in words."""
+    """Returns the section. It states if there is no verdict; a missing profile is left out."""
     parts = ["It was not judged in this setting yet."]
     if origin.judgement is not None:
         facts = judgement_facts(origin.judgement, origin.kernel.source)

@@ -19,22 +19,22 @@ from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 
 SHOTS = 1
-"""Worked examples unless asked otherwise; 0 is zero-shot."""
+"""Default number of worked examples; 0 is zero-shot."""
 _SHARED_CHARACTERS = 60_000
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """The conversation that a model is given, and the version of its texts."""
+    """The conversation that a model gets, and the version of its texts."""
 
     conversation: Conversation
     shots: int
-    """Examples that are in it: fewer than asked where not enough of them suit."""
+    """Number of examples in it: fewer than requested if not enough are suitable."""
     version: str = TEMPLATES
 
     @property
     def sha256(self) -> str:
-        """Of all its text."""
+        """SHA-256 of its whole text."""
         texts = [self.conversation.system, *(turn.content for turn in self.conversation.messages)]
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
@@ -53,9 +53,9 @@ def build_prompt(
     origin: Origin | None = None,
     backend: str | None = None,
 ) -> Prompt:
-    """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked.
+    """Builds the prompt for one problem in one setting. May take seconds on GPUs, because it queries the driver.
 
-    origin: the kernel to improve. backend: the name of the one that the model is to write for.
+    origin: the kernel to improve. backend: name of the backend that the model must write for.
     """
     examples = choose_examples(problem, setting.device, shots, load_examples(catalogue))
     mutates = f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
@@ -87,7 +87,7 @@ def build_prompt(
 
 
 def shared_sources(problem: Problem) -> dict[str, str]:
-    """The `problems.*` modules that a baseline imports, directly or through one another: name -> source."""
+    """Returns the `problems.*` modules that a baseline imports, directly or indirectly: name -> source."""
     root = Path(__file__).resolve().parents[3]
     found: dict[str, str] = {}
     waiting = _imports(problem.baseline_source)
