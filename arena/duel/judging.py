@@ -12,7 +12,7 @@ from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed, Waiting
+from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, RunStarted, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -164,8 +164,15 @@ class DuelJudge:
             budget_s=self._budget_s * FINAL_BUDGET,
             versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
         )
-        self._tell(events.FinalBegan(at=self._now(), left=left.number, right=right.number, run_id=""))
-        result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
+        now_and_then = _now_and_then(measured)
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, RunStarted):
+                began = events.FinalBegan(at=self._now(), left=left.number, right=right.number, run_id=event.run_id)
+                self._tell(began)
+            now_and_then(event)
+
+        result = (await judge_to_end(self._judge, request, listen)).result
         if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
             raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
         return result

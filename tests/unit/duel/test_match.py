@@ -16,12 +16,13 @@ from arena.duel.events import (
     AnyDuelEvent,
     DuelEnded,
     DuelPlayer,
+    FinalBegan,
     KernelJudged,
     KernelJudging,
     Left,
     Submitted,
 )
-from arena.duel.journal import duel_records, read_duel
+from arena.duel.journal import duel_records, read_duel, read_duels
 from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
@@ -32,6 +33,7 @@ from arena.players.file import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.runs.engine import Engine
 from arena.runs.store import Store
+from arena.runs.voids import Void, append_void, read_voids
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.kernels import read_kernel
@@ -156,6 +158,16 @@ async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engi
     assert len(list(paths.runs.glob("*.jsonl"))) == 3
     assert store.rebuild(paths.runs) == 2
     store.close()
+
+
+async def test_a_mark_on_the_run_of_the_final_voids_the_duel(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    await match.play()
+    (final,) = [event.run_id for event in told(match, paths) if isinstance(event, FinalBegan)]
+    assert (paths.runs / f"{final}.jsonl").is_file()
+    mark = Void(at=1.0, note="another program used the cores", by="anna", run=final)
+    append_void(paths.voids, mark)
+    assert [record.voided for record in read_duels(paths.duels, read_voids(paths.voids))[0]] == [mark]
 
 
 async def test_a_wrong_kernel_loses_without_a_final(make_match: MakeMatch) -> None:
