@@ -1,4 +1,4 @@
-"""Hashes a kernel's code. Voids, pooled measurements and sweeps store this hash: it is equal on all versions of Python."""
+"""Hashes a kernel's code, equally on all versions of Python. Voids, pooled measurements and sweeps store this hash."""
 
 import functools
 import hashlib
@@ -25,7 +25,7 @@ def code_hash(source: str, files: Files | None = None) -> str:
 
 
 def old_code_hashes(source: str, files: Files | None = None) -> set[str]:
-    """Returns the hashes that older versions of pkb-arena gave this code, on this version of Python or on newer ones."""
+    """Returns the hashes that older versions of pkb-arena gave this code, on this version of Python or a newer one."""
     return {_hash_of(code_of, source, files) for code_of in (_code_by_this_python, _code_by_newer_pythons)}
 
 

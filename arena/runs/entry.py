@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True):
     rounds: int = 0
     """Number of timed rounds."""
     machine: str = ""
-    """The machine's fingerprint (`arena.machine.fingerprint`). Runs of older versions have none and count as this machine's."""
+    """The machine's fingerprint (`arena.machine.fingerprint`). Runs without one, of older versions, count as local."""
     gap_closed: float | None = None
     """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
     backend: str = ""

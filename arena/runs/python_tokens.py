@@ -1,4 +1,4 @@
-"""Splits Python text into tokens that are equal on all versions of Python. Those of `tokenize` depend on the version."""
+"""Splits Python text into the same tokens on all versions of Python. Those of `tokenize` depend on the version."""
 
 import re
 from collections.abc import Iterator

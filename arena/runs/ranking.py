@@ -1,7 +1,7 @@
 """Ranks kernels by their speed: all measurements of the same code in one setting count as one.
 
-Repeating a measurement therefore never raises a kernel's figure by luck. All code that ranks or stores speedups uses this
-module.
+Repeating a measurement therefore never raises a kernel's figure by luck.
+All code that ranks or stores speedups uses this module.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -48,7 +48,7 @@ class Ranked(Generic[Item]):
 
 
 def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]) -> list[Ranked[Item]]:
-    """Returns the kernels in `items`, sorted by the low end of the interval, highest first; of equals, the earliest first.
+    """Returns the kernels in `items`, the one with the highest low end first; equals keep their order.
 
     measured: returns the measurement of an item; None leaves out an item that was not timed.
     """

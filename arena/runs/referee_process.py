@@ -26,7 +26,7 @@ OnExit = Callable[["RefereeProcess", str], None]
 
 
 class RefereeProcess:
-    """One running referee. `on_event` gets every event; `on_exit` is called once when it has ended, if it was ever ready."""
+    """One running referee. `on_event` gets every event; `on_exit` is called once at its end, if it was ever ready."""
 
     def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: OnExit) -> None:
         self._on_event = on_event

@@ -47,7 +47,7 @@ class _Held(Protocol):
 
 
 def holds(others: Iterable[_Held]) -> str:
-    """Returns in which other settings a faster kernel is faster, too: "all", "some", "none"; empty if no speed is known."""
+    """Returns in which other settings a faster kernel is faster, too: "all", "some", "none"; empty if not known."""
     told = [other.holds for other in others if other.holds is not None]
     if not told:
         return ""
@@ -92,7 +92,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
     """What would make a clock less noisy; empty if no clock is too noisy."""
     other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
-    """Results of a kernel that passed, if other settings were requested (`arena/runs/other_sizes.py`); else not in the JSON."""
+    """If the kernel passed and other settings were requested (`arena/runs/other_sizes.py`); else not in the JSON."""
     holds_at_other_sizes: str | msgspec.UnsetType = msgspec.UNSET
     """What `holds` returns for `other_sizes`; not in the JSON without them."""
 

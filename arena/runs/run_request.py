@@ -30,7 +30,7 @@ class RunRequest:
     budget_s: float = 1.0
     """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
     versus: Rival | None = None
-    """Another kernel in the baseline's place, as in the final of a duel. Without `origin`, such a run is in no index."""
+    """Another kernel in the baseline's place, as in a duel's final. Without `origin`, such a run is in no index."""
 
     origin: str = ""
     """SHA-256 of the kernel that the player started from. With `versus`, that kernel takes the baseline's place."""

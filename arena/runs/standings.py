@@ -32,7 +32,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def fastest(entries: Iterable[Entry]) -> list[Entry]:
-    """Returns the correct kernels of runs at presets' own sizes, fastest first, each with the pooled figures of its runs.
+    """Returns the correct kernels at presets' own sizes, fastest first, each with the pooled figures of its runs.
 
     Leaves out voided runs, and kernels whose times were too noisy.
     """

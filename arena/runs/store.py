@@ -132,7 +132,7 @@ class Store:
         )
 
     def kernels(self, prefix: str) -> list[Entry]:
-        """All runs of kernels with a hash of the code or the file that begins with `prefix`, without the baseline's own."""
+        """All runs of kernels whose code hash or file hash begins with `prefix`; the baseline's own are left out."""
         return self._query(
             f"{_SELECT} where kernel_name != ? and (substr(code, 1, ?) = ? or substr(sha256, 1, ?) = ?)"
             " order by created, run_id",
