@@ -42,11 +42,11 @@ class Outcome(msgspec.Struct, frozen=True):
     paper: bool | None
     """Whether the kernel is correct by the publication's rule (atol = rtol = 1e-2); None: not stored."""
     faster: bool
-    """Whether the kernel is correct, and its whole 99 % interval is faster than the baseline."""
+    """Whether the kernel is correct, and faster than the baseline by the whole 99 % interval."""
     speedup: float | None
-    """Over the baseline as called, by the headline's clock; None if there is none, or times were too noisy."""
+    """Speedup over the baseline as called, by the headline's clock; None without one, or if times were too noisy."""
     over_graph: float | None
-    """Over the baseline in a CUDA graph, by the same clock."""
+    """Speedup over the baseline in a CUDA graph, by the same clock."""
     percent: float | None
     """Percent of the roofline's bound."""
     gap_closed: float | None

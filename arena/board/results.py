@@ -1,4 +1,4 @@
-"""Reads a sweep's results and machines."""
+"""Reads a sweep's results: all of them, or the newest of every key as outcomes. Also reads its machines."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -25,13 +25,13 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     """ "all", "category:expert" or "class:B"."""
     problems: int
     attempts: int
-    """In all problems together."""
+    """Number of attempts at all problems together."""
     most_attempts: int
     """The k of the best-of-k scores: the number of attempts that every problem has at least."""
     solved: int
     """Problems with at least one correct kernel."""
     faster: int
-    """Problems with at least one correct kernel whose whole 99 % interval is faster."""
+    """Problems with at least one correct kernel that is faster by its whole 99 % interval."""
     pass_1: Score | None
     pass_k: Score | None
     paper_1: Score | None

@@ -115,7 +115,7 @@ def _without_folder(player: str) -> str:
 def export_bundle(
     paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
 ) -> Manifest:
-    """Writes these sweeps, or all, into a new folder.
+    """Writes these sweeps, or all sweeps, into a new folder.
 
     Raises:
         UsageError: the folder is not empty, or there is no such sweep.

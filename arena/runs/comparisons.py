@@ -33,7 +33,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def improved(self) -> bool:
-        """Whether the kernel is correct, and its whole 99 % interval is faster than its origin."""
+        """Whether the kernel is correct, and faster than its origin by the whole 99 % interval."""
         return self.verdict is Verdict.PASS and self.outcome == "faster"
 
 

@@ -73,7 +73,7 @@ def detectable_words(speedup: Speedup | None) -> str:
 
 
 def single_calls_words(told: str) -> str:
-    """Returns the part of a conclusion on batches that single calls do not confirm; empty if it has no such part."""
+    """Returns the part of a conclusion about batches that single calls do not confirm; empty without such a part."""
     _, said, why = told.partition(SINGLE_CALLS)
     return said + why
 

@@ -28,7 +28,7 @@ class Origin:
     judgement: Judgement | None = None
     """Its newest result in this setting; None without one."""
     player: str = "you"
-    """Whose result it is when it is judged."""
+    """The player under whose name its result is stored when it is judged."""
     profile: str = ""
     """Its newest profile as text (`arena.profile.kept_profiles`); empty if there is none."""
 
@@ -44,10 +44,10 @@ class Origin:
 
 
 def find_origin(word: str, problem: Problem, setting: Setting, catalogue: Catalogue, paths: Paths) -> Origin:
-    """The kernel that a word stands for: a path, `house`, another named kernel, or the id of a run of this problem.
+    """Returns the kernel that a word stands for: a path, `house`, another named kernel, or a run's id.
 
     Raises:
-        UsageError: there is no such kernel, or the run is of another problem.
+        UsageError: there is no such kernel, or the run belongs to another problem.
     """
     if word == BASELINE:
         raise UsageError(

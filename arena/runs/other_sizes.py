@@ -1,4 +1,4 @@
-"""Judges a kernel that passed in three other random settings; a faster kernel is also timed in two of them.
+"""After a PASS, judges the kernel in three other random settings. A faster kernel is also timed in two of them.
 
 A setting is legal if the problem's own checks and the baseline accept it. A refused setting is replaced by another one.
 """
@@ -39,7 +39,7 @@ CPU_RANKS = 4
 
 
 def other_settings(problem: Problem, setting: Setting, chance: random.Random) -> Iterator[Setting]:
-    """Yields random settings near this one, without repetition: other sizes, dtypes and worlds."""
+    """Yields random settings near this one, each once: other sizes, often another dtype, sometimes another world."""
     seen = {_key(setting)}
     worlds = _worlds(problem, setting)
     for _ in range(100 * DRAWS):
@@ -115,7 +115,7 @@ def ignore(_: OtherSizesProgress) -> None:
 async def with_other_sizes(
     judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = ignore
 ) -> RunReport:
-    """Judges a kernel that passed in other settings. Returns its report with the results.
+    """After a PASS, judges the kernel in other settings. Returns its report with the results.
 
     The kernel is timed there if it is faster than the baseline here. The rival of `request` takes no part.
 

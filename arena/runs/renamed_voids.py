@@ -1,4 +1,4 @@
-"""Repeats marks on kernels that older versions stored under another code hash, under today's hash."""
+"""Adds marks under today's code hash for kernels that older versions voided under another hash."""
 
 from pathlib import Path
 

@@ -127,7 +127,7 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
 
     @property
     def final(self) -> bool:
-        """The result is about the kernel. Harness errors are not final: a resumed sweep tries them again."""
+        """Whether the result is about the kernel. Harness errors are not final: a resumed sweep tries them again."""
         return self.verdict != Verdict.HARNESS_ERROR
 
     @property

@@ -198,7 +198,7 @@ class Sweep:
                 return
 
     def _leave(self, worker: Worker) -> None:
-        """Retires a worker after repeated harness errors. The last one ends the sweep."""
+        """Retires a worker after repeated harness errors. Without any worker left, the sweep ends."""
         self._active_workers -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._active_workers:
