@@ -1,1 +1,1 @@
-"""Results side by side: of every player here, and the published ones."""
+"""The board: the results of every player, and the published results."""

@@ -14,14 +14,14 @@ from arena.runs.standings import Standing
 from problems.specification import Problem
 
 FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
-"""The p of fast_p: right, and more than p times as fast as the baseline. 0: right at any speed."""
+"""The values of p in fast_p: correct, and more than p times as fast as the baseline. 0: correct at any speed."""
 FIRST = ("you", "house")
 PRINTED_PROBLEMS = 87
-"""That the printed totals are of; the printed categories add up to 86."""
+"""Number of problems behind the printed totals. The printed categories add up to 86."""
 _PUBLISHED = Path(__file__).with_name("published.toml")
 
 Standings = dict[int, Standing]
-"""Of one player, by problem id."""
+"""Standings of one player, by problem id."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Tally:
 
 
 class PrintedTotals(msgspec.Struct, frozen=True):
-    """Totals as they were printed, which the rows' sums miss by up to 3."""
+    """Totals as they were printed. The sums of the rows differ from them by up to 3."""
 
     solved_1: int
     """With one attempt."""
@@ -53,14 +53,14 @@ class PublishedModel(msgspec.Struct, frozen=True):
     """By category, in the order of `Published.problems`; best of three attempts."""
     faster: list[int]
     solved_1: list[int]
-    """The same of one attempt."""
+    """The same with one attempt."""
     faster_1: list[int]
     curve: list[float]
     """Share of all problems at each of FACTORS."""
 
 
 class PublishedAgent(msgspec.Struct, frozen=True):
-    """The published results of a model that improved its kernels by their verdicts."""
+    """The published results of a model that improved its kernels after reading their verdicts."""
 
     name: str
     solved: int
@@ -68,16 +68,16 @@ class PublishedAgent(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Results that others have published for the same problems, on a machine of theirs."""
+    """Results that others have published for the same problems, from another machine."""
 
     source: str
     problems: dict[str, int]
-    """Number of problems by category, as they were counted there."""
+    """Number of problems by category, as the source counts them."""
     model: list[PublishedModel]
     agent: list[PublishedAgent] = []
 
     def tally(self, model: PublishedModel, category: str) -> Tally:
-        """A model's counts in one category; the empty category is all of them."""
+        """Returns a model's counts in one category; in all categories if `category` is empty."""
         if not category:
             return Tally(sum(model.solved), sum(model.faster), sum(self.problems.values()))
         at = list(self.problems).index(category)
@@ -85,23 +85,23 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def read_published() -> Published:
-    """The results that come with the arena."""
+    """Reads the published results that come with the arena."""
     return msgspec.convert(tomllib.loads(_PUBLISHED.read_text(encoding="utf-8")), Published)
 
 
 def order_of(players: Sequence[str]) -> list[str]:
-    """The person and the house first, then the others by name."""
+    """Sorts players: `you` and `house` first, then the others by name."""
     return [*(name for name in FIRST if name in players), *sorted(set(players) - set(FIRST))]
 
 
 def tally(standings: Standings, problems: Sequence[Problem]) -> Tally:
-    """How many of the problems a player has solved, and how many of these faster than the baseline by the whole interval."""
+    """Counts the problems that a player has solved, and those with a kernel whose whole interval is above 1."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
     return Tally(sum(each.solved for each in held), sum(each.faster for each in held), len(problems))
 
 
 def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBound:
-    """The scores against the hardware of a player's best kernels in these problems."""
+    """Returns the scores against the hardware of a player's best kernels in these problems."""
     best = [standings[problem.id].best for problem in problems if problem.id in standings]
     timed = [entry for entry in best if entry is not None]
     return against_bound(
@@ -111,7 +111,7 @@ def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBo
 
 
 def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:
-    """Share of the problems whose best kernel counts by `is_fast`."""
+    """Returns the share of the problems for whose best kernel `is_fast` is true."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
     good = sum(is_fast(each.best.speedup if each.best else None, each.solved, p) for each in held)
     return good / len(problems) if problems else 0.0

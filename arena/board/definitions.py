@@ -1,11 +1,13 @@
-"""The definitions of all scores. Every interval here is a 95 % interval over problems: how much the score would move with
-other problems of the same kind. (What a single speedup is worth is said by its own 99 % interval.)
+"""The definitions of all scores.
+
+Every interval here is a 95 % interval over problems: how much the score would change with other similar problems.
+The uncertainty of a single speedup is in its own 99 % interval.
 
 Sources
     pass@k          Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, equation 1
     fast_p          Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?", arXiv 2502.10517, section 3.3
     Wilson          Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22 (1927) 209-212
-    geometric mean  Fleming and Wallace, "How Not to Lie with Statistics", CACM 29 (1986) 218-221: ratios are averaged so
+    geometric mean  Fleming and Wallace, "How Not to Lie with Statistics", CACM 29 (1986) 218-221: why ratios need it
     bound           Williams et al., "Roofline: An Insightful Visual Performance Model", CACM 52 (2009) 65-76
     t quantile      Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5
 """
@@ -23,7 +25,7 @@ BOUND_WORDS = """\
 of bound: bound / kernel's time, geometric mean of solved problems; the bound is the least time of a call on the machine.
 gap closed: (baseline - kernel) / (baseline - bound), mean of solved problems; 0 %: not faster, 100 %: at the bound.
 no roofline: right kernels left out of both (`pkb-arena calibrate`)."""
-"""Both scores against the hardware, as readers of a board are told. `AgainstBound` computes them."""
+"""Explains both scores against the hardware to readers of a board. `against_bound` computes them."""
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -33,15 +35,15 @@ class Score(msgspec.Struct, frozen=True):
     low: float
     high: float
     problems: int
-    """How many it is made of."""
+    """Number of problems in the score."""
 
 
 def share(values: Sequence[float]) -> Score | None:
-    """The mean of numbers from 0 to 1, one a problem, with Wilson's interval; None without a problem.
+    """Returns the mean of numbers from 0 to 1, one per problem, with Wilson's interval; None without a problem.
 
-    For numbers that are 0 or 1 it is Wilson's score interval of a binomial share. Numbers in between vary less than 0 and 1
-    with the same mean would, so the interval errs on the wide side; and it says something at 0 and at 1, where a normal
-    interval has no width.
+    For numbers that are 0 or 1, it is Wilson's score interval of a binomial share. Numbers in between vary less than
+    zeros and ones with the same mean, so the interval is rather too wide. At 0 and at 1 it still has a width, which a
+    normal interval has not.
     """
     n = len(values)
     if not n:
@@ -53,27 +55,27 @@ def share(values: Sequence[float]) -> Score | None:
 
 
 def pass_at_k(k: int, counts: Iterable[tuple[int, int]]) -> Score | None:
-    """pass@k: the chance that at least one of k attempts is good, averaged over problems.
+    """Returns pass@k: the chance that at least one of k attempts is good, averaged over problems.
 
     counts: (attempts, good ones) of each problem. Each problem gives the unbiased estimate
     1 - C(n - c, k) / C(n, k); problems with fewer than k attempts are left out.
-    "Good" is what the caller says: right (pass@k), or right and faster than p times the baseline (fast_p@k).
+    The caller defines "good": correct (pass@k), or correct and more than p times as fast as the baseline (fast_p@k).
     """
     return share([pass_at(k, n, c) for n, c in counts if n >= k])
 
 
 def is_fast(speedup: float | None, passed: bool, p: float) -> bool:
-    """What fast_p counts: right, and more than p times as fast as the baseline by the median; p = 0 is right alone.
+    """Whether fast_p counts a kernel: correct, and by the median more than p times as fast as the baseline.
 
-    The definition is strict (>), so that p = 1 asks for more than the baseline's own speed.
+    p = 0 only requires a correct kernel. The definition is strict (>): p = 1 requires more than the baseline's speed.
     """
     return passed and (p <= 0 or (speedup is not None and speedup > p))
 
 
 def geometric_mean(ratios: Sequence[float]) -> Score | None:
-    """exp(mean of logs) of positive numbers, one a problem; None without one.
+    """Returns exp(mean of logs) of positive numbers, one per problem; None without one.
 
-    The interval is Student's on the logs; of a single number it is not known, and reaches from 0 to infinity.
+    The interval is Student's on the logs. For a single number it is not known, and reaches from 0 to infinity.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     n = len(logs)
@@ -88,17 +90,20 @@ def geometric_mean(ratios: Sequence[float]) -> Score | None:
 
 
 class AgainstBound(msgspec.Struct, frozen=True):
-    """How near right kernels come to the roofline's bound, as BOUND_WORDS say."""
+    """The scores of correct kernels against the roofline's bound, as BOUND_WORDS explains them."""
 
     percent: Score | None
     """100 x bound / kernel's time."""
     gap_closed: Score | None
-    """From 0 to 1; of problems whose baseline does not reach the bound itself (`arena.runs.bound`)."""
+    """From 0 to 1; over the problems whose baseline does not reach the bound itself (`arena.runs.bound`)."""
     no_roofline: int
 
 
 def against_bound(problems: Iterable[Sequence[tuple[float | None, float | None]]], no_roofline: int) -> AgainstBound:
-    """problems: (percent of bound, share of the gap closed) of each right kernel, by problem. A problem counts with its mean."""
+    """Returns the scores against the bound. A problem counts with the mean of its kernels.
+
+    problems: for each problem, (percent of bound, share of the gap closed) of each correct kernel.
+    """
     held = [list(kernels) for kernels in problems]
     percents = [geometric_mean([percent for percent, _ in kernels if percent]) for kernels in held]
     gaps = [[gap for _, gap in kernels if gap is not None] for kernels in held]
@@ -110,14 +115,14 @@ def against_bound(problems: Iterable[Sequence[tuple[float | None, float | None]]
 
 
 def _within_bound(percent: Score | None) -> Score | None:
-    """The interval ends at the bound: no kernel is faster, and a mean of few problems has a wide interval."""
+    """Ends the interval at the bound, because no kernel is faster. A mean of few problems has a wide interval."""
     if percent is None:
         return None
     return msgspec.structs.replace(percent, high=max(percent.value, min(percent.high, 100.0)))
 
 
 def t_quantile(freedom: int) -> float:
-    """Student's quantile at 97.5 %; within 1 % from 3 degrees of freedom on, exact for 1 and 2."""
+    """Returns Student's quantile at 97.5 %: exact for 1 and 2 degrees of freedom, within 1 % for more."""
     if freedom == 1:
         return math.tan(0.475 * math.pi)
     if freedom == 2:

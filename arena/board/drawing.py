@@ -1,4 +1,4 @@
-"""The plots of a board as SVG, drawn by matplotlib (the extra `board`). Texts stay texts; every score has its interval."""
+"""Draws the plots of a board as SVG with matplotlib (the extra `board`). Text stays text; scores have intervals."""
 
 import io
 import math
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 INK, MUTED, RULE, PAPER = "#1f2328", "#68707a", "#d5d9de", "#ffffff"
 COLOURS = {MODELS: "#2f6fde", AGENTS: "#8250df", PEOPLE: "#1a7f52", HOUSES: "#bc5a00", BASELINES: "#7d8590"}
-"""By the kind of a player."""
+"""Colours by the kind of player."""
 SCALE = ("#eef3fb", "#b9d0f5", "#7ba7ea", "#2f6fde")
-"""From no problem solved to all of them."""
+"""Shades from no problem solved to all problems solved."""
 MOST_ROWS = 24
-"""Of a plot; tables have all."""
+"""Most rows of a plot; tables have all."""
 _WIDE = 9.6
-"""Inches; SVG scales."""
+"""Width of a plot in inches; SVG scales."""
 _COLUMNS = 8
-"""Of the plot by category at least, so that few categories are no broad bars."""
+"""Least number of columns in the plot by category, so that few categories do not become broad bars."""
 
 
 def need_matplotlib() -> None:
@@ -43,7 +43,7 @@ def need_matplotlib() -> None:
 
 
 def shares_plot(board: Board, place: ResultPlace) -> str:
-    """pass@1 and fast_1 of every player in a place, and below them the published ones."""
+    """Draws pass@1 and fast_1 of every player in a place, with the published results below."""
     cards = [card for card in board.cards if card.place == place][:MOST_ROWS]
     rows = len(cards) + len(board.published)
     figure, axes = _figure(1, 2, 0.30 * rows + 1.0, sharey=True)
@@ -71,7 +71,7 @@ def shares_plot(board: Board, place: ResultPlace) -> str:
 
 
 def speedups_plot(board: Board, place: ResultPlace) -> str:
-    """Geometric means over the baseline as called, with their intervals; empty where nobody has one."""
+    """Draws geometric means of speedups over the baseline as called, with intervals; empty if there are none."""
     cards = [card for card in board.cards if card.place == place and card.speedup][:MOST_ROWS]
     if not cards:
         return ""
@@ -91,7 +91,7 @@ def speedups_plot(board: Board, place: ResultPlace) -> str:
 
 
 def curve_plot(board: Board, place: ResultPlace) -> str:
-    """fast_p by p: the share of problems that are right and more than p times as fast as the baseline."""
+    """Draws fast_p by p: the share of problems with a correct kernel, more than p times as fast as the baseline."""
     cards = [card for card in board.cards if card.place == place and card.kind != BASELINES and card.fast][:8]
     if not cards:
         return ""
@@ -124,7 +124,7 @@ def curve_plot(board: Board, place: ResultPlace) -> str:
 
 
 def categories_plot(board: Board, place: ResultPlace) -> str:
-    """Solved problems by category and player: a cell has "solved of tried"."""
+    """Draws solved problems by category and player: each cell has "solved/tried"."""
     cards = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
     players = [card.player for card in board.cards if card.place == place][:MOST_ROWS]
     categories = [name for name in CATEGORIES if any(card.scope == f"category:{name}" for card in cards)]
@@ -151,17 +151,17 @@ def categories_plot(board: Board, place: ResultPlace) -> str:
 
 
 def whole_picture(board: Board) -> str:
-    """One SVG with the shares of the place that has most results, for a README or a slide."""
+    """Draws one SVG with the shares of the place with the most attempts, for a README or a slide."""
     place = busiest_place(board)
     if place is None:
         raise MachineError("there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results")
     head, body = shares_plot(board, place).split(">", 1)
-    # A drawn background: slides and converters ignore that of a style.
+    # The background is drawn, because slides and converters ignore one in a style.
     return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
 
 
 def busiest_place(board: Board) -> ResultPlace | None:
-    """The place with the most attempts."""
+    """Returns the place with the most attempts."""
     counts: dict[ResultPlace, int] = {}
     for card in board.cards:
         counts[card.place] = counts.get(card.place, 0) + card.attempts
@@ -212,7 +212,7 @@ def _dots(
 
 
 def _ends(score: Score) -> tuple[float, float]:
-    """The interval where it is known; of a single problem it is not."""
+    """Returns the ends of the interval; the value itself for a single problem, whose interval is not known."""
     if math.isinf(score.high):
         return score.value, score.value
     return score.low, score.high
@@ -240,7 +240,7 @@ def _svg(figure: "Figure") -> str:
 
 
 def with_theme(svg: str) -> str:
-    """An SVG for a page: its colours are the page's variables, so that it is legible on dark, too, and its width the page's."""
+    """Fits an SVG to a page: uses the page's variables as colours, for dark mode, too, and the page's width."""
     names = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
     names |= {colour: kind for kind, colour in COLOURS.items()} | {shade: f"shade{n}" for n, shade in enumerate(SCALE)}
     for colour, name in names.items():

@@ -30,7 +30,7 @@ from sandbox.protocol.verdict import Verdict
 
 
 class PublishedRow(msgspec.Struct, frozen=True):
-    """A published result: another machine, other sizes and another rule of correctness."""
+    """A published result, from another machine, with other sizes and another correctness rule."""
 
     name: str
     kind: str
@@ -60,32 +60,32 @@ class Board(msgspec.Struct, frozen=True):
     arena: str
     """Version of pkb-arena."""
     problems: int
-    """Of the catalogue."""
+    """Number of problems in the catalogue."""
     machines: dict[str, str]
-    """Words for every fingerprint in `scores`."""
+    """Machines in words, by the fingerprints in `scores`."""
     scores: list[Scorecard]
     published: list[PublishedRow]
     source: str
-    """Of the published results."""
+    """Source of the published results."""
     ratings: list[Rating]
-    """Of all duels, best first."""
+    """Ratings from all duels, best first."""
     comparisons: list[Comparison] = []
-    """Kernels against those that their players started from."""
+    """Runs of kernels against those that their players started from."""
     left_out: list[LeftOut] = []
-    """What the board lacks because it could not be read."""
+    """Results that the board lacks because they could not be read."""
 
     @property
     def cards(self) -> list[Scorecard]:
-        """Over all problems."""
+        """The scorecards over all problems."""
         return [card for card in self.scores if card.scope == ALL]
 
     @property
     def places(self) -> list[ResultPlace]:
-        """Where the cards were measured, in their order."""
+        """The places of the cards, in the order of the cards."""
         return list(dict.fromkeys(card.place for card in self.cards))
 
     def improved_on(self, card: Scorecard) -> dict[str, int]:
-        """By the name of the kernel that a player started from: problems in which a kernel of theirs is faster than it."""
+        """Counts problems in which a kernel of the player is faster than its origin, by the name of the origin."""
         found = {
             (each.problem_id, each.origin, each.origin_name)
             for each in self.comparisons
@@ -94,12 +94,12 @@ class Board(msgspec.Struct, frozen=True):
         return dict(sorted(Counter(name for _, _, name in found).items())) if card.scope == ALL else {}
 
     def rating(self, player: str) -> Rating | None:
-        """A player's rating."""
+        """Returns a player's rating; None without one."""
         return next((rating for rating in self.ratings if rating.player == player), None)
 
 
 def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Board:
-    """The board of these sweeps, or of all of them, of single runs and of bundles. Creates nothing.
+    """Returns the board of these sweeps, or of all sweeps, single runs and imported bundles. Creates no file.
 
     Damaged files are left out and named.
 
@@ -170,10 +170,11 @@ def _no_duel(error: Exception) -> str:
 def _single_runs(
     paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]
 ) -> tuple[list[Outcome], list[Comparison]]:
-    """A player's runs outside of sweeps, of one problem in one place, as one attempt: the best of them; and comparisons.
+    """Returns the outcomes of runs outside of sweeps, and all comparisons.
 
-    Harness errors are no attempts. What a sweep has is not counted again; of a model's attempts in one place a sweep's
-    alone are independent of each other.
+    A player's best run of a problem in a place counts as one attempt; harness errors are no attempts. Results of a
+    sweep are not counted again. If a sweep has attempts of a model or agent in a place, only these count, because only
+    they are independent of each other.
     """
 
     def ask(store: Store) -> tuple[list[Entry], list[Comparison]]:
@@ -255,5 +256,5 @@ def _published(published: Published) -> list[PublishedRow]:
 
 
 def _of_all(good: int) -> Score | None:
-    """A count of the publication as a share of its problems, with the interval that such a share has."""
+    """Returns a published count as a share of the published problems, with its interval."""
     return share([1.0] * good + [0.0] * (PRINTED_PROBLEMS - good))

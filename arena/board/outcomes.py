@@ -12,21 +12,21 @@ from sandbox.machine.backends import label_in
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
 NOISY = "too noisy"
-"""The outcome of a noisy timing. It counts as not fast, and is left out of means."""
+"""The outcome if times are too noisy. It counts as not fast, and is left out of means."""
 KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
 
 
 class ResultPlace(msgspec.Struct, frozen=True):
-    """Where results can be compared with each other."""
+    """The setting and the machine of results that can be compared with each other."""
 
     preset: str
-    """With "*" where sizes were overridden."""
+    """Name of the preset, also if sizes were overridden."""
     device: str
     world: int
     machine: str
     """A fingerprint (`arena.machine.fingerprint`)."""
     source: str = ""
-    """Name of the bundle that it came in, from elsewhere; empty: made here."""
+    """Name of the imported bundle with the results; empty: made here."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -40,33 +40,33 @@ class Outcome(msgspec.Struct, frozen=True):
     class_: str
     passed: bool
     paper: bool | None
-    """Right by the publication's rule (atol = rtol = 1e-2); None: not kept."""
+    """Whether the kernel is correct by the publication's rule (atol = rtol = 1e-2); None: not stored."""
     faster: bool
-    """Right, and faster than the baseline by the whole 99 % interval."""
+    """Whether the kernel is correct, and faster than the baseline by the whole 99 % interval."""
     speedup: float | None
-    """Over the baseline as called, by the clock of the headline; None where that was too noisy to tell."""
+    """Speedup over the baseline as called, by the headline's clock; None without one, or if times were too noisy."""
     over_graph: float | None
-    """Over the baseline in a CUDA graph, by the same clock."""
+    """Speedup over the baseline in a CUDA graph, by the same clock."""
     percent: float | None
-    """Of the roofline's bound."""
+    """Percent of the roofline's bound."""
     gap_closed: float | None
     """Share of the gap between the baseline and that bound (`arena.runs.bound`)."""
     noisy: bool
-    """Right, and timed, and too noisy to tell."""
+    """Whether the kernel is correct and its times were too noisy."""
     one_size_only: bool | None
-    """None: not known."""
+    """Whether the kernel failed at other sizes; None: not known."""
     usd: float
     seconds: float
     voided: bool = False
-    """An attempt that earned nothing: it counts as one that failed."""
+    """Whether the result is voided. It then counts as a failed attempt."""
     backend: str = ""
-    """Of a right kernel, the label of the backend that it uses; empty: none."""
+    """Label of the backend that a correct kernel uses; empty: none."""
     holds: str = ""
-    """Of a faster kernel, at other sizes: "all", "some" or "none"; empty where that is not known."""
+    """Other sizes at which a faster kernel is faster, too: "all", "some" or "none"; empty if not known."""
 
 
 def kind_of(player: str) -> str:
-    """One of `KINDS`, by the player's name."""
+    """Returns one of `KINDS`, by the player's name."""
     prefix = player.partition(":")[0]
     if prefix == PlayerKind.MODEL:
         return MODELS
@@ -78,7 +78,7 @@ def kind_of(player: str) -> str:
 
 
 def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Outcome:
-    """Of a sweep's result."""
+    """Returns the outcome of a sweep's result."""
     report, setting = result.report, result.cell.setting
     passed = result.passed and not voided
     noisy = passed and report is not None and report.outcome == NOISY
@@ -109,7 +109,7 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
 
 
 def _over_graph(report: RunReport) -> float | None:
-    """The graph's time, measured in this setting before, over the kernel's."""
+    """Returns the time of the baseline in a CUDA graph, measured before in this setting, over the kernel's time."""
     graph, mine = report.beside.get(GRAPH), report.contender_us
     if graph is None or mine is None:
         return None

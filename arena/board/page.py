@@ -51,7 +51,7 @@ for (const head of document.querySelectorAll("th")) head.onclick = () => {
 
 
 def page(board: Board) -> str:
-    """The file's text.
+    """Returns the text of the HTML file.
 
     Raises:
         MachineError: matplotlib is not installed.
@@ -120,7 +120,7 @@ def _table(board: Board, place: ResultPlace | None) -> str:
 
 
 def _bound_table(board: Board, place: ResultPlace) -> str:
-    """The scores against the hardware by category; empty where nobody has one."""
+    """Returns the table of the scores against the hardware by category; empty if there are none."""
     found = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
     cards = [card for card in found if card.percent is not None]
     if not cards:

@@ -1,4 +1,4 @@
-"""Judges stored bests again with today's judge: each player's best kernel by problem and setting."""
+"""Judges stored best kernels again with the current judge: each player's best one by problem and setting."""
 
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -32,7 +32,7 @@ FAILS, SLOWER, FASTER = "fails", "no longer faster", "faster now"
 
 
 class RecheckSide(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge said of a kernel. Fields are added, never renamed."""
+    """One verdict on a kernel, with its speedup. Fields are added, never renamed."""
 
     run_id: str
     verdict: Verdict
@@ -56,24 +56,24 @@ class Recheck(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     code: str
     before: RecheckSide
-    """With all measurements of its code pooled."""
+    """The stored result, with all measurements of its code pooled."""
     after: RecheckSide | None
-    """None: it was not judged."""
+    """The new result; None: the kernel was not judged."""
     change: str = ""
-    """FAILS, SLOWER or FASTER; empty where nothing changed, or times cannot be compared."""
+    """FAILS, SLOWER or FASTER; empty if nothing changed, or times cannot be compared."""
     left_out: str = ""
-    """Why it was not judged."""
+    """Why the kernel was not judged; empty if it was."""
     voided: list[str] = []
     """Runs that were voided because it fails."""
 
     @property
     def failed(self) -> bool:
-        """It passed once, and does not today."""
+        """Whether the kernel, which passed before, fails now."""
         return self.change == FAILS
 
 
 def bests(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """A player's right kernels by problem and setting: in each list the best first, one entry a kernel.
+    """Returns a player's correct kernels by problem and setting, in each list the best first, one entry per kernel.
 
     Kernels that were not timed, or whose times were too noisy, come last, the newest first. Voided runs are left out.
     """
@@ -92,17 +92,17 @@ def bests(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 @dataclass(frozen=True, kw_only=True)
 class RecheckTerms:
-    """How bests are judged again."""
+    """The options of a recheck."""
 
     rounds: int | None = None
     budget_s: float = 1.0
     void_by: str = ""
-    """Results of a best that fails are voided in this name; empty: they are not."""
+    """Name in which the results of a best kernel that fails are voided; empty: they are not voided."""
     unsafe: bool = False
 
 
 class Rechecker:
-    """Judges bests at a judge of this machine."""
+    """Judges best kernels again with a judge of this machine."""
 
     def __init__(
         self, judge: Judge, paths: Paths, catalogue: Catalogue, settings: Settings, terms: RecheckTerms
@@ -110,7 +110,7 @@ class Rechecker:
         self._at, self._paths, self._terms = judge, paths, terms
         self._catalogue, self._settings = catalogue, settings
         self._harness_errors = 0
-        """In a row."""
+        """Harness errors in a row."""
 
     async def start(self, players: Iterable[str]) -> None:
         """Starts the judge.
@@ -124,13 +124,13 @@ class Rechecker:
             require_jail(self._at.jail, self._terms.unsafe)
 
     async def recheck(self, kernels: Sequence[Entry], runs: Iterable[Entry]) -> AsyncIterator[Recheck]:
-        """Judges the best of `kernels` (one list of `bests`). Where failures are voided, goes on until one does not fail.
+        """Judges the best of `kernels` (one list of `bests`). If failures are voided, goes on until one does not fail.
 
-        runs: all of the player, among them those to void.
+        runs: all runs of the player, including those to void.
 
         Raises:
-            WorkerLost: the judge does not come back.
-            FolderUnwritable: a run's journal, or that of the voids, cannot be written.
+            WorkerLost: the judge has failed too often.
+            FolderUnwritable: the journal of a run or of the voids cannot be written.
         """
         for entry in kernels:
             found = await self._judge(entry)
@@ -177,7 +177,7 @@ class Rechecker:
         )
 
     def _void(self, entry: Entry, found: Recheck, runs: Iterable[Entry]) -> list[str]:
-        """Voids the player's results of this code in this setting. Returns their runs."""
+        """Voids the player's results of this code in this setting. Returns the ids of their runs."""
         assert found.after is not None
         version = installed_version("pkb-arena") or ""
         note = f"recheck by pkb-arena {version}: {found.after.verdict}: {found.after.detail}"

@@ -1,4 +1,4 @@
-"""Reading a sweep's results: the newest line of every key, as numbers or whole."""
+"""Reads a sweep's results: all of them, or the newest of every key as outcomes. Also reads its machines."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +14,19 @@ from arena.sweep.records import REFUSED, CellResult, SweepSession
 
 
 def results(path: Path) -> Iterator[CellResult]:
-    """All lines with a result, in the order in which they came; a later one replaces one with the same key.
+    """Returns all lines with a result, in order. Of several lines with the same key, the last one counts.
 
     Raises:
         OSError: the journal cannot be read.
-        JournalDamaged: it is none.
+        JournalDamaged: the file is no sweep's journal, or is damaged.
     """
     return (line for line in read_lines(path) if isinstance(line, CellResult))
 
 
 def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
-    """What counts for scores: verdicts on kernels, and answers without one. Errors of the harness and refusals do not.
+    """Returns the results that count in scores: verdicts on kernels, and answers without a kernel.
 
-    A voided result counts as an attempt that failed.
+    Harness errors and refused settings do not count. A voided result counts as a failed attempt.
 
     Raises:
         OSError, JournalDamaged: as `results`.
@@ -43,7 +43,7 @@ def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
 
 
 def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]) -> Outcome:
-    """An attempt with the figures of all attempts with the same code: a kernel that is written twice has one speed."""
+    """Returns an attempt with the pooled figures of all attempts with the same code, because one code has one speed."""
     if len(kernel.items) == 1:
         return outcome
     noisy = kernel.outcome == NOISY
@@ -60,7 +60,7 @@ def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]
 
 
 def machines_of(path: Path) -> dict[str, Machine]:
-    """The machines of a sweep by their fingerprint.
+    """Returns the machines of a sweep by their fingerprints.
 
     Raises:
         OSError, JournalDamaged: as `results`.

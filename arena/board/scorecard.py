@@ -9,14 +9,14 @@ from arena.board.definitions import Score, against_bound, geometric_mean, is_fas
 from arena.board.outcomes import Outcome, ResultPlace
 
 FACTORS = (1.0, 1.5, 2.0)
-"""The p of fast_p."""
+"""The values of p in fast_p."""
 ALL = "all"
 HOLDS = ("all", "some", "none")
-"""Of the other settings in which a faster kernel was timed."""
+"""In how many of the other settings a faster kernel is faster, too."""
 
 
 class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a board. Scores are None where nothing was measured for them."""
+    """One row of a board. Scores are None if nothing was measured for them."""
 
     player: str
     kind: str
@@ -25,13 +25,13 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     """ "all", "category:expert" or "class:B"."""
     problems: int
     attempts: int
-    """In all problems together."""
+    """Number of attempts at all problems together."""
     most_attempts: int
-    """The k of the best-of-k scores: what every problem has at least."""
+    """The k of the best-of-k scores: the number of attempts that every problem has at least."""
     solved: int
-    """Problems with at least one right kernel."""
+    """Problems with at least one correct kernel."""
     faster: int
-    """Of these with one that is faster by its whole 99 % interval."""
+    """Problems with at least one correct kernel that is faster by its whole 99 % interval."""
     pass_1: Score | None
     pass_k: Score | None
     paper_1: Score | None
@@ -41,30 +41,30 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     fast_k: dict[str, Score]
     """The same at k attempts."""
     fast_graph: dict[str, Score]
-    """fast_p at one attempt over the baseline in a CUDA graph; empty where that was not measured."""
+    """fast_p at one attempt over the baseline in a CUDA graph; empty if that was not measured."""
     speedup: Score | None
-    """Geometric mean over the problems it solved; a problem counts with the geometric mean of its right kernels' speedups."""
+    """Geometric mean over the solved problems. Each counts with the geometric mean of its correct kernels' speedups."""
     percent: Score | None
     """Percent of the roofline's bound (`arena.board.definitions.AgainstBound`)."""
     gap_closed: Score | None
     """Share of the gap between the baseline and that bound; from 0 to 1."""
     no_roofline: int
-    """Right kernels without a roofline: they are in neither of the two."""
+    """Correct kernels without a roofline, which are left out of `percent` and `gap_closed`."""
     noisy: int
-    """Right kernels whose times were too noisy to tell: they count as not fast, and in no mean."""
+    """Correct kernels whose times were too noisy. They count as not fast, and in no mean."""
     one_size_only: int
-    """Right kernels that failed at other sizes."""
+    """Correct kernels that failed at other sizes."""
     usd: float
     voided: int = 0
-    """Attempts that are voided: they count as failed."""
+    """Voided attempts, which count as failed."""
     backends: dict[str, int] = {}
-    """Right kernels over a backend, by its label."""
+    """Number of correct kernels that use a backend, by its label."""
     holds: dict[str, int] = {}
-    """Faster kernels that were timed at other sizes, by where they are faster, too: "all", "some", "none"."""
+    """Number of faster kernels that are faster at "all", "some" or "none" of the other sizes."""
 
 
 def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
-    """The scores of outcomes of one player in one place (one at least)."""
+    """Returns the scores of at least one outcome, all of one player in one place."""
     first = outcomes[0]
     by_problem: dict[int, list[Outcome]] = {}
     for outcome in outcomes:
@@ -129,7 +129,7 @@ def _mean_of_problems(values: Iterable[Sequence[float | None]]) -> Score | None:
 
 
 def scorecards(outcomes: Iterable[Outcome]) -> list[Scorecard]:
-    """A card for every player in every place, best pass@1 first within a kind; then those of its categories and classes."""
+    """Returns a card for every player in every place, best pass@1 first; then the cards by category and class."""
     groups: dict[tuple[str, ResultPlace], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.player, outcome.place), []).append(outcome)

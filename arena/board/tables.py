@@ -1,4 +1,4 @@
-"""A board as text: lines for a terminal, Markdown, CSV. Published rows are in the same table, and say so."""
+"""A board as text: lines for a terminal, Markdown, CSV. Published rows are marked as published."""
 
 import csv
 import io
@@ -53,7 +53,7 @@ def share_words(score: Score | None) -> str:
 
 
 def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
-    """ "1.42× [1.20, 1.68]"; of a single problem without an interval."""
+    """ "1.42× [1.20, 1.68]"; for a single problem without the interval."""
     if score is None:
         return "–"
     ends = f" [{score.low:.{digits}f}, {score.high:.{digits}f}]" if score.problems > 1 else ""
@@ -61,7 +61,7 @@ def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
 
 
 def bound_words(percent: Score | None) -> str:
-    """ "41 % [31, 52]": percent of bound; empty without one."""
+    """ "41 % [31, 52]": percent of bound; empty without a score."""
     return mean_words(percent, " %", 0) if percent is not None else ""
 
 
@@ -145,7 +145,7 @@ def text_lines(board: Board, scope: str = "") -> list[str]:
 
 
 def published_words(board: Board) -> str:
-    """What must be known of the published rows."""
+    """Returns where the published rows come from, and how they differ from other rows."""
     return f"published: {board.source}; another machine, other sizes, and right means within 1e-2 there"
 
 
@@ -161,7 +161,7 @@ def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
 
 
 def _table(rows: Sequence[BoardRow]) -> list[str]:
-    """Columns in which nobody has anything are left out."""
+    """Returns the lines of a table without its empty columns."""
     shown = [n for n in range(len(HEADINGS)) if any(row[n] not in ("", "–") for row in rows)]
     columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
     return TextTable(columns).lines(rows)
@@ -182,7 +182,7 @@ def _markdown(rows: Sequence[BoardRow]) -> list[str]:
 
 
 def csv_text(board: Board) -> str:
-    """One line a player, place and scope, with ends of intervals in columns of their own. Shares are from 0 to 1."""
+    """Returns a line per player, place and scope. Ends of intervals have their own columns; shares are from 0 to 1."""
     buffer = io.StringIO()
     names = ("pass_1", "pass_k", "paper_1", "fast_1", "fast_1.5", "fast_2", "fast_graph_1", "speedup", "percent")
     head = ["origin", "player", "kind", "scope", "preset", "device", "world", "machine", "problems", "attempts", "k"]

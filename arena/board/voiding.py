@@ -1,4 +1,4 @@
-"""Finds what a word names, and voids it or takes that back: a run, a sweep's result, a duel, or a kernel with all its results."""
+"""Voids a run, a sweep's result, a duel, or a kernel with all its results; or takes that back."""
 
 import getpass
 import re
@@ -21,7 +21,7 @@ from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
 
 LEAST_HASH = 6
-"""Characters of a kernel's hash that name it."""
+"""Least number of characters of a kernel's hash that identify it."""
 _HASH = re.compile(rf"[0-9a-f]{{{LEAST_HASH},64}}")
 LAST = "last"
 
@@ -33,9 +33,9 @@ class VoidTarget(msgspec.Struct, frozen=True):
     """Id of a run or a duel."""
     code: str
     results: list[str]
-    """Ids of the runs and duels that the mark is on, as far as this machine has them."""
+    """Ids of the runs and duels that the mark is on, if this machine has them."""
     players: list[str] = []
-    """Of these results; known for a kernel alone."""
+    """Players of these results; only known for a kernel."""
 
     @property
     def words(self) -> str:
@@ -47,10 +47,12 @@ class VoidTarget(msgspec.Struct, frozen=True):
 
 
 def find_target(paths: Paths, word: str) -> VoidTarget:
-    """What a word names: the id of a run, a duel or a sweep's result, a journal file, `last`, or the start of a kernel's hash.
+    """Returns the target that a word names.
+
+    word: the id of a run, a duel or a sweep's result, a journal file, `last`, or the start of a kernel's hash.
 
     Raises:
-        UsageError: it names nothing, or more than one kernel.
+        UsageError: the word names nothing, or more than one kernel.
         ArenaError: results cannot be read.
     """
     if (run := _run_named(paths, word)) is not None:
@@ -84,7 +86,7 @@ def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
 
 
 def _run_named(paths: Paths, word: str) -> str | None:
-    """The run or duel with this id, or with this journal."""
+    """Returns the id of the run or duel with this id, or with this journal file; None if there is none."""
     if word == LAST:
         found = files_in(paths.runs, ".jsonl")
         return found[-1].stem if found else None
@@ -111,7 +113,7 @@ def _kernels(paths: Paths, prefix: str) -> list[Entry]:
 
 
 def _swept(paths: Paths) -> Iterator[CellResult]:
-    """Results of all sweeps, imported ones too. Damaged journals end early: the board names them."""
+    """Yields the results of all sweeps, also of imported ones. Damaged journals end early; the board reports them."""
     for path in (*journals(paths.sweeps), *journals(paths.imports)):
         try:
             yield from results(path)
@@ -128,11 +130,11 @@ def user() -> str:
 
 
 def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
-    """Marks a result or a kernel as not earned; a mark that is there is replaced.
+    """Marks a result or a kernel as not earned. An existing mark is replaced.
 
     Raises:
         UsageError: the note or the name is empty.
-        FolderUnwritable: it could not be written.
+        FolderUnwritable: the mark could not be written.
     """
     line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code)
     if not line.note:
@@ -148,7 +150,7 @@ def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
 
     Raises:
         UsageError: there is no such mark.
-        FolderUnwritable: it could not be written.
+        FolderUnwritable: the line could not be written.
     """
     voids = read_voids(paths.voids)
     marks, name = (voids.runs, target.run) if target.run else (voids.kernels, target.code)
@@ -160,7 +162,7 @@ def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
 
 
 def _advice(paths: Paths, target: VoidTarget) -> str:
-    """Where a run is voided together with its kernel, that mark is the one to take back."""
+    """Returns which mark to take back instead: that of the kernel, if the run is voided with its kernel."""
     for entry in voided(paths) if target.run else ():
         if entry.run_id == target.run:
             return f"its kernel is: `pkb-arena void {entry.names_code[:12]} --undo`"

@@ -1,10 +1,10 @@
-"""Writing and reading bundles.
+"""Writes and reads bundles.
 
-results.jsonl (or .parquet)     a flat row a result: the columns of `ResultRow`
+results.jsonl (or .parquet)     one flat row per result: the columns of `ResultRow`
 campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
 campaigns/NAME.voids            which of these results are voided, why and by whom
-kernels/SHA256.py               every kernel that a result names, once; a folder SHA256 for one of several files
-traces/ID.jsonl                 how models wrote them
+kernels/SHA256.py               every kernel of a result, once; a folder SHA256 for a kernel of several files
+traces/ID.jsonl                 how models wrote the kernels
 README.md                       the data card
 manifest.json                   SHA-256 of all of these
 """
@@ -42,10 +42,10 @@ _BATCH = 5000
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One result, flat: for data frames."""
+    """One result as a flat row, for data frames."""
 
     campaign: str
-    """Name of the sweep. Columns keep their names: data frames of others read them."""
+    """Name of the sweep. Columns keep their names, because other people's programs read them."""
     at: float
     """Seconds since the epoch."""
     problem_id: int
@@ -59,10 +59,10 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     dtype: str
     sizes: str
-    """JSON."""
+    """Sizes by name, as JSON."""
     catalogue: str
     machine: str
-    """In words."""
+    """The machine in words."""
     sha256: str
     verdict: str
     detail: str
@@ -71,7 +71,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None
     speedup_low: float | None
     speedup_high: float | None
-    """99 % interval of the median."""
+    """`speedup_low` and `speedup_high` are the ends of the 99 % interval."""
     baseline_us: float | None
     kernel_us: float | None
     roofline_percent: float | None
@@ -86,17 +86,17 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     trace_id: str
     voided: str = ""
-    """Why the result is in no score; empty: it counts."""
+    """Why the result counts in no score; empty: it counts."""
 
 
 class ShownPlayers:
-    """Names of players without the folders of this machine. Folders of the same name are told apart by a number."""
+    """Names of players without the folders of this machine. A number distinguishes folders with the same name."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
 
     def of(self, player: str) -> str:
-        """ "file:mine" of "file:/home/me/mine"; "file:mine-2" where that is another folder's name. So with an agent program."""
+        """ "file:mine" for "file:/home/me/mine"; "file:mine-2" if that name is taken. Also for agent programs."""
         if player not in self._shown:
             short = _without_folder(player)
             names = chain([short], (f"{short}-{number}" for number in count(2)))
@@ -115,7 +115,7 @@ def _without_folder(player: str) -> str:
 def export_bundle(
     paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
 ) -> Manifest:
-    """Writes these sweeps, or all, into a new folder.
+    """Writes these sweeps, or all sweeps, into a new folder.
 
     Raises:
         UsageError: the folder is not empty, or there is no such sweep.
@@ -153,7 +153,7 @@ def export_bundle(
 
 
 def _newest(path: Path) -> dict[str, float]:
-    """When the newest result of every key came."""
+    """Returns the time of the newest result of every key, in seconds since the epoch."""
     try:
         return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
     except OSError as error:
@@ -163,7 +163,7 @@ def _newest(path: Path) -> dict[str, float]:
 def _copy(
     paths: Paths, catalogue: Catalogue, path: Path, folder: Path, newest: Mapping[str, float], players: ShownPlayers
 ) -> Iterator[ResultRow]:
-    """Copies a journal with its kernels and traces; yields the newest result of every key, as `newest` has them."""
+    """Copies a journal with its kernels and traces. Yields the newest result of every key, according to `newest`."""
     machines: dict[str, str] = {}
     voids, marks = read_voids(paths.voids), b""
     with (folder / SWEEPS / path.name).open("wb") as out:
@@ -186,7 +186,7 @@ def _copy(
 
 
 def _without_paths(line: AnyLine, players: ShownPlayers) -> msgspec.Struct:
-    """A line that names no folder of this machine."""
+    """Returns the line without the folders of this machine."""
     if isinstance(line, SweepSession):
         plan: SweepPlan = msgspec.structs.replace(line.plan, players=list(map(players.of, line.plan.players)))
         return msgspec.structs.replace(line, plan=plan)
@@ -219,7 +219,7 @@ def _keep_kernel_of(paths: Paths, catalogue: Catalogue, folder: Path, line: Cell
 
 
 def _keep_trace(paths: Paths, folder: Path, trace_id: str, players: ShownPlayers) -> None:
-    """Copies a trace without folders of this machine in its header; one without a readable header is left out."""
+    """Copies a trace, without this machine's folders in its header. A trace without a readable header is left out."""
     trace = paths.traces / f"{trace_id}.jsonl"
     if not trace_id or not trace.is_file():
         return
@@ -235,7 +235,7 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str, players: ShownPlayers
 
 
 def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void | None) -> ResultRow:
-    """A result as a flat row."""
+    """Returns a result as a flat row."""
     report, setting = line.report, line.cell.setting
     speed = by_clock(report.speedup, report.clock) if report is not None else None
     times = (report.baseline_us, report.contender_us) if report is not None else (None, None)
@@ -282,13 +282,13 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
 
 
 def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
-    """Checks a bundle and takes its sweeps into the board, as from elsewhere. Nothing of it is run.
+    """Checks a bundle and adds its sweeps to the board, marked as from elsewhere. Runs nothing in it.
 
     Returns:
-        The names under which the board has them, and the manifest.
+        The names of these sweeps on the board, and the manifest.
 
     Raises:
-        UsageError: it is not as it was made.
+        UsageError: the bundle is incomplete, changed, unreadable or of a newer version.
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = check_manifest(folder)
@@ -325,7 +325,7 @@ def _pyarrow() -> tuple[object, object]:
 
 
 def _to_parquet(source: Path, target: Path) -> None:
-    """Rewrites rows as Parquet, some thousands at a time, and removes the JSON."""
+    """Rewrites rows as Parquet, some thousands at a time, and removes the JSON file."""
     import pyarrow
     from pyarrow import parquet
 
@@ -338,7 +338,7 @@ def _to_parquet(source: Path, target: Path) -> None:
 
 
 def _plain(annotation: object) -> type:
-    """float of `float | None`."""
+    """Returns the type without None: float for `float | None`."""
     return next(kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation))
 
 

@@ -1,6 +1,6 @@
-"""The manifest of a bundle: the SHA-256 of every file in it, and a signature over the manifest where its maker signed.
+"""The manifest of a bundle: the SHA-256 of every file in it, and a signature of the manifest if its maker signed it.
 
-Signing and checking is OpenSSH's (`ssh-keygen -Y`): keys that people have already, formats that others can check.
+OpenSSH signs and checks (`ssh-keygen -Y`): people have such keys already, and others can check the format.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ SIGNATURE = "manifest.json.sig"
 NAMESPACE = "pkb-arena-bundle"
 VERSION = 1
 SIGN_S = 120.0
-"""For a passphrase to be typed."""
+"""Longest time to type a passphrase."""
 _CHUNK = 1 << 20
 
 
@@ -46,10 +46,10 @@ def write_manifest(folder: Path, created: float, arena: str, results: int) -> Ma
 
 
 def check_manifest(folder: Path) -> Manifest:
-    """The manifest of a bundle whose every file is there and as it was.
+    """Checks that every file of a bundle is there and unchanged. Returns the manifest.
 
     Raises:
-        UsageError: a file is missing, was changed or leads out of the folder; or there is no manifest.
+        UsageError: a file is missing, was changed or leads out of the folder; or no manifest can be read.
     """
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
@@ -82,7 +82,7 @@ def check_manifest(folder: Path) -> Manifest:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file, as hex."""
+    """Returns the SHA-256 of a file, as hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -91,7 +91,7 @@ def sha256_of(path: Path) -> str:
 
 
 def require_key(key: Path) -> None:
-    """Raises UsageError where there is no such file; asked before a bundle is written."""
+    """Raises UsageError if there is no such file. Called before a bundle is written."""
     if not key.is_file():
         raise UsageError(f"there is no key {key}", "name a private SSH key, such as ~/.ssh/id_ed25519")
 
@@ -118,10 +118,10 @@ def sign(folder: Path, key: Path) -> None:
 
 
 def signer_of(folder: Path, allowed: Path) -> str:
-    """Who signed a bundle: the name in a file of allowed signers (ssh-keygen(1), "ALLOWED SIGNERS").
+    """Returns who signed a bundle: the name in a file of allowed signers (ssh-keygen(1), "ALLOWED SIGNERS").
 
     Raises:
-        UsageError: it is not signed, or by nobody in that file; or there is no such file.
+        UsageError: the bundle is not signed, nobody in that file signed it, or there is no such file.
         MachineError: there is no ssh-keygen.
     """
     if not allowed.is_file():

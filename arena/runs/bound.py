@@ -6,10 +6,10 @@ from sandbox.protocol.events import Result
 
 
 def gap_closed(result: Result | RunReport) -> float | None:
-    """(baseline - kernel) / (baseline - bound), of the times that percent of bound is made of; from 0 to 1.
+    """Returns (baseline - kernel) / (baseline - bound), from 0 to 1, by the clock that percent of bound uses.
 
-    0: the kernel is not faster than the baseline by its whole 99 % interval, so that noise closes nothing.
-    1: the kernel reaches the bound. None: there is no roofline, or the baseline reaches the bound itself.
+    0: the speedup's whole 99 % interval is not above 1. Noise therefore never counts as a closed gap.
+    1: the kernel reaches the bound. None: there are no times or no roofline, or the baseline reaches the bound itself.
     """
     roofline, times = result.roofline, result.contender_us
     if roofline is None or times is None:
@@ -17,7 +17,7 @@ def gap_closed(result: Result | RunReport) -> float | None:
     speed = by_clock(result.speedup, "device" if times.device else "call")
     if speed is None:
         return None
-    bound = roofline.percent / 100  # of the kernel's time; the baseline's is `median` of it
+    bound = roofline.percent / 100  # in units of the kernel's time; the baseline's time is `median` of them
     if speed.median <= bound:
         return None
     if speed.low <= 1:

@@ -13,7 +13,7 @@ from sandbox.timing.conclusion import percent
 from sandbox.timing.interval import NOISY_PERCENT
 
 LAST = 40
-"""Runs that are looked at, on any device."""
+"""Number of the newest runs that are read, on any device."""
 
 
 class ClockResolution(msgspec.Struct, rename={"detectable_percent": "sees"}, frozen=True):
@@ -24,17 +24,17 @@ class ClockResolution(msgspec.Struct, rename={"detectable_percent": "sees"}, fro
     clock: str
     """ "call" or "device"."""
     detectable_percent: float
-    """Half of the runs detect a difference as small as this."""
+    """Median of the runs' smallest detectable differences, in percent."""
     runs: int
 
 
 def clock_resolutions(paths: Paths) -> list[ClockResolution]:
-    """Every clock that the last runs were timed by; empty before the first run. Milliseconds; creates nothing.
+    """Returns every clock that timed the last runs; empty before the first run. Takes milliseconds; creates no file.
 
     Raises:
         ArenaError: the index of results cannot be read.
     """
-    from arena.runs.store import stored  # sqlite3 is not free
+    from arena.runs.store import stored  # importing sqlite3 takes time
 
     try:
         entries = stored(paths, lambda store: store.last_timed(LAST)) or []
@@ -49,7 +49,7 @@ def clock_resolutions(paths: Paths) -> list[ClockResolution]:
 
 
 def clock_finding(paths: Paths) -> MachineFinding:
-    """The same as a finding of the doctor."""
+    """Returns the resolution of the clocks as a finding of `pkb-arena doctor`."""
     try:
         found = clock_resolutions(paths)
     except ArenaError as error:

@@ -1,4 +1,4 @@
-"""Names a kernel's code. Voids, pooled measurements and sweeps are stored with this name: no version of Python changes it."""
+"""Hashes a kernel's code, equally on all versions of Python. Voids, pooled measurements and sweeps store this hash."""
 
 import functools
 import hashlib
@@ -15,15 +15,17 @@ _LAYOUT = (tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE, tokenize.ENDMARKE
 
 
 def code_hash(source: str, files: Files | None = None) -> str:
-    """Equal for files that differ only in comments, blank lines and layout. A text that is no Python is compared as a whole.
+    """Returns a hash that is equal for files that differ only in comments, blank lines and layout.
 
-    files: the others of a kernel of several files. Of these only Python is compared so.
+    A text that is not Python is hashed as a whole.
+
+    files: the other files of a kernel of several files. Only the Python files among them are hashed in this way.
     """
     return _hash_of(_code_of, source, files)
 
 
 def old_code_hashes(source: str, files: Files | None = None) -> set[str]:
-    """What older versions of pkb-arena named this code: by this version of Python, or by another one where that is known."""
+    """Returns the hashes that older versions of pkb-arena gave this code, on this version of Python or a newer one."""
     return {_hash_of(code_of, source, files) for code_of in (_code_by_this_python, _code_by_newer_pythons)}
 
 
@@ -37,7 +39,7 @@ def _hash_of(code_of: Callable[[str], str], source: str, files: Files | None) ->
 @functools.lru_cache(maxsize=512)
 def _code_of(source: str) -> str:
     try:
-        return _digest(ascii(python_tokens(source)))  # which letters `repr` writes as they are depends on the version
+        return _digest(ascii(python_tokens(source)))  # which characters `repr` escapes depends on the version
     except ValueError:
         return _digest(source)
 
@@ -55,7 +57,7 @@ def _code_by_this_python(source: str) -> str:
 
 
 def _code_by_newer_pythons(source: str) -> str:
-    """Of a kernel without f-strings, which newer versions split."""
+    """The hash by Python 3.12 and newer; right only without f-strings, which these versions split."""
     try:
         tokens = python_tokens(source)
     except ValueError:

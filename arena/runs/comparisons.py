@@ -1,4 +1,4 @@
-"""A kernel against the one that its player started from: the result of one run with both."""
+"""The result of a run that compares a kernel with the one that its player started from."""
 
 import msgspec
 
@@ -21,24 +21,24 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     machine: str
     code: str
-    """Names the kernel's code without comments (`arena.runs.ranking`)."""
+    """Hash of the kernel's code without comments (`arena.runs.code_hash`)."""
     origin: str
     """SHA-256 of the kernel that it started from."""
     origin_name: str
     verdict: Verdict
     outcome: str
-    """As `RunReport.outcome`, over the origin."""
+    """As `RunReport.outcome`, compared with the origin."""
     speedup: Interval | None
     clock: str
 
     @property
     def improved(self) -> bool:
-        """The kernel is right, and faster than its origin by the whole 99 % interval."""
+        """Whether the kernel is correct, and faster than its origin by the whole 99 % interval."""
         return self.verdict is Verdict.PASS and self.outcome == "faster"
 
 
 def comparison_of(header: RunHeader, result: Result) -> Comparison:
-    """Of a finished run whose header names an origin, which took the baseline's place."""
+    """Returns the row of a finished run whose header names an origin. The origin took the baseline's place."""
     setting = header.setting
     return Comparison(
         run_id=header.run_id,

@@ -1,4 +1,4 @@
-"""The engine: starts runs at the referee of this machine, and publishes every event.
+"""The engine: sends runs to the referee of this machine, and publishes every event.
 
 One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one
 of `Finished`, `Cancelled` and `Refused`.
@@ -24,21 +24,21 @@ from arena.workspace import baseline_variant_times
 from sandbox.protocol import events
 
 CANCEL_S = 5.0
-"""A cancelled run that has not ended by then takes the referee with it."""
+"""If a cancelled run has not ended by then, the referee is killed."""
 OVERDUE_S = 90.0
-"""Beyond a phase's own deadline, which the referee enforces: only when the referee itself hangs."""
+"""Added to a phase's own deadline. The referee enforces deadlines, so this matters only when the referee hangs."""
 BETWEEN_PHASES_S = 300.0
-"""Until the next phase starts: worlds import torch meanwhile, on a machine that may be busy."""
+"""Longest time until the next phase starts. Worlds import torch meanwhile, perhaps on a busy machine."""
 FATAL_S = 2.0
-"""After a Fatal, the run's own end should follow at once."""
+"""Longest time from a Fatal to the end of the run."""
 
 MEASURING_S = 360.0
-"""Starting the ranks included, and the wait for another arena that is timing."""
+"""Limit of a calibration, including the start of the ranks and the wait while another arena is timing."""
 M = TypeVar("M", events.Calibrated, events.TransfersTimed)
 
 
 class Engine:
-    """Lives in one event loop. `start` before, `close` after; both may be left out when nothing is run."""
+    """Belongs to one event loop. Call `start` first and `close` last; both may be left out when nothing is run."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Engine:
         """
         Args:
             paths: where journals, results and caches lie.
-            store: takes the results; when None, the index in `paths` is opened with the first result.
-            command: starts the referee; when None, the arena's own.
-            environment: variables of the referee and its worlds, beside those of this process.
+            store: the index of results; when None, the index in `paths` is opened with the first result.
+            command: starts the referee; when None, the arena's own command.
+            environment: variables of the referee and its worlds, in addition to those of this process.
         """
         self._paths = paths
         self._recorder = ResultRecorder(paths, store, self._notify)
@@ -64,7 +64,7 @@ class Engine:
         self._notice_listeners: list[Callable[[Notice], None]] = []
         self._current: EngineRun | None = None
         self._judge: RefereeProcess | None = None
-        """The referee that has, or had last, the run in progress."""
+        """The referee that received the current or the last run."""
         self._newest: EngineRun | None = None
         self._asked = 0
         self._turn = asyncio.Lock()
@@ -72,26 +72,26 @@ class Engine:
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
         self.worlds: dict[str, events.WorldChanged] = {}
-        """What was said last of every world, for a listener that comes later."""
+        """The last event of every world by role, for listeners that subscribe later."""
         self.unended: set[str] = set()
-        """Ids of the runs that were asked for and have not ended, also of those that have not begun."""
+        """Ids of the requested runs that have not ended, including those that have not begun."""
         self.jail = ""
         """Name of the jail that kernels run in; empty before `start`."""
 
-    # --- life ----------------------------------------------------------------------------------------------
+    # --- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Starts the referee. Needless before `run` or `warm`, which do it themselves.
+        """Starts the referee. Not needed before `judge` or `warm`, which start it themselves.
 
         Raises:
-            RefereeFailed: it did not come up.
+            RefereeFailed: it did not start.
             FolderUnwritable: the folder of the journals cannot be written.
         """
         await asyncio.to_thread(make_folder, self._paths.runs)
         await self._living_referee()
 
     async def close(self) -> None:
-        """Ends the run in progress, the referee and all its worlds. Bounded; may be called twice."""
+        """Ends the run in progress, the referee and all its worlds within bounded time. May be called twice."""
         self._closing = True
         if self._current is not None:
             self._end(self._current, _cancelled(self._current))
@@ -108,25 +108,25 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # --- what it says --------------------------------------------------------------------------------------
+    # --- listeners -----------------------------------------------------------------------------------------
 
     def subscribe(self, listener: Callable[[events.AnyEvent], None]) -> Callable[[], None]:
-        """Calls `listener` in the event loop with every event. Returns what ends that."""
+        """Calls `listener` in the event loop with every event. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def subscribe_notices(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
-        """The same for notices."""
+        """Does the same for notices."""
         self._notice_listeners.append(listener)
         return lambda: self._notice_listeners.remove(listener) if listener in self._notice_listeners else None
 
-    # --- what it does --------------------------------------------------------------------------------------
+    # --- runs and measurements -----------------------------------------------------------------------------
 
     async def warm(self, setting: events.Setting) -> None:
-        """Has worlds made ready for a setting, so that the first run in it starts at once.
+        """Starts worlds for a setting, so that the first run in it starts at once.
 
         Raises:
-            RefereeFailed: the referee did not come up.
+            RefereeFailed: the referee did not start.
         """
         referee = await self._living_referee()
         await referee.send(events.Warm(setting=setting))
@@ -135,12 +135,12 @@ class Engine:
         """Measures this machine's peaks with this device and world size; nothing else may be running.
 
         Raises:
-            RefereeFailed: it could not be measured.
+            RefereeFailed: the peaks could not be measured.
         """
         return await self._measured(events.Calibrate(setting=setting), events.Calibrated)
 
     async def time_transfers(self, setting: events.Setting) -> events.TransfersTimed:
-        """The same for what transfers between the ranks take."""
+        """Measures the times of transfers between the ranks, on the same terms as `calibrate`."""
         return await self._measured(events.TimeTransfers(setting=setting), events.TransfersTimed)
 
     async def _measured(self, command: events.Calibrate | events.TimeTransfers, kind: type[M]) -> M:
@@ -166,7 +166,7 @@ class Engine:
     async def judge(self, request: RunRequest) -> EngineRun:
         """Starts judging a kernel; the run in progress is cancelled first.
 
-        Every run ends with one terminal event, also one that a newer run overtook before it began.
+        Every run ends with one terminal event, even if a newer run replaced it before it began.
 
         Raises:
             FolderUnwritable: the journal's folder cannot be created; nothing was started.
@@ -194,7 +194,7 @@ class Engine:
         await self._stop_current()
 
     async def recorded(self, run_id: str) -> None:
-        """Returns once the result of a run that has finished is in the store; at once for a run without one."""
+        """Waits until the result of a finished run is in the store; returns at once for a run without a result."""
         await self._recorder.recorded(run_id)
 
     @property
@@ -202,10 +202,10 @@ class Engine:
         """Id of the run in progress."""
         return self._current.run_id if self._current is not None else None
 
-    # --- inside --------------------------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------------------------
 
     async def _begin(self, run: EngineRun, request: RunRequest) -> None:
-        """Hands a run to the referee, unless a newer one was asked for meanwhile."""
+        """Sends a run to the referee, unless a newer one was requested meanwhile."""
         if self._newest is run:
             await self._stop_current()
         referee = None
@@ -278,7 +278,7 @@ class Engine:
         if run is None or (run_id is not None and run_id != run.run_id):
             if run_id is None:
                 self._tell(event)
-            return  # the late end of a run that was given up
+            return  # a late event of an abandoned run
         match event:
             case events.Finished() | events.Cancelled() | events.Refused():
                 self._end(run, event)
@@ -298,7 +298,7 @@ class Engine:
         if run is not None and self._judge is referee:
             self._end(run, harness_error(run.header, run.phase, f"the referee {why}", referee.last_words))
         if self._referee not in (None, referee):
-            return  # its successor is there
+            return  # a new referee has replaced it
         self.worlds.clear()
         if not self._closing:
             self._notify(
@@ -308,7 +308,7 @@ class Engine:
     def _watch(
         self, run: EngineRun, seconds: float, message: str = "the referee does not answer", text: str = ""
     ) -> None:
-        """Gives the run up when nothing that is due has come within `seconds`."""
+        """Ends the run and kills the referee unless the next expected event comes within `seconds`."""
 
         def overdue() -> None:
             if not run.ended:
@@ -344,7 +344,7 @@ class Engine:
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # a listener's fault must not end the run: the loop's handler reports it
+            except Exception as error:  # a listener's error must not end the run: the loop's handler reports it
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "event listener failed", "exception": error}
                 )
@@ -353,7 +353,7 @@ class Engine:
         self._in_background(asyncio.create_task(work))
 
     def _in_background(self, task: asyncio.Task[None]) -> None:
-        """`close` waits for it."""
+        """Keeps the task until it is done; `close` waits for it."""
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

@@ -16,7 +16,7 @@ Terminal = Finished | Cancelled | Refused
 
 
 class EngineRun:
-    """Implements `arena.runs.judge.RunInProgress`. The engine calls `record` and `end`."""
+    """Implements `arena.runs.judge.RunInProgress`. The engine calls `watch`, `record` and `finish`."""
 
     def __init__(self, header: RunHeader, journal: Journal, cancel: Callable[["EngineRun"], Awaitable[None]]) -> None:
         """cancel: ends the run, and returns when it has ended."""
@@ -24,7 +24,7 @@ class EngineRun:
         self.phase = "prepare"
         """The phase in progress, or the last one."""
         self.last_at = time.monotonic()
-        """When its last event came, on this process's monotonic clock."""
+        """Time of its last event, on this process's monotonic clock."""
         self.watchdog: asyncio.TimerHandle | None = None
         self._journal = journal
         self._cancel = cancel
@@ -38,16 +38,16 @@ class EngineRun:
 
     @property
     def ended(self) -> bool:
-        """The last event has come."""
+        """Whether the last event has come."""
         return self._end.done()
 
     @property
     def events_so_far(self) -> tuple[AnyEvent, ...]:
-        """From the first one on."""
+        """All events that have come, in order."""
         return tuple(self._events)
 
     async def events(self) -> AsyncIterator[AnyEvent]:
-        """The run's events from the first one, whenever it is called."""
+        """Yields the run's events from the first one on, also when it is called late."""
         told = 0
         while True:
             more, ended = self._more, self.ended
@@ -69,7 +69,7 @@ class EngineRun:
             raise RunRefused(end.message, end.advice)
         if isinstance(end, Cancelled):
             raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
-        # What the referee says itself, of no rank, was printed by nobody's kernel.
+        # Logs without a rank are from the referee, not from a kernel.
         logs = (event for event in self._events if isinstance(event, Log) and event.rank >= 0)
         printed = (f"[rank {log.rank}] {printable(log.text)}" for log in logs)
         return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
@@ -82,7 +82,7 @@ class EngineRun:
     # --- for the engine --------------------------------------------------------------------------------------
 
     def watch(self, seconds: float, overdue: Callable[[], None]) -> None:
-        """Calls `overdue` in `seconds` unless the run has ended by then, or `watch` is called again."""
+        """Calls `overdue` after `seconds`, unless the run ends or `watch` is called again before."""
         if self.watchdog is not None:
             self.watchdog.cancel()
         self.watchdog = asyncio.get_running_loop().call_later(seconds, overdue)

@@ -1,4 +1,4 @@
-"""One finished run, as the index of results has it."""
+"""One finished run as a row of the index of results."""
 
 import msgspec
 
@@ -34,39 +34,39 @@ class Entry(msgspec.Struct, frozen=True):
     outcome: str
     """ "faster", "slower", "even", "too noisy", or empty when nothing was timed."""
     speedup: float | None
-    """By the clock of the headline: median, then its interval."""
+    """Median by the headline's clock; `low` and `high` are the ends of its interval."""
     low: float | None
     high: float | None
     percent: float | None
-    """Of the roofline's bound."""
+    """Percent of the roofline's bound."""
     clock: str = ""
     """The clock of the headline: "call" or "device"; empty when nothing was timed, and for results of older versions."""
     call_sees: float | None = None
     """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
     code: str = ""
-    """Names the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
+    """Hash of the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
     rounds: int = 0
-    """Of the timing."""
+    """Number of timed rounds."""
     machine: str = ""
-    """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
+    """The machine's fingerprint (`arena.machine.fingerprint`). Runs without one, of older versions, count as local."""
     gap_closed: float | None = None
     """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
     backend: str = ""
-    """The label of the backend that it uses (`sandbox.machine.backends`); empty: none, or it did not pass."""
+    """The label of the kernel's backend (`sandbox.machine.backends`); empty: no backend, or the kernel did not pass."""
     other_than: str = ""
-    """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
+    """For a run in a random setting at other sizes: the id of the run that it belongs to; else empty."""
     voided: Void | None = None
-    """Why it is in no rank; None: it counts. From the journal of voids, not a column of the index."""
+    """Why the run is in no ranking; None: it counts. Read from the journal of voids, not a column of the index."""
 
     @property
     def names_code(self) -> str:
-        """Names the kernel: its code, or its file where that is not known."""
+        """Identifies the kernel: the hash of its code, or of its file if that is not known."""
         return self.code or self.sha256
 
     @property
     def is_ranked(self) -> bool:
-        """At its preset's own sizes. A run at other sizes belongs to another run, also where only its dtype differs."""
+        """Whether the run has its preset's own sizes and belongs to no other run (`other_than`)."""
         return self.preset_sizes and not self.other_than
 
     @property
@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def entry_of(header: RunHeader, result: Result) -> Entry:
-    """The row of a finished run."""
+    """Returns the row of a finished run."""
     speed = by_clock(result.speedup, result.clock)
     call, device = (_sees(result, clock) for clock in ("call", "device"))
     return Entry(
@@ -112,6 +112,6 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
 
 
 def _sees(result: Result, clock: str) -> float | None:
-    """Results that name no clock are of older versions, whose intervals mean something else."""
+    """The smallest detectable difference; None for older versions' results, whose intervals mean something else."""
     interval = by_clock(result.speedup, clock) if result.clock else None
     return detectable_percent(interval) if interval is not None else None

@@ -10,7 +10,7 @@ STEP_BYTES = 4 << 20
 
 
 class GrowingFile:
-    """The lines of a file, as they come. A line that is not complete yet is not handed out."""
+    """Reads the lines of a file that grows. A line that is not complete yet is held back."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -18,7 +18,7 @@ class GrowingFile:
         self._rest = b""
 
     def lines(self) -> Iterator[bytes]:
-        """What has come since the last call. Blocks for milliseconds; nothing of a file that is gone."""
+        """Yields the lines that were added since the last call; none if the file is gone. Blocks for milliseconds."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._at)
@@ -31,7 +31,7 @@ class GrowingFile:
 
 
 def newest_journal(folder: Path) -> Path | None:
-    """The journal that was begun last: their names sort by time. None where there is none."""
+    """Returns the newest journal (names of journals sort by time); None if there is none."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(".jsonl")]

@@ -8,46 +8,46 @@ from sandbox.timing.interval import detectable_percent, outcome
 
 TOO_NOISY = "too noisy"
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", TOO_NOISY: "~"}
-"""In front of a speedup, by its outcome."""
+"""The sign in front of a speedup, by its outcome."""
 WHERE = {"call": "end-to-end", "device": "device time"}
-"""The clock in words, behind a speedup. Results of older versions name no clock."""
+"""The words for a clock after a speedup. Results of older versions name no clock."""
 
 
 def outcome_words(outcome: str) -> str:
-    """An outcome as people read it: "same speed" for "even", else the outcome itself."""
+    """Returns the outcome as it is shown: "same speed" for "even", else the outcome itself."""
     return SAME_SPEED if outcome == "even" else outcome
 
 
 def brief_words(median: float, outcome: str) -> str:
-    """ "1.42× faster"; "too noisy" without a figure, which would be read as the result."""
+    """ "1.42× faster"; "too noisy" without a figure, because people would read the figure as the result."""
     words = outcome_words(outcome)
     return words if outcome == TOO_NOISY else f"{median:.2f}× {words}"
 
 
 class Headline(NamedTuple):
-    """What is said first of a run that was timed."""
+    """The main result of a timed run: its speedup, with the clock and the outcome."""
 
     clock: str
-    """ "call" or "device"; empty for results of older versions, whose headline was call time."""
+    """ "call" or "device"; empty for results of older versions, whose headline was end-to-end time."""
     outcome: str
     """ "faster", "slower", "even" or "too noisy", by that clock."""
     speedup: Interval
 
     @property
     def where(self) -> str:
-        """ "end-to-end", "device time", or nothing where the clock is not known."""
+        """ "end-to-end" or "device time"; empty if the clock is not known."""
         return WHERE.get(self.clock, "")
 
 
 def by_clock(speedup: Speedup | None, clock: str) -> Interval | None:
-    """The interval of one clock: "call", "device", or empty for call time."""
+    """Returns the interval of one clock: "device" for device time; "call" or empty for end-to-end time."""
     if speedup is None:
         return None
     return speedup.device if clock == "device" else speedup.call
 
 
 def headline_of(result: Result) -> Headline | None:
-    """Of a finished run; None when nothing was timed."""
+    """Returns the headline of a finished run; None when nothing was timed."""
     speedup = by_clock(result.speedup, result.clock)
     if speedup is None:
         return None
@@ -55,7 +55,7 @@ def headline_of(result: Result) -> Headline | None:
 
 
 def headline_so_far(sample: Timed) -> Headline:
-    """Of a run that is being measured."""
+    """Returns the headline of a run that is being measured."""
     told = conclude(sample.call, sample.device)
     return Headline(
         told.clock, told.outcome, sample.device if told.clock == "device" and sample.device else sample.call
@@ -73,11 +73,11 @@ def detectable_words(speedup: Speedup | None) -> str:
 
 
 def single_calls_words(told: str) -> str:
-    """The part of a conclusion that says that single calls do not confirm faster batches of many; empty where they do."""
+    """Returns the part of a conclusion about batches that single calls do not confirm; empty without such a part."""
     _, said, why = told.partition(SINGLE_CALLS)
     return said + why
 
 
 def advice_words(advice: str, how: str) -> str:
-    """A result's advice, with how to get more rounds here: "more rounds (ctrl+l), a quieter machine"."""
+    """Adds to a result's advice how to get more rounds: "more rounds (ctrl+l), a quieter machine"."""
     return advice.replace(ADVICE_ROUNDS, f"{ADVICE_ROUNDS} ({how})", 1)

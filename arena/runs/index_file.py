@@ -1,4 +1,4 @@
-"""The file of the index of results: its schema, and bringing files of older versions up to it."""
+"""The database file of the index of results: its schema, and the upgrade of files of older versions."""
 
 import fcntl
 import os
@@ -42,7 +42,7 @@ create table if not exists comparison (run_id text primary key, json text not nu
 create index if not exists result_by_problem on result (problem_id, player, created);
 """
 VERSION = 7
-"""6: code was named by the version of Python."""
+"""Up to version 6, the hash of code depended on the version of Python."""
 _ADDED = {
     "clock": "text not null default ''",
     "call_sees": "real",
@@ -60,10 +60,10 @@ _BUSY_S = 5.0
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Held while an index is opened and filled: SQLite lets only one process make a new one, and does not wait for it.
+    """Holds a lock while an index is opened and filled: SQLite fails if two processes create an index at once.
 
     Raises:
-        OSError: there can be no lock.
+        OSError: the lock cannot be taken.
     """
     file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -74,7 +74,7 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """The connection, and whether the index is new or of an older version. The caller holds the lock."""
+    """Returns the connection, and whether the index is new or of an older version. The caller holds the lock."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
     version = connection.execute("pragma user_version").fetchone()[0]
     connection.execute("pragma journal_mode = wal")
@@ -86,7 +86,7 @@ def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
-    """Brings an index of an older version up to this one."""
+    """Adds the columns that an index of an older version lacks."""
     with connection:
         for name in _missing(connection):
             connection.execute(f"alter table result add column {name} {_ADDED[name]}")

@@ -1,4 +1,4 @@
-"""The journal of a run: the kernel's source, then one JSON line an event. A replay needs nothing else."""
+"""The journal of a run: the kernel's source, then one JSON line per event. A replay needs nothing else."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ Line = TypeVar("Line")
 
 VERSION = 1
 PENDING_BYTES = 16 << 20
-"""Held back while the disk is full; beyond it events are missing in the journal (never in the run)."""
+"""Bytes kept in memory while the disk is full. Further events are missing in the journal, never in the run."""
 
 
 def new_id(at: float | None = None) -> str:
@@ -50,7 +50,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     origin: str = ""
     """SHA-256 of the kernel that the player started from; empty: none, or not known."""
     other_than: str = ""
-    """The run that this one, in a random setting at other sizes, belongs to; empty for all other runs."""
+    """For a run in a random setting at other sizes: the id of the run that it belongs to; else empty."""
     correctness_only: bool = False
     """Whether nothing was to be timed: a `compile` call of a model, or a profile. False in journals of older versions."""
     machine: str = ""
@@ -59,7 +59,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
     @property
     def kernel(self) -> Kernel:
-        """All its files."""
+        """The kernel with all its files."""
         return Kernel(self.source, self.files)
 
 
@@ -67,9 +67,9 @@ _decode_header = msgspec.json.Decoder(RunHeader).decode
 
 
 class Journal:
-    """A file of events, written as they come: of a run, a duel, or a model's trace.
+    """Writes the events of a run, a duel or a model's trace to a file as they come.
 
-    Never stops anything: a full disk is reported once.
+    Its methods raise no OSError: the first one, such as a full disk, is reported to `on_trouble`.
     """
 
     def __init__(self, path: Path, header: msgspec.Struct, on_trouble: Callable[[OSError], None]) -> None:
@@ -89,7 +89,7 @@ class Journal:
         self._write(encode(event))
 
     def close(self) -> bool:
-        """Closes the file. True when every event is in it."""
+        """Closes the file. Returns whether every event is in it."""
         if self._file >= 0:
             self._flush()
             with suppress(OSError):
@@ -126,18 +126,18 @@ def read_header(path: Path) -> RunHeader:
 
 
 def read_events(path: Path) -> Iterator[AnyEvent]:
-    """A journal's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
+    """Yields a journal's events, up to the first line that cannot be decoded, such as one cut short by a crash."""
     return later_lines(path, decode_event)
 
 
 def first_line(path: Path) -> bytes:
-    """The line that says what a file of lines is about: a run's, a duel's or a trace's."""
+    """Returns the header line of the journal of a run, a duel or a trace."""
     with path.open("rb") as file:
         return file.readline()
 
 
 def later_lines(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
-    """Everything after the first line, decoded. A line that cannot be read, as one that a crash cut short, ends them."""
+    """Yields the decoded lines after the first, up to one that cannot be decoded, such as one cut short by a crash."""
     with path.open("rb") as file:
         file.readline()
         for line in file:

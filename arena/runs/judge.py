@@ -23,7 +23,7 @@ class Judgement:
     printed: str = ""
     """The beginning of what the ranks printed, with the rank in front of each piece."""
     others: tuple[OtherSize, ...] | None = None
-    """The kernel at other sizes; None where it was not judged there."""
+    """The kernel's results at other sizes; None if it was not judged there."""
 
     @cached_property
     def report(self) -> RunReport:
@@ -40,7 +40,10 @@ class RunInProgress(Protocol):
         """The request, and the run's id."""
 
     def events(self) -> AsyncIterator[AnyEvent]:
-        """The run's events from the first one, whenever it is called. The last one is Finished, Cancelled or Refused."""
+        """Yields the run's events from the first one on, also when it is called late.
+
+        The last one is Finished, Cancelled or Refused.
+        """
 
     async def result(self) -> Judgement:
         """Waits until the run has finished.
@@ -62,7 +65,7 @@ class Judge(Protocol):
         """Name of the jail that kernels run in; empty before `start`."""
 
     async def start(self) -> None:
-        """Starts what judging needs. `judge` does it, too; this only tells sooner.
+        """Starts what judging needs. `judge` does so, too; this only reports an error sooner.
 
         Raises:
             MachineError: it cannot be started.

@@ -20,34 +20,34 @@ from sandbox.protocol.kernel_files import Kernel
 
 @dataclass(frozen=True)
 class Origin:
-    """A kernel to improve, with what is known of it in the setting of the task."""
+    """A kernel to improve, with its result and its profile where they are known."""
 
     name: str
-    """As results call it: "house.py", "kernel.py"."""
+    """Its name in results: "house.py", "kernel.py"."""
     kernel: Kernel
     judgement: Judgement | None = None
     """Its newest result in this setting; None without one."""
     player: str = "you"
-    """Whose result it is when it is judged."""
+    """The player under whose name its result is stored when it is judged."""
     profile: str = ""
-    """As `arena.profile.kept_profiles` keeps it; empty where none was made."""
+    """Its newest profile as text (`arena.profile.kept_profiles`); empty if there is none."""
 
     @property
     def sha256(self) -> str:
-        """Names the kernel."""
+        """Hash of the kernel's files."""
         return self.kernel.sha256
 
     @property
     def rival(self) -> Rival:
-        """In the baseline's place of a run."""
+        """The kernel as it takes the baseline's place in a run."""
         return Rival(self.name, self.kernel.source, self.kernel.files)
 
 
 def find_origin(word: str, problem: Problem, setting: Setting, catalogue: Catalogue, paths: Paths) -> Origin:
-    """The kernel that a word stands for: a path, `house`, another named kernel, or the id of a run of this problem.
+    """Returns the kernel that a word stands for: a path, `house`, another named kernel, or a run's id.
 
     Raises:
-        UsageError: there is no such kernel, or the run is of another problem.
+        UsageError: there is no such kernel, or the run belongs to another problem.
     """
     if word == BASELINE:
         raise UsageError(
@@ -76,13 +76,13 @@ def _of_run(journal: Path, problem: Problem, setting: Setting, paths: Paths) -> 
 def known_origin(
     name: str, kernel: Kernel, problem: Problem, setting: Setting, paths: Paths, player: str = "you"
 ) -> Origin:
-    """A kernel, with its newest result in this setting and its profile where there are any."""
+    """Returns a kernel with its newest result in this setting and its profile, if there are any."""
     known = _newest(kernel.sha256, problem, setting, paths)
     return Origin(name, kernel, known, player, kept_profile(paths, kernel.sha256))
 
 
 def _newest(sha256: str, problem: Problem, setting: Setting, paths: Paths) -> Judgement | None:
-    """The newest timed result, else the newest one."""
+    """Returns the newest timed result in this setting, else the newest one."""
     known = stored(paths, lambda store: store.kernels(sha256)) or []
     entries = [entry for entry in known if entry.problem_id == problem.id and entry.voided is None]
     for entry in sorted(entries, key=lambda entry: (bool(entry.outcome), entry.created), reverse=True):

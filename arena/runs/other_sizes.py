@@ -1,6 +1,6 @@
-"""Judges a kernel that passed in three other random settings; a faster kernel is also timed in two of them.
+"""After a PASS, judges the kernel in three other random settings. A faster kernel is also timed in two of them.
 
-A setting is legal when the problem's own checks and the baseline take it; what they refuse is drawn again.
+A setting is legal if the problem's own checks and the baseline accept it. A refused setting is replaced by another one.
 """
 
 import random
@@ -24,22 +24,22 @@ SETTINGS = 3
 TIMED = 2
 """Settings in which a faster kernel is timed."""
 SHORT_S = 0.5
-"""Time budget of one of them, in seconds."""
+"""Time budget of a timed setting, in seconds."""
 LONGEST_S = 120.0
-"""No further setting is begun after so many seconds."""
+"""No further setting is begun after this many seconds."""
 DRAWS = 12
-"""Settings that are tried before fewer than `SETTINGS` are enough."""
+"""Most settings that are tried, also if fewer than `SETTINGS` of them are legal."""
 SMALL = 8
-"""Sizes below this count something, such as heads of attention: they are mostly left alone."""
+"""Sizes below this count something, such as attention heads: they mostly stay as they are."""
 FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 MOST_WORK = 4.0
-"""Times the work of the setting that was asked for."""
+"""Most work of another setting, as a multiple of the work in the requested setting."""
 CPU_RANKS = 4
-"""CPU ranks share cores: larger worlds tell nothing more and take long."""
+"""Largest other world on CPU ranks. They share cores, so larger worlds show nothing more and take long."""
 
 
 def other_settings(problem: Problem, setting: Setting, chance: random.Random) -> Iterator[Setting]:
-    """Settings near this one, without repetition: other sizes, as a rule another dtype, now and then another world."""
+    """Yields random settings near this one, each once: other sizes, often another dtype, sometimes another world."""
     seen = {_key(setting)}
     worlds = _worlds(problem, setting)
     for _ in range(100 * DRAWS):
@@ -60,7 +60,7 @@ def _size(value: int, chance: random.Random) -> int:
     if chance.random() < 0.25:
         return value
     if chance.random() < 0.25:
-        return chance.randint(value // 2, 2 * value)  # nobody's multiple
+        return chance.randint(value // 2, 2 * value)  # any number, also one that no tile size divides
     return max(1, round(value * chance.choice(FACTORS)))
 
 
@@ -87,7 +87,7 @@ def _work(cost: Cost) -> float:
 
 @dataclass(frozen=True)
 class OtherSizesProgress:
-    """Told before each run in another setting."""
+    """Passed to the listener before each run in another setting."""
 
     setting: Setting
     most_s: float | None
@@ -109,15 +109,15 @@ def setting_words(setting: Setting | OtherSize) -> str:
 
 
 def ignore(_: OtherSizesProgress) -> None:
-    """Tells nobody."""
+    """A listener that does nothing."""
 
 
 async def with_other_sizes(
     judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = ignore
 ) -> RunReport:
-    """The report of a kernel that passed, with its results in other settings.
+    """After a PASS, judges the kernel in other settings. Returns its report with the results.
 
-    The kernel is timed there if it is faster than the baseline here; the rival of `request` takes no part.
+    The kernel is timed there if it is faster than the baseline here. The rival of `request` takes no part.
 
     Raises:
         MachineError: the runs could not be made, or were cancelled.
@@ -136,10 +136,10 @@ async def judge_other_sizes(
     timed: bool = False,
     listener: Callable[[OtherSizesProgress], None] = ignore,
 ) -> list[OtherSize]:
-    """Judges the kernel of `request` in `SETTINGS` other settings, fewer where not so many are found to be legal.
+    """Judges the kernel of `request` in `SETTINGS` other settings, or in fewer if too few legal ones are found.
 
-    chance: a generator that the kernel cannot foresee; the system's when None.
-    timed: it is timed in `TIMED` of them, with a short budget.
+    chance: a random generator that the kernel cannot predict; when None, the system's.
+    timed: whether the kernel is timed in `TIMED` of them, with a short budget.
 
     Raises:
         MachineError: the runs could not be made, or were cancelled.
@@ -158,7 +158,7 @@ async def judge_other_sizes(
             report = (await judge_to_end(judge, other)).report
         except RunRefused:
             continue
-        if report.verdict is Verdict.HARNESS_ERROR:  # what the baseline itself cannot do
+        if report.verdict is Verdict.HARNESS_ERROR:  # the baseline itself fails in this setting
             continue
         found.append(_other_size(setting, report))
         if len(found) == SETTINGS:

@@ -1,14 +1,14 @@
-"""Splits Python text into tokens, equally on all versions of Python: `tokenize` numbers and splits them by its version."""
+"""Splits Python text into the same tokens on all versions of Python. Those of `tokenize` depend on the version."""
 
 import re
 from collections.abc import Iterator
 
 NAME, NUMBER, STRING, OPERATOR = 1, 2, 3, 54
 NEWLINE, INDENT, DEDENT, END = 4, 5, 6, 0
-"""The numbers of Python 3.11: stored hashes are made with them."""
+"""The token numbers of Python 3.11, because stored hashes contain them."""
 
 Token = tuple[int, str]
-"""Kind and text. The text is empty where the kind says all: how deep an indentation is does not change the code."""
+"""Kind and text. Layout tokens have no text, because the depth of an indentation does not change the code."""
 
 _DIGITS = r"[0-9](?:_?[0-9])*"
 _EXPONENT = rf"(?:[eE][-+]?{_DIGITS})"
@@ -27,17 +27,17 @@ _REST = {
     "'''": re.compile(r"[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''", re.DOTALL),
     '"""': re.compile(r'[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""', re.DOTALL),
 }
-"""Of a string, behind its opening quotes."""
+"""The rest of a string after its opening quotes."""
 _SPACE = re.compile(r"[ \f\t]*")
 _COMMENT = re.compile(r"#[^\n]*")
 _TAB = 8
 
 
 def python_tokens(source: str) -> list[Token]:
-    """All tokens but comments and line breaks inside statements. A string is one token, as it is written.
+    """Returns all tokens except comments and line breaks inside statements. A string is one token, as it is written.
 
     Raises:
-        ValueError: this is no Python.
+        ValueError: the text is not Python.
     """
     try:
         return list(_tokens(source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")))
@@ -92,7 +92,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _indentation(text: str, at: int) -> tuple[int, int]:
-    """Where it ends, and its columns."""
+    """Returns where the indentation ends, and its width in columns."""
     end = _match_end(_SPACE, text, at)
     column = 0
     for sign in text[at:end]:
@@ -112,7 +112,7 @@ def _match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _token(text: str, at: int) -> tuple[int, int]:
-    """The kind of the token that begins here, and where it ends."""
+    """Returns the kind of the token that begins at `at`, and where it ends."""
     if opening := _OPENING.match(text, at):
         prefix, quotes = opening[1].lower(), opening[2]
         if "f" in prefix or "t" in prefix:
@@ -129,7 +129,10 @@ def _token(text: str, at: int) -> tuple[int, int]:
 
 
 def _formatted_end(text: str, at: int, quotes: str, raw: bool) -> int:
-    """Where an f-string or t-string ends: its fields may hold any expression, with the same quotes since Python 3.12."""
+    """Returns where an f-string or t-string ends.
+
+    Its fields may contain any expression, since Python 3.12 also one with the same quotes.
+    """
     while not text.startswith(quotes, at):
         if text.startswith("\\N{", at) and not raw:
             at = text.index("}", at)
@@ -147,7 +150,7 @@ def _formatted_end(text: str, at: int, quotes: str, raw: bool) -> int:
 
 
 def _field_end(text: str, at: int, quotes: str, raw: bool) -> int:
-    """Where a field ends, behind its brace."""
+    """Returns where a field ends, after its closing brace."""
     depth = 0
     while True:
         if text[at].isspace() or (text[at] == "!" and text[at + 1] != "="):
@@ -166,7 +169,7 @@ def _field_end(text: str, at: int, quotes: str, raw: bool) -> int:
 
 
 def _format_end(text: str, at: int, quotes: str, raw: bool) -> int:
-    """Where the field of this format ends."""
+    """Returns where the field with this format ends, after its closing brace."""
     while text[at] != "}":
         if text.startswith(quotes, at):
             raise ValueError("a string ends in a field")

@@ -1,6 +1,7 @@
 """Ranks kernels by their speed: all measurements of the same code in one setting count as one.
 
-Repeating a measurement therefore never raises a kernel's figure by luck. Whatever ranks or remembers speedups uses this module.
+Repeating a measurement therefore never raises a kernel's figure by luck.
+All code that ranks or stores speedups uses this module.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -14,7 +15,7 @@ from sandbox.timing.interval import outcome
 Item = TypeVar("Item")
 
 SHORT = 0.5
-"""Measurements with less than this share of the longest one's rounds are replaced by it."""
+"""Measurements with less than this share of the longest one's rounds are not pooled."""
 
 
 class Measurement(NamedTuple):
@@ -24,7 +25,7 @@ class Measurement(NamedTuple):
     """Equal for measurements that can be pooled: the hash of the code, and the setting where that varies."""
     speedup: Interval
     clock: str = ""
-    """Of the headline: "call", "device", or empty for results of older versions."""
+    """The headline's clock: "call" or "device"; empty for results of older versions."""
     rounds: int = 0
 
 
@@ -33,11 +34,11 @@ class Ranked(Generic[Item]):
     """All measurements of one kernel."""
 
     item: Item
-    """The longest measurement, the earliest of equals."""
+    """The measurement with the most rounds, the earliest of equals."""
     items: tuple[Item, ...]
-    """All that were pooled or replaced, in the order they came."""
+    """All measurements, pooled or not, in the order they came."""
     speedup: Interval
-    """The medians of the pooled measurements' middles and ends: repeating does not narrow an interval."""
+    """Medians of the middles and ends of the pooled intervals, so that repeating does not narrow the interval."""
     clock: str
 
     @property
@@ -47,9 +48,9 @@ class Ranked(Generic[Item]):
 
 
 def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]) -> list[Ranked[Item]]:
-    """The kernels in `items`, the one with the highest low end first, the earliest of equals.
+    """Returns the kernels in `items`, the one with the highest low end first; equals keep their order.
 
-    measured: the measurement of an item; None where nothing was timed, which leaves the item out.
+    measured: returns the measurement of an item; None leaves out an item that was not timed.
     """
     groups: dict[Hashable, list[tuple[Item, Measurement]]] = {}
     for item in items:

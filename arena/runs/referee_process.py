@@ -12,21 +12,21 @@ from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdo
 
 COMMAND = module_command("sandbox.referee.main")
 START_S = 30.0
-"""Until `Ready`. The referee imports no torch, so this is far more than a loaded machine needs."""
+"""Longest time until `Ready`. The referee imports no torch, so even a busy machine needs far less."""
 SHUTDOWN_S = 3.0
-"""For an orderly end; then it is killed."""
+"""Longest time for an orderly end; then the referee is killed."""
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
-"""NumPy would start threads that poll for work, on cores that are for what is timed."""
+"""Otherwise NumPy starts threads that poll for work on the cores of the timed ranks."""
 KILL_S = 2.0
-"""Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
+"""Longest wait after SIGKILL: a process stuck in a device call may not end, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
 OnExit = Callable[["RefereeProcess", str], None]
-"""The referee, and what became of it in words. May come late: after its successor has started."""
+"""Called with the referee and how it ended, in words. The call may come after a new referee has started."""
 
 
 class RefereeProcess:
-    """One running referee. `on_event` gets every event; `on_exit` is called once when it is gone, if it was ever ready."""
+    """One running referee. `on_event` gets every event; `on_exit` is called once at its end, if it was ever ready."""
 
     def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: OnExit) -> None:
         self._on_event = on_event
@@ -48,7 +48,7 @@ class RefereeProcess:
         """Starts a referee and waits until it is ready.
 
         Raises:
-            RefereeFailed: it did not come up; the message has its last words.
+            RefereeFailed: it did not start; the message says why.
         """
         self = cls(on_event, on_exit)
         self._ready = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ class RefereeProcess:
                 stderr=asyncio.subprocess.PIPE,
                 cwd=ROOT,
                 env={**module_environment(), **ENVIRONMENT, **(environment or {})},
-                start_new_session=True,  # ctrl+c reaches the engine alone, which ends runs in order
+                start_new_session=True,  # ctrl+c reaches only the engine, which ends runs in order
             )
         except OSError as error:
             raise RefereeFailed(f"cannot start the referee: {error}", "run `pkb-arena doctor`") from None
@@ -92,7 +92,7 @@ class RefereeProcess:
         return self._stderr.decode(errors="replace")
 
     async def send(self, command: AnyCommand) -> None:
-        """Sends a command. A referee that is gone is noticed by `on_exit`, not here."""
+        """Sends a command. If the referee has ended, `on_exit` reports it, not this method."""
         stdin = self._process.stdin
         assert stdin is not None
         with suppress(ConnectionError, RuntimeError):
@@ -100,7 +100,7 @@ class RefereeProcess:
             await stdin.drain()
 
     async def stop(self) -> None:
-        """An orderly end within SHUTDOWN_S, or a kill."""
+        """Ends the referee in order, or kills it after SHUTDOWN_S."""
         await self.send(Shutdown())
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -111,7 +111,7 @@ class RefereeProcess:
             await self.kill()
 
     async def kill(self) -> None:
-        """SIGKILL for the referee and its session; its worlds die with it."""
+        """Kills the referee and its session with SIGKILL. Its worlds end with it."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(TimeoutError):
@@ -143,12 +143,12 @@ class RefereeProcess:
                         f"the referee {why}: {text[-1] if text else 'it said nothing'}", "run `pkb-arena doctor`"
                     )
                 )
-                self._ready.exception()  # retrieved here: a start that was cancelled waits for it no more
+                self._ready.exception()  # retrieved here, because a cancelled start does not retrieve it
             else:
                 self._on_exit(self, why)
 
     async def _lines(self, stdout: asyncio.StreamReader) -> str:
-        """Hands on events until the pipe closes. Returns what was wrong with them, if anything was."""
+        """Passes on events until the pipe closes. Returns what was wrong with them; empty if nothing was."""
         rest = b""
         while chunk := await stdout.read(1 << 18):
             *lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""Voids of kernels whose code older versions named otherwise: the same mark is added under the name of today."""
+"""Adds marks under today's code hash for kernels that older versions voided under another hash."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from arena.runs.voids import append_void, read_voids
 
 
 class RenamedVoids:
-    """Takes one run after another. A mark that was taken back under the name of today stays so."""
+    """Checks run after run. A mark that was taken back under today's hash is not repeated."""
 
     def __init__(self, path: Path) -> None:
         """path: the journal of voids.
@@ -22,7 +22,11 @@ class RenamedVoids:
         self._path, self._kernels, self._named = path, voids.kernels, set(voids.named)
 
     def take(self, header: RunHeader) -> None:
-        """Raises FolderUnwritable: a mark could not be added."""
+        """Repeats the mark on this run's kernel under today's hash, if only an older hash has one.
+
+        Raises:
+            FolderUnwritable: the mark could not be added.
+        """
         if not self._kernels:
             return
         old = old_code_hashes(header.source, header.files) & self._kernels.keys()

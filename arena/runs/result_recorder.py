@@ -18,21 +18,21 @@ from sandbox.protocol.events import Result
 
 
 class ResultRecorder:
-    """A result that cannot be stored is a notice: the run's journal has it."""
+    """Stores results. A result that cannot be stored leads to a notice; the run's journal still has it."""
 
     def __init__(self, paths: Paths, store: Store | None, notify: Callable[[Notice], None]) -> None:
-        """store: None: the index in `paths` is opened with the first result, and closed by `close`."""
+        """store: when None, the index in `paths` is opened with the first result, and closed by `close`."""
         self._paths = paths
         self._store = store
         self._own_store = store is None
         self._opening = threading.Lock()
-        """Two runs may end while the index is opened, which takes long where it is made anew."""
+        """Two runs may end while the index is opened. Opening takes long if the index must be rebuilt."""
         self._notify = notify
         self._recording: dict[str, asyncio.Task[None]] = {}
-        """By run, while its result is on its way to the store."""
+        """The tasks that are storing a result, by run id."""
 
     def start(self, header: RunHeader, result: Result) -> asyncio.Task[None] | None:
-        """Records a result in the background; None for a run that is in no index."""
+        """Records a result in the background. Returns None for a run that belongs in no index."""
         if header.versus and not header.origin:
             return None
         recording = asyncio.create_task(self._record(header, result))
@@ -41,7 +41,7 @@ class ResultRecorder:
         return recording
 
     async def recorded(self, run_id: str) -> None:
-        """Returns once the result of a run that has finished is in the store; at once for a run without one."""
+        """Waits until the result of a finished run is in the store; returns at once for a run without a result."""
         if (recording := self._recording.get(run_id)) is not None:
             await asyncio.wait([recording])
 

@@ -30,12 +30,12 @@ class OtherSize(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """It is right and faster here, too; None where it is right and its speed is not known."""
+        """Whether the kernel is correct and faster here, too; None if it is correct and its speed is not known."""
         return holds_here(self.verdict, self.outcome)
 
 
 def holds_here(verdict: Verdict, outcome: str) -> bool | None:
-    """As `OtherSize.holds`, by the verdict and the outcome in one setting."""
+    """Returns `OtherSize.holds` for this verdict and this outcome in one setting."""
     if verdict is not Verdict.PASS:
         return False
     return None if outcome in ("", "too noisy") else outcome == "faster"
@@ -47,7 +47,7 @@ class _Held(Protocol):
 
 
 def holds(others: Iterable[_Held]) -> str:
-    """In which other settings a faster kernel is faster, too: "all", "some" or "none"; empty where no speed is known."""
+    """Returns in which other settings a faster kernel is faster, too: "all", "some", "none"; empty if not known."""
     told = [other.holds for other in others if other.holds is not None]
     if not told:
         return ""
@@ -86,20 +86,20 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[str] = []
     beside: dict[str, events.Microseconds] = {}
     clock: str = ""
-    """The clock of the headline: "call", or "device" where calls are too noisy to tell; empty when nothing was timed."""
+    """The headline's clock: "call", or "device" if end-to-end time is too noisy; empty when nothing was timed."""
     told: str = ""
     """What both clocks say, in a sentence."""
     advice: str = ""
-    """What would let the clocks tell more; empty when they tell enough."""
+    """What would make a clock less noisy; empty if no clock is too noisy."""
     other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
-    """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`); else not in the JSON."""
+    """If the kernel passed and other settings were requested (`arena/runs/other_sizes.py`); else not in the JSON."""
     holds_at_other_sizes: str | msgspec.UnsetType = msgspec.UNSET
-    """As `holds` says of them; else not in the JSON."""
+    """What `holds` returns for `other_sizes`; not in the JSON without them."""
 
     energy: Energy | msgspec.UnsetType = msgspec.UNSET
-    """Where it was asked for (`run --energy`) and the kernel passed; else not in the JSON."""
+    """If it was requested (`run --energy`) and the kernel passed; else not in the JSON."""
     rival: events.RivalResult | msgspec.UnsetType = msgspec.UNSET
-    """Of the kernel that took the baseline's place, where there was one; else not in the JSON. `baseline_us` is its time."""
+    """The kernel that took the baseline's place, if there was one; else not in the JSON. `baseline_us` is its time."""
 
     @property
     def tried_other_sizes(self) -> bool:
@@ -108,7 +108,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def one_size_only(self) -> bool:
-        """It passed here and in another setting did not: it was made for one shape."""
+        """Whether the kernel, which passed here, failed in another setting: it was made for one shape."""
         others = [] if isinstance(self.other_sizes, msgspec.UnsetType) else self.other_sizes
         return any(other.verdict is not Verdict.PASS for other in others)
 
@@ -158,12 +158,12 @@ def at_other_sizes(report: RunReport, others: Sequence[OtherSize]) -> RunReport:
 
 
 def names_line(text: str, line: int) -> bool:
-    """Whether a text says the line already, in words or as a compiler does ("kernel.py:6: ...")."""
+    """Whether a text already names the line, in words or as a compiler does ("kernel.py:6: ...")."""
     return re.search(rf"\bline {line}\b|[A-Za-z_]:{line}:", text) is not None
 
 
 def detail(result: events.Result) -> str:
-    """The failure, its place and the advice, in one sentence or two."""
+    """Returns the failure, its place and the advice, in one or two sentences."""
     failure = result.failure
     if failure is None:
         return result.detail
@@ -180,11 +180,11 @@ def detail(result: events.Result) -> str:
 
 
 def output_of(failure: events.Failure) -> str:
-    """The traceback or the compiler's output, without a first and a last line that the message has already."""
+    """Returns the traceback or the compiler's output, without a first or last line that repeats the message."""
     message = printable(failure.message).strip()
     lines = printable(failure.text).strip("\n").rstrip().split("\n")
     first, last = lines[0].strip(), lines[-1].strip()
-    # A message that was too long has lost its end: what the traceback says at its end is then said at its beginning, too.
+    # A message that was too long has lost its end. Then the first line repeats the traceback's last line.
     if len(lines) > 1 and first and (message.endswith(first) or first == last):
         lines = lines[1:]
     if lines[-1].strip() and message.endswith(lines[-1].strip()):

@@ -1,4 +1,4 @@
-"""A request to judge a kernel, and the notices of an engine beside the events of a run."""
+"""A request to judge a kernel, and the notices that an engine sends besides the events of a run."""
 
 import time
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ class RunRequest:
     budget_s: float = 1.0
     """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
     versus: Rival | None = None
-    """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
+    """Another kernel in the baseline's place, as in a duel's final. Without `origin`, such a run is in no index."""
 
     origin: str = ""
-    """SHA-256 of the kernel that the player started from; with `versus`, of that one."""
+    """SHA-256 of the kernel that the player started from. With `versus`, that kernel takes the baseline's place."""
     energy: bool = False
-    """Measure energy a call, too."""
+    """Whether to measure the energy of a call, too."""
     other_than: str = ""
-    """The run of the same kernel that this one, at other sizes, belongs to."""
+    """For a run at other sizes: the id of the same kernel's run that it belongs to."""
 
     @property
     def most_s(self) -> float | None:
@@ -47,14 +47,14 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that a person should know and that is no event of a run: a full disk, a referee that died."""
+    """A message for the user that is not an event of a run: a full disk, a referee that died."""
 
     message: str
     advice: str = ""
 
 
 def header_of(request: RunRequest, machine: str = "") -> RunHeader:
-    """The first line of a run's journal, with an id made of this moment and chance.
+    """Returns the first line of a run's journal, with a new id from the current time and random digits.
 
     machine: fingerprint of the machine that runs it, if that is not this one.
     """

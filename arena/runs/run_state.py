@@ -1,6 +1,6 @@
-"""The state of a run, folded from the referee's events.
+"""The state of a run, computed from the referee's events.
 
-Screens, `watch` and replay all read the same state, so a recorded run looks exactly like a live one.
+Screens, `watch` and replay all use the same state, so a recorded run looks exactly like a live one.
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ class RunState:
     """The harness itself failed; cleared by the next run."""
     jail: str = ""
     worlds: dict[str, events.WorldChanged] = field(default_factory=dict)
-    """Last word about each world, by role. Survives from run to run."""
+    """The last event of each world, by role. Kept from run to run."""
 
     def apply(self, event: events.AnyEvent) -> None:
         """Applies one event. Events of a run that is no longer shown are ignored."""
@@ -108,7 +108,7 @@ class RunState:
         self.sha256 = event.sha256
 
     def _end_unstarted(self, event: events.Refused | events.Finished | events.Cancelled) -> None:
-        """A run that ended before it began: refused, cancelled while it waited, or without a referee."""
+        """Applies the end of a run that never began: refused, cancelled while it waited, or without a referee."""
         self._forget(event.run_id)
         self.apply(event)
 
@@ -127,13 +127,13 @@ class RunState:
 
     @property
     def running(self) -> bool:
-        """A run has started and has neither ended, been cancelled nor been refused."""
+        """Whether a run has started and has not finished, failed, been cancelled or been refused."""
         ended = self.result is not None or self.cancelled_in is not None or self.refused is not None
         return bool(self.run_id) and not ended and self.fatal is None
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict, as soon as one is known: correctness first, then the final word."""
+        """The verdict, as soon as one is known: that of the correctness check, then the final one."""
         if self.result is not None:
             return self.result.verdict
         return self.checked.verdict if self.checked is not None else None
@@ -160,5 +160,5 @@ class RunState:
 
     @property
     def seconds(self) -> float:
-        """Seconds in phases that ended, over the phases in order."""
+        """Total seconds of the phases that have ended."""
         return sum(self.phases[name].seconds or 0.0 for name in events.PHASES if name in self.phases)

@@ -19,22 +19,22 @@ class Standing(msgspec.Struct, frozen=True):
     solved: bool
     """At least one PASS."""
     best: Entry | None
-    """The right kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
+    """The correct kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
     last: Entry
-    """That counts; where all are voided, the last of these."""
+    """The last run that is not voided; if all are voided, the last of all."""
     holds: str = ""
-    """Where the best is faster, by its code: at other sizes it is faster in "all", "some" or "none"; empty: not known."""
+    """If `best` is faster: it is also faster at "all", "some" or "none" of the other sizes; empty: not known."""
 
     @property
     def faster(self) -> bool:
-        """The best run's interval lies above 1."""
+        """Whether the interval of `best` lies above 1."""
         return self.best is not None and self.best.outcome == "faster"
 
 
 def fastest(entries: Iterable[Entry]) -> list[Entry]:
-    """The right kernels among runs at presets' own sizes, fastest first: each with the figures of all its runs pooled.
+    """Returns the correct kernels at presets' own sizes, fastest first, each with the pooled figures of its runs.
 
-    Voided runs are left out, and kernels whose times were too noisy.
+    Leaves out voided runs, and kernels whose times were too noisy.
     """
     kernels = [_with_pooled(kernel) for kernel in ranked(entries, _measurement)]
     return [entry for entry in kernels if entry.outcome != "too noisy"]
@@ -59,7 +59,7 @@ def _with_pooled(kernel: Ranked[Entry]) -> Entry:
 
 
 def standing_of(problem_id: int, entries: list[Entry]) -> Standing:
-    """entries: all runs of a player in the problem, oldest first."""
+    """Returns a player's standing in a problem. entries: all runs of the player in it, oldest first."""
     counted = [entry for entry in entries if entry.voided is None]
     solved = any(entry.verdict is Verdict.PASS and not entry.other_than for entry in counted)
     best = next(iter(fastest(counted)), None)
@@ -68,7 +68,7 @@ def standing_of(problem_id: int, entries: list[Entry]) -> Standing:
 
 
 def _holds(best: Entry, entries: list[Entry]) -> str:
-    """Where a kernel holds, from the runs at other sizes that belong to its own runs in the same setting."""
+    """Returns `holds` for a kernel, from the runs at other sizes that belong to its own runs in the same setting."""
     own = {each.run_id for each in entries if _same(each, best)}
     return holds([each for each in entries if each.other_than in own])
 

@@ -1,4 +1,4 @@
-"""The index of results: every finished run, and the best of them. It is rebuilt from the journals if it is lost."""
+"""The index of results: every finished run, and the best ones. It is rebuilt from the journals if it is lost."""
 
 import logging
 import sqlite3
@@ -41,18 +41,18 @@ class Store:
     """An open index. Methods block for milliseconds: from an event loop use `asyncio.to_thread`."""
 
     def __init__(self, path: Path, runs: Path) -> None:
-        """Opens or creates the index; a damaged one is put aside and rebuilt from the journals in `runs`.
+        """Opens or creates the index. A damaged one is renamed, and rebuilt from the journals in `runs`.
 
         Raises:
             StoreError: it can be neither opened nor created.
-            FolderUnwritable: its folder cannot be created, or a void cannot be written under a kernel's name of today.
-            PathRefused: it is new, and the journals to make it from, or that of the voids, cannot be read.
+            FolderUnwritable: its folder cannot be created, or a mark cannot be added under today's hash of a kernel.
+            PathRefused: the index is new, and the journals of the runs or of the voids cannot be read.
         """
         make_folder(path.parent)
         self.path = path
         self._voids = path.with_name(VOIDS)
         self.damaged = ""
-        """Where a damaged index was kept, in a sentence; empty when it was whole."""
+        """Where a damaged index was kept, in a sentence; empty if the index was not damaged."""
         self._lock = threading.Lock()
         try:
             with opening(path):
@@ -76,7 +76,7 @@ class Store:
             try:
                 self.rebuild(runs)
             except ArenaError:
-                self.close()  # its version says that the next process has to fill it
+                self.close()  # its version makes the next process fill it
                 raise
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Store:
         )
 
     def kernels(self, prefix: str) -> list[Entry]:
-        """All runs of kernels whose code or file has a hash that begins so; the baseline's own are left out."""
+        """All runs of kernels whose code hash or file hash begins with `prefix`; the baseline's own are left out."""
         return self._query(
             f"{_SELECT} where kernel_name != ? and (substr(code, 1, ?) = ? or substr(sha256, 1, ?) = ?)"
             " order by created, run_id",
@@ -173,7 +173,7 @@ class Store:
         return {entry.problem_id: entry for entry in reversed(fastest(entries))}
 
     def last_timed(self, limit: int) -> list[Entry]:
-        """The newest runs, of any player and problem, with their smallest detectable differences."""
+        """The newest runs that have a smallest detectable difference, of any player and problem."""
         return self._query(
             f"{_SELECT} where call_sees is not null or device_sees is not null"
             " order by created desc, run_id desc limit ?",
@@ -201,9 +201,9 @@ class Store:
 
 
 def stored(paths: Paths, question: Callable[[Store], Answer], rebuild: bool = False) -> Answer | None:
-    """The index's answer. None: there is no index; nothing is created then.
+    """Returns the answer of `question` from the index. None: there is no index; then nothing is created.
 
-    rebuild: an index that is missing is made again where runs have journals.
+    rebuild: whether a missing index is rebuilt if there is a folder of journals.
 
     Raises:
         StoreError: it cannot be used.

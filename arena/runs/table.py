@@ -20,7 +20,7 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class TextTable(Generic[Row]):
-    """Columns side by side. `header` and `line` use the least widths, so that a row can be printed as soon as it is there."""
+    """Columns side by side. `header` and `line` use the least widths, so that each row can be printed at once."""
 
     columns: tuple[Column[Row], ...]
 

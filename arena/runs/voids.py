@@ -1,6 +1,6 @@
-"""Voided results: results and kernels that somebody marked as not earned. They stay in their journals, out of every rank.
+"""Voided results: results and kernels marked as not earned. They stay in their journals and are left out of rankings.
 
-The journal `voids.jsonl` has one line for each mark and for each mark that was taken back.
+The journal `voids.jsonl` has one line for each mark and one for each mark that was taken back.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from arena.runs.results import one_line
 
 NOTE_CHARACTERS = 500
 VOIDS_SUFFIX = ".voids"
-"""Of the journal of voids beside a sweep's journal from elsewhere: it holds for that sweep alone."""
+"""Suffix of the journal of voids beside a sweep's journal from elsewhere. It applies to that sweep alone."""
 
 
 class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,11 +29,11 @@ class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str
     """Why the result is not earned."""
     by: str
-    """Who said so."""
+    """Who voided it."""
     run: str = ""
     """Id of a run or a duel."""
     code: str = ""
-    """Names a kernel's code without comments (`arena.runs.code_hash`): all its results are voided."""
+    """Hash of a kernel's code without comments (`arena.runs.code_hash`): all its results are voided."""
     undo: bool = False
     """The mark on this run or code is taken back."""
 
@@ -48,13 +48,13 @@ class Voids:
 
     def __init__(self, lines: Iterable[Void] = (), damaged: str = "") -> None:
         self.runs: dict[str, Void] = {}
-        """By run or duel."""
+        """By id of the run or the duel."""
         self.kernels: dict[str, Void] = {}
-        """By code."""
+        """By hash of the code."""
         self.named: set[str] = set()
-        """Runs and codes of all lines, also where the mark was taken back."""
+        """Runs and code hashes of all lines, also if the mark was taken back."""
         self.damaged = damaged
-        """Lines of the journal that cannot be read, in a sentence; empty where there are none."""
+        """A sentence that names the lines of the journal that cannot be read; empty if there are none."""
         for line in lines:
             marks, name = (self.runs, line.run) if line.run else (self.kernels, line.code)
             marks.pop(name, None)
@@ -63,11 +63,11 @@ class Voids:
                 marks[name] = line
 
     def of(self, run: str, code: str) -> Void | None:
-        """The mark on a result, or on its kernel; None without one."""
+        """Returns the mark on a result or on its kernel; None without one."""
         return self.runs.get(run) or self.kernels.get(code)
 
     def and_those(self, other: "Voids") -> "Voids":
-        """The marks of both."""
+        """Returns the marks of both."""
         lines = [line for voids in (self, other) for marks in (voids.runs, voids.kernels) for line in marks.values()]
         return Voids(lines)
 
@@ -79,7 +79,7 @@ NO_VOIDS = Voids()
 
 
 def read_voids(path: Path) -> Voids:
-    """The marks in this journal; none where there is no file. Reads it only when it has changed.
+    """Returns the marks in this journal; none if there is no file. Reads the file only if it has changed.
 
     Raises:
         PathRefused: it cannot be read.
@@ -144,5 +144,5 @@ def _write(file: int, data: bytes) -> None:
 
 
 def clean_note(text: str) -> str:
-    """A note or a name as it is kept: one line without control characters."""
+    """Returns a note or a name as it is stored: one line without control characters."""
     return one_line(text)[:NOTE_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The cells of a sweep: which there are, which are left out, and which have a result already."""
+"""The cells of a sweep: all of them, those that are left out, and those that have a result already."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,7 +17,7 @@ from problems.specification import Problem
 
 
 class Cells:
-    """Of one session."""
+    """The cells of one session."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Cells:
         progress: SweepProgress,
         listener: Listener,
     ) -> None:
-        """machines: fingerprints of the workers'. A result of any of them counts."""
+        """machines: fingerprints of the workers' machines. A result from any of them counts."""
         self._plan = plan
         self._problems = problems
         self._players = players
@@ -43,7 +43,7 @@ class Cells:
         progress.total = len(problems) * sum(1 if player.fixed else plan.attempts for player in players)
 
     def jobs(self, fixed: bool) -> Iterator[KernelJob]:
-        """All cells of fixed players, or of those who write, problem by problem."""
+        """Yields all cells of fixed players, or of players who write, problem by problem."""
         for problem in self._problems:
             players = [player for player in self._players if player.fixed is fixed]
             if not players:
@@ -76,11 +76,11 @@ class Cells:
             self._listener.left_out(problem, name, why)
 
     def is_left_out(self, cell: records.Cell) -> bool:
-        """Whether its player was left out at its problem."""
+        """Whether the cell's player was left out at its problem."""
         return (cell.slug, cell.player) in self._left_out
 
     def skip_done(self, cell: records.Cell, sha256: str) -> bool:
-        """Whether the journal has the result of this kernel. Then it is counted."""
+        """Whether the journal has a result of this kernel. If so, counts the cell as done."""
         done = any(self._journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
         if done:
             self._progress.done += 1

@@ -1,4 +1,4 @@
-"""A sweep as a table of problems and players, folded from its journal. Its size does not grow with the results."""
+"""A sweep as a table of problems and players, computed from its journal. It keeps a short mark per attempt."""
 
 from dataclasses import dataclass, field
 
@@ -24,22 +24,22 @@ class CellMark(msgspec.Struct, frozen=True):
     outcome: str
     speedup: float | None
     run_id: str
-    """Its journal in the folder of the runs, where it was judged on this machine; empty without a run."""
+    """Names its journal in the folder of the runs, if it was judged on this machine; empty without a run."""
     trace_id: str
     sha256: str
     one_size_only: bool
     holds: str
-    """At other sizes a faster kernel is faster in "all", "some" or "none"; empty where that is not known."""
+    """Other sizes at which a faster kernel is faster, too: "all", "some" or "none"; empty if not known."""
     seconds: float
     usd: float
     measurement: Measurement | None = None
-    """None where nothing was timed, or the result is voided."""
+    """None if nothing was timed, or the result is voided."""
     voided: str = ""
     """Who voided it and why; empty: it counts."""
 
     @property
     def passed(self) -> bool:
-        """The kernel is right, and counts."""
+        """Whether the kernel is correct, and the result is not voided."""
         return self.verdict == Verdict.PASS and not self.voided
 
 
@@ -50,16 +50,16 @@ class Square:
     marks: dict[int, CellMark] = field(default_factory=dict)
     """By attempt."""
     written: int = 0
-    """Answers that are there, judged or not."""
+    """Number of answers, judged or not."""
 
     @property
     def passed(self) -> int:
-        """Right kernels."""
+        """Number of correct kernels."""
         return sum(mark.passed for mark in self.marks.values())
 
     @property
     def best(self) -> CellMark | None:
-        """The fastest right kernel, with all measurements of its code pooled; a wrong one where none is right."""
+        """The fastest correct kernel, with all measurements of its code pooled; a wrong one if none is correct."""
         if kernels := ranked(self.marks.values(), lambda mark: mark.measurement):
             mark, pooled = kernels[0].item, kernels[0]
             if len(pooled.items) == 1:
@@ -69,7 +69,7 @@ class Square:
 
     @property
     def waiting(self) -> int:
-        """Answers that wait for a worker."""
+        """Number of answers that wait for a worker."""
         return max(0, self.written - len(self.marks))
 
 
@@ -112,12 +112,12 @@ class SweepGrid:
 
     @property
     def results(self) -> int:
-        """Attempts with a verdict."""
+        """Number of attempts with a verdict."""
         return sum(len(square.marks) for square in self.squares.values())
 
     @property
     def passed(self) -> int:
-        """Right ones among them."""
+        """Number of correct kernels among them."""
         return sum(square.passed for square in self.squares.values())
 
 
@@ -153,5 +153,5 @@ def mark_words(mark: CellMark) -> str:
 
 
 def holds_words(mark: CellMark) -> str:
-    """ ", holds at other sizes: some"; nothing where that is not known."""
+    """ ", holds at other sizes: some"; empty if not known."""
     return f", holds at other sizes: {mark.holds}" if mark.holds else ""

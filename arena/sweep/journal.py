@@ -31,7 +31,7 @@ class NoJournal(JournalDamaged):
 
 
 class SweepJournal:
-    """A journal open for writing, by this process alone. Holds keys and offsets in memory, no result."""
+    """A journal that only this process has open for writing. Keeps keys and offsets in memory, no results."""
 
     def __init__(self, path: Path, name: str) -> None:
         """Opens the journal, or creates it.
@@ -58,9 +58,9 @@ class SweepJournal:
         self._size = 0
         self._done: set[str] = set()
         self._written: dict[str, int] = {}
-        """Offset of the `Written` line by its cell."""
+        """Offset of the `Written` line, by the digest of its cell."""
         self.spent = Spent()
-        """By all sessions so far. Requests that a killed session had not finished are not counted."""
+        """Spent by all sessions so far. Unfinished requests of a killed session are not counted."""
         self.sessions: list[records.SweepSession] = []
         try:
             self._read()
@@ -75,7 +75,7 @@ class SweepJournal:
             self._size = end
             self._note(line, offset)
         try:
-            os.ftruncate(self._file, self._size)  # a line that a crash cut short
+            os.ftruncate(self._file, self._size)  # removes a line that a crash cut short
         except OSError as error:
             raise unwritable(self.path.parent, error) from None
 
@@ -96,7 +96,7 @@ class SweepJournal:
         """Writes a line and waits until it is on the disk. Blocks for milliseconds.
 
         Raises:
-            MachineError: it could not be written; the file is as it was.
+            MachineError: the line could not be written; the file is unchanged.
         """
         data = msgspec.json.encode(line) + b"\n"
         try:
@@ -115,11 +115,11 @@ class SweepJournal:
         self._size += len(data)
 
     def is_done(self, key: str) -> bool:
-        """There is a result with this key."""
+        """Whether there is a result with this key."""
         return key in self._done
 
     def written(self, cell: str) -> records.Written | None:
-        """The stored answer of a cell (by its digest); None without one."""
+        """Returns the stored answer of a cell, by its digest; None without one."""
         offset = self._written.get(cell)
         if offset is None:
             return None
@@ -140,14 +140,14 @@ class SweepJournal:
         self.close()
 
     def close(self) -> None:
-        """Lets another process in. May be called twice."""
+        """Closes the journal, so that another process can open it. May be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, records.AnyLine]]:
-    """(offset, offset of the next line, line) of every whole line.
+    """Yields (offset, offset of the next line, line) for every whole line.
 
     Raises:
         JournalDamaged: the file is no sweep's journal, or damaged before its end.
@@ -162,7 +162,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, records.AnyLine]]:
 
 
 def _decoded(path: Path, number: int, data: bytes) -> records.AnyLine:
-    """Line `number` (from 1) of a journal. Raises JournalDamaged."""
+    """Decodes line `number` (from 1) of a journal. Raises JournalDamaged."""
     try:
         line: records.AnyLine = records.decode_line(data)
         if number == 1 and not isinstance(line, records.SweepOpened):
@@ -176,7 +176,7 @@ def _decoded(path: Path, number: int, data: bytes) -> records.AnyLine:
 
 
 def read_lines(path: Path) -> Iterator[records.AnyLine]:
-    """All whole lines of a journal, in order; another process may be writing it.
+    """Returns all whole lines of a journal, in order. Another process may be writing it.
 
     Raises:
         OSError: it cannot be read.
@@ -194,11 +194,11 @@ class JournalReader:
         self._lines = 0
 
     def more(self, most: int = 2000) -> list[records.AnyLine]:
-        """Lines that have come since the last call, at most so many. Blocks for milliseconds.
+        """Returns the lines that were added since the last call, at most `most`. Blocks for milliseconds.
 
         Raises:
             OSError: the file is gone.
-            JournalDamaged: a line is none of a journal; the lines before it were returned by this call or earlier ones.
+            JournalDamaged: the next line is not a journal's; earlier calls have returned all lines before it.
         """
         found: list[records.AnyLine] = []
         with self.path.open("rb") as file:
@@ -218,10 +218,10 @@ class JournalReader:
 
 
 def sweep_path(folder: Path, name: str) -> Path:
-    """The journal of a sweep of this name.
+    """Returns the path of the journal of a sweep of this name.
 
     Raises:
-        UsageError: it cannot be a file's name.
+        UsageError: the name cannot be a sweep's name.
     """
     if not name or len(name) > 80 or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
         raise UsageError(f"{name!r} cannot be a sweep's name", "use letters, digits, - _ and .")
@@ -229,7 +229,7 @@ def sweep_path(folder: Path, name: str) -> Path:
 
 
 def require_sweep(path: Path) -> None:
-    """Raises UsageError where there is no such journal, with the names of those that are there."""
+    """Raises UsageError if there is no such journal; its advice names the existing sweeps."""
     if not path.exists():
         names = ", ".join(other.stem for other in journals(path.parent))
         raise UsageError(
@@ -239,7 +239,7 @@ def require_sweep(path: Path) -> None:
 
 
 def journals(folder: Path) -> list[Path]:
-    """All sweeps' journals, the one that was written last at the end."""
+    """Returns the journals of all sweeps, the one that was written last at the end."""
     found = [(_written_at(path), path) for path in files_in(folder, ".jsonl")]
     return [path for _, path in sorted(found)]
 
@@ -248,15 +248,15 @@ def _written_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
-        return path.lstat().st_mtime  # of a link to nothing; whoever opens it says so
+        return path.lstat().st_mtime  # a broken link: opening it reports the error
 
 
 def last_plan(path: Path) -> records.SweepSession | None:
-    """The last session of a journal; None where there is none, or the file is gone.
+    """Returns the last session of a journal; None if there is none, or the file is gone.
 
     Raises:
         PathRefused: the file cannot be read.
-        JournalDamaged: it is no journal, or has an unreadable line.
+        JournalDamaged: the file is no journal, or has an unreadable line.
     """
     last = None
     try:
@@ -271,16 +271,16 @@ def last_plan(path: Path) -> records.SweepSession | None:
 
 
 def new_name() -> str:
-    """Sorts by time, like a run's id."""
+    """Returns a name for a new sweep. Names sort by time, like the ids of runs."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
-    """The name and plan of the sweep to resume; the newest one if no name is given.
+    """Returns the name and the plan of the sweep to resume; the newest one if no name is given.
 
     Raises:
-        UsageError: there is none.
-        PathRefused, JournalDamaged: the one of this name, or the newest one, cannot be read.
+        UsageError: there is no such sweep.
+        PathRefused, JournalDamaged: the journal of this name, or the newest one, cannot be read.
     """
     path = sweep_path(paths.sweeps, name) if name else None
     found = [path] if path is not None and path.exists() else journals(paths.sweeps) if path is None else []
@@ -297,10 +297,10 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
 
 
 def same_plan(paths: Paths, plan: SweepPlan) -> str:
-    """The newest sweep with this very plan; empty where there is none.
+    """Returns the name of the newest sweep with exactly this plan; empty if there is none.
 
     Raises:
-        PathRefused, JournalDamaged: one that may be it cannot be read.
+        PathRefused, JournalDamaged: a journal that may have this plan cannot be read.
     """
     for path in reversed(journals(paths.sweeps)):
         session = last_plan(path)
@@ -310,11 +310,11 @@ def same_plan(paths: Paths, plan: SweepPlan) -> str:
 
 
 def open_journal(paths: Paths, name: str, resume: bool) -> SweepJournal:
-    """The journal of this name, open for writing.
+    """Opens the journal of this name for writing.
 
     Raises:
-        UsageError: there is one already and it is not to be resumed.
-        MachineError: another process has it, it cannot be written, or it is no sweep's journal.
+        UsageError: the journal exists and `resume` is False.
+        MachineError: another process has it open, it cannot be written, or it is no sweep's journal.
     """
     path = sweep_path(paths.sweeps, name)
     if path.exists() and not resume:

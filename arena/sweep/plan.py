@@ -1,4 +1,4 @@
-"""The plan of a sweep: players, problems and attempts, in which setting, for how much money."""
+"""The plan of a sweep: its players, problems, attempts, setting and budget."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
     """Slugs, in the order in which they are judged."""
     attempts: int = 1
-    """Of every player that is not fixed."""
+    """Attempts of every player that is not fixed."""
     preset: str | None = None
     world: int | None = None
     device: str | None = None
@@ -30,7 +30,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, int] = {}
     rounds: int | None = None
     seconds: float | None = None
-    """Time budget of one measurement; None: as the settings say."""
+    """Time budget of one measurement; None: that of the settings."""
     budget_usd: float | None = None
     """Money limit of all sessions together."""
     other_sizes: bool = False
@@ -42,12 +42,12 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def choice(self) -> Choice:
-        """What was asked of the setting."""
+        """The requested parts of the setting."""
         return Choice(self.preset, self.world, self.device, self.dtype, self.sizes)
 
 
 def parse_players(text: str) -> list[str]:
-    """The words of `--players`, each once.
+    """Returns the names in `--players`, each once.
 
     Raises:
         UsageError: one of them names no player, or there is none.

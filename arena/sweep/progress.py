@@ -18,7 +18,7 @@ class Listener:
     left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
     """The player cannot play this problem: all its attempts are left out."""
     said: Callable[[str], None] = lambda text: None
-    """Something that a person should know."""
+    """A message for the user."""
 
 
 @dataclass
@@ -28,20 +28,20 @@ class SweepProgress:
     total: int = 0
     """Cells of the plan, without those left out."""
     done: int = 0
-    """With a result, of this session or an earlier one."""
+    """Cells with a result, of this session or an earlier one."""
     judged: int = 0
-    """In this session."""
+    """Cells judged in this session."""
     writing: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
-    """Of this session."""
+    """Verdicts of this session, with their numbers."""
     unanswered: int = 0
     """Cells whose player gave no answer."""
     left_out: str = ""
-    """Why the last of those that were left out cannot be played."""
+    """Why the newest left-out player cannot play its problem; empty if none was left out."""
     stopped: str = ""
-    """Why the sweep ended early; empty while it did not."""
+    """Why the sweep ended early; empty if it did not."""
 
     @property
     def whole(self) -> bool:
-        """Every cell has a result."""
+        """Whether every cell has a result."""
         return self.done >= self.total

@@ -1,4 +1,4 @@
-"""The queue of the workers: agents' tries first, then kernels of a worker's current problem, then the rest."""
+"""The queue of jobs for workers: agents' tries first, then kernels of a worker's current problem, then the rest."""
 
 import asyncio
 from collections import deque
@@ -21,7 +21,7 @@ class KernelJob:
     task: Task
     player: Player
     submission: Submission | None
-    """None: of a fixed player, which is asked when a worker is free."""
+    """None for a fixed player, which is asked for its kernel when a worker is free."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Jobs:
     """Holds at most `most` submissions that wait for a worker. Fixed players' kernels are made when a worker is free."""
 
     def __init__(self, fixed: Iterator[KernelJob], most: int) -> None:
-        """fixed: kernels that are there already, problem by problem."""
+        """fixed: the cells of fixed players, problem by problem."""
         self._fixed = fixed
         self._next_fixed: KernelJob | None = next(fixed, None)
         self._most = most
@@ -58,7 +58,7 @@ class Jobs:
             self._changed.notify_all()
 
     async def try_out(self, job: Try) -> Judgement:
-        """Has a kernel judged before anything else, and waits for its verdict."""
+        """Queues a kernel before everything else, and waits for its verdict."""
         async with self._changed:
             self._tries.append(job)
             self._changed.notify_all()
@@ -71,16 +71,16 @@ class Jobs:
             self._changed.notify_all()
 
     async def take(self, slug: str) -> KernelJob | Try | None:
-        """The next job for a worker that has this problem open; None when there will be none."""
+        """Returns the next job for a worker whose last problem was `slug`; None when no more jobs will come."""
         async with self._changed:
-            while (job := self._choose(slug)) is None and self._writing:  # a try whose writer is gone is no job
+            while (job := self._choose(slug)) is None and self._writing:  # also if only cancelled tries were queued
                 await self._changed.wait()
             self._changed.notify_all()
             return job
 
     def _choose(self, slug: str) -> KernelJob | Try | None:
         while self._tries:
-            if not (job := self._tries.popleft()).verdict.done():  # else its writer is gone
+            if not (job := self._tries.popleft()).verdict.done():  # else its player was cancelled
                 return job
         same = next((entry for entry in self._ready if entry.cell.slug == slug), None)
         if same is None and self._ready and not self._stays(slug):
@@ -108,7 +108,7 @@ class WorkerAccess(KernelAccess):
         self.judges = player.name.kind is not PlayerKind.MODEL
         self.steps = steps if self.judges else 1
         self.spent = Spent()
-        """What a player with a trace used, known once it has ended."""
+        """The cost of a player with a trace, known once the player has ended."""
         self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
     async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:

@@ -1,7 +1,7 @@
-"""Workers on the hosts of a Ray cluster (the extra `ray`): one actor a host, which owns that host's engine.
+"""Workers on the hosts of a Ray cluster (the extra `ray`): one actor per host, which owns that host's engine.
 
-Only a kernel's text and its setting travel to a host, and events come back. The driver keeps the journals, the index of
-results and the keys. A host's actor that dies ends its run with a harness error; Ray starts it again.
+A host receives only a kernel's text and its setting, and sends events back. The driver keeps the journals, the index of
+results and the keys. If a host's actor dies, its run ends with a harness error; Ray starts the actor again.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from sandbox.protocol.kernel_files import Files
 RESTARTS = 2
 """Restarts of one actor by Ray. The sweep repeats its interrupted run."""
 OPEN_S = 180.0
-"""For an actor to start, with its engine."""
+"""Longest time for an actor and its engine to start."""
 HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
 SENT = ("kernel_name", "source", "files", "player", "rounds", "budget_s")
-"""Of a run's request, what is sent to a host as it is."""
+"""The fields of a run's request that are sent to a host unchanged."""
 
 
 class RayJob(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class RayJob(msgspec.Struct, frozen=True):
 
     slug: str
     version: str
-    """Of the problem: a host whose files differ refuses."""
+    """Version of the problem; a host whose files differ refuses the run."""
     setting: events.Setting
     kernel_name: str
     source: str
@@ -122,7 +122,7 @@ class RayHost:
 
 
 class RemoteJudge:
-    """Implements `arena.runs.judge.Judge` by an actor: journals and results are the driver's."""
+    """Implements `arena.runs.judge.Judge` with an actor. The driver keeps journals and results."""
 
     def __init__(self, actor: Any, paths: Paths, jail: str, machine: Machine) -> None:
         self.jail, self._machine = jail, machine.digest
@@ -132,7 +132,7 @@ class RemoteJudge:
         self._pumps: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """The host's engine runs already."""
+        """Does nothing: the host's engine is running already."""
 
     async def judge(self, request: RunRequest) -> EngineRun:
         """As `Judge.judge`."""
@@ -178,7 +178,7 @@ class RemoteJudge:
                 ray.cancel(stream)
             raise
         except (ray.exceptions.RayError, ArenaError, OSError, ValueError) as error:
-            # A ValueError is an event that this version does not know.
+            # A ValueError is an event that this version cannot decode.
             first = str(error).strip().splitlines() or [type(error).__name__]
             self._lost(run, f"the host's process is gone: {first[0]}")
 
@@ -200,7 +200,7 @@ class RemoteJudge:
 
 @asynccontextmanager
 async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIterator[list[Worker]]:
-    """A worker on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
+    """Yields a worker for every host of the cluster at `address`; without one, starts a cluster of this machine alone.
 
     Raises:
         MachineError: Ray is not installed, there is no such cluster, or no host can judge.
@@ -213,7 +213,7 @@ async def ray_workers(paths: Paths, device: str, address: str = "") -> AsyncIter
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _without_keys():  # a cluster that is started here inherits this environment
         try:
-            await asyncio.to_thread(_connect, ray, address)  # off the main thread: no signal handler of Ray's
+            await asyncio.to_thread(_connect, ray, address)  # off the main thread, Ray installs no signal handler
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise MachineError(f"no Ray cluster: {first[0]}", "name the address of a running one, or none") from None
@@ -258,7 +258,7 @@ async def _result(reference: Any) -> bytes:
 
 
 async def _end(ray: Any, actors: Sequence[Any]) -> None:
-    """Ends the engines and the actors; a cluster that was there before stays."""
+    """Ends the engines and the actors. A cluster that already existed keeps running."""
     for actor in actors:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(_result(actor.close.remote()), 15.0)
@@ -282,7 +282,7 @@ def _python_path() -> str:
 
 @contextmanager
 def _without_keys() -> Iterator[None]:
-    """Takes keys out of the environment while a cluster is started."""
+    """Removes keys from the environment while a cluster is started."""
     kept = module_environment()
     taken = {name: os.environ.pop(name) for name in list(os.environ) if name not in kept}
     try:

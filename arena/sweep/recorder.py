@@ -1,4 +1,4 @@
-"""Records what comes of a sweep's cells: in its journal, one line after another, and in its progress."""
+"""Records the results of a sweep's cells in its journal, one line after another, and in its progress."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from arena.sweep.progress import Listener, SweepProgress
 
 
 class Recorder:
-    """What was paid for is journalled and counted, also when the task that asks for it is cancelled."""
+    """Journals and counts results, also if the calling task is cancelled, because they are paid for."""
 
     def __init__(self, journal: SweepJournal, progress: SweepProgress, listener: Listener) -> None:
         self._journal = journal
@@ -20,12 +20,12 @@ class Recorder:
         self._listener = listener
         self._turn = asyncio.Lock()
         self.harness_errors: Counter[str] = Counter()
-        """In a row, by worker."""
+        """Harness errors in a row, by worker."""
         self.last_error = ""
         """The newest harness error."""
 
     async def unanswered(self, cell: records.Cell, why: str, spent: Spent) -> None:
-        """Leaves the cell open, and journals what was spent on it."""
+        """Leaves the cell without a result, and journals what was spent on it."""
         self._progress.unanswered += 1
         if spent.tokens:
             await self.append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
@@ -57,7 +57,7 @@ class Recorder:
 
 
 async def _finish(recording: Coroutine[None, None, None]) -> None:
-    """Awaits to the end, also when this task is cancelled: what was paid for is journalled and counted."""
+    """Finishes the recording, also if this task is cancelled, because the result is paid for."""
     task = asyncio.ensure_future(recording)
     try:
         await asyncio.shield(task)

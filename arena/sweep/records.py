@@ -1,6 +1,6 @@
-"""The lines of a sweep's journal, and the digests that name cells and problems. Fields are added, never renamed.
+"""The lines of a sweep's journal, and the digests that identify cells and problems. Fields are added, never renamed.
 
-Journals on disk have older words: the tag `campaign`, the fields `seat` and `complaint`, the folder `campaigns`.
+Journals on disk use older words: the tag `campaign`, the fields `seat` and `complaint`, the folder `campaigns`.
 """
 
 import functools
@@ -24,11 +24,11 @@ from sandbox.protocol.verdict import Verdict
 
 VERSION = 1
 NO_KERNEL = "NO_KERNEL"
-"""In the place of a verdict: the player's answer held no kernel."""
+"""Instead of a verdict: the player's answer contained no kernel."""
 REFUSED = "REFUSED"
-"""In the place of a verdict: the setting cannot be run."""
+"""Instead of a verdict: the setting cannot be run."""
 TEXT_CHARACTERS = 2000
-"""Of a traceback or compiler output that a result keeps; the run's own journal has all of it."""
+"""Characters of a traceback or compiler output that a result keeps. The run's own journal has all of it."""
 
 
 class SweepLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -49,7 +49,7 @@ class SweepSession(SweepLine, tag="session", frozen=True, kw_only=True):
 
     plan: SweepPlan
     machines: list[Machine]
-    """Of the workers, without repetition."""
+    """Machines of the workers, without repetition."""
     arena: str
     """Version of pkb-arena."""
 
@@ -59,7 +59,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     slug: str
     setting: Setting
-    """Without `problem_dir`, which is a path of one machine."""
+    """Without `problem_dir`, because that path is valid on one machine only."""
     player: str
     attempt: int
     catalogue: str
@@ -67,11 +67,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Sixteen characters that name the cell."""
+        """Sixteen characters that identify the cell."""
         return _digest(msgspec.json.encode(self, order="sorted"))
 
     def key(self, sha256: str, machine: str) -> str:
-        """The name of a result: this cell, the kernel's hash ("" without one) and the machine's fingerprint."""
+        """Returns the key of a result: of this cell, the kernel's hash ("" without one), the machine's fingerprint."""
         return _digest(f"{self.digest} {sha256} {machine}".encode())
 
 
@@ -91,7 +91,7 @@ class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=T
 class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
     """A player was asked and gave no answer. The provider failed, the budget was spent, or the sweep was interrupted.
 
-    The cost counts.
+    The cost counts all the same.
     """
 
     cell: Cell
@@ -108,46 +108,46 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
     category: str
     class_: str
     sha256: str
-    """Of the kernel; empty where there is none."""
+    """Hash of the kernel's files; empty without a kernel."""
     code: str = ""
-    """Names its code without comments (`arena.runs.ranking`); empty in journals of older versions."""
+    """Hash of its code without comments (`arena.runs.code_hash`); empty in journals of older versions."""
     machine: str
-    """Fingerprint of the worker's machine; the session has it in words."""
+    """Fingerprint of the worker's machine; the session's line has it in words."""
     worker: str
     verdict: str
     """A `Verdict`, NO_KERNEL or REFUSED."""
     detail: str
     report: RunReport | None
-    """As `run --json`, its texts cut short; None without a run."""
+    """As `run --json`, with a shortened text of the failure; None without a run."""
     spent: Spent
     trace_id: str
     seconds: float
-    """At the worker, tries that failed and other sizes included."""
+    """Time at the worker, including failed tries and other sizes."""
     tries: int = 1
 
     @property
     def final(self) -> bool:
-        """The result is about the kernel. Harness errors are not final: a resumed sweep tries them again."""
+        """Whether the result is about the kernel. Harness errors are not final: a resumed sweep tries them again."""
         return self.verdict != Verdict.HARNESS_ERROR
 
     @property
     def passed(self) -> bool:
-        """The kernel is right."""
+        """Whether the kernel is correct."""
         return self.verdict == Verdict.PASS
 
     @property
     def run_id(self) -> str:
-        """Of the run that judged it; empty without a run."""
+        """Id of the run that judged it; empty without a run."""
         return self.report.run_id if self.report is not None else ""
 
     @property
     def names_code(self) -> str:
-        """Names the kernel: its code, or its file in journals of older versions; empty without one."""
+        """Identifies the kernel: hash of its code, or of its files in journals of older versions; empty without one."""
         return self.code or self.sha256
 
     @property
     def measurement(self) -> Measurement | None:
-        """Of a right kernel that was timed."""
+        """The measurement of a correct kernel; None if nothing was timed."""
         report = self.report
         speed = by_clock(report.speedup, report.clock) if report is not None and self.passed else None
         if report is None or speed is None:
@@ -162,7 +162,7 @@ decode_line = msgspec.json.Decoder(AnyLine).decode
 
 
 def cut_short(report: RunReport) -> RunReport:
-    """The report with its text cut to the last characters."""
+    """Returns the report with the failure's text cut to its last characters."""
     failure = report.failure
     if failure is None or len(failure.text) <= TEXT_CHARACTERS:
         return report
@@ -175,7 +175,7 @@ _SHARED = Path(problems.__path__[0])
 
 
 def version_of(problem: Problem) -> str:
-    """Twelve characters that change with the problem's sizes, inputs, baseline or checks, and not with its card.
+    """Returns twelve characters that change with the problem's sizes, inputs, baseline or checks, not with its card.
 
     Raises:
         OSError: a file of it cannot be read.
@@ -185,7 +185,7 @@ def version_of(problem: Problem) -> str:
 
 @functools.cache
 def _shared() -> str:
-    """Of what problems have in common."""
+    """The digest of the code that problems share."""
     return _digest_of(path.read_bytes() for path in sorted((_SHARED / "shared").rglob("*.py")))
 
 

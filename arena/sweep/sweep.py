@@ -33,9 +33,9 @@ from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 LOST = 3
-"""Harness errors in a row after which a sweep stops: further runs would end so, too."""
+"""Harness errors in a row after which a worker is retired, because further runs would fail, too."""
 FAILURES = 3
-"""Failed answers of one player in a row after which it is asked no more."""
+"""Failed answers of one player in a row after which it is not asked again."""
 
 
 class Sweep:
@@ -57,9 +57,9 @@ class Sweep:
     ) -> None:
         """
         Args:
-            workers: started ones. The driver does not close them.
-            ahead: answers written at the same time, and submissions that may wait for a worker.
-            unsafe: others' kernels may run where there is no jail.
+            workers: started workers. The sweep does not close them.
+            ahead: number of answers written at the same time, and of submissions that may wait for a worker.
+            unsafe: whether kernels of models and agents may run without a jail.
         """
         self.plan = plan
         self.problems = problems
@@ -77,14 +77,14 @@ class Sweep:
         self._recorder = Recorder(journal, self.progress, self._listener)
         self._failures: Counter[str] = Counter()
         self._active_workers = len(workers)
-        self._jobs = Jobs(self._cells.jobs(fixed=True), ahead)  # which asks for the first one at once
+        self._jobs = Jobs(self._cells.jobs(fixed=True), ahead)  # last, because it draws the first cell at once
 
     async def run(self) -> SweepProgress:
         """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
 
         Raises:
             NoJail: a player's kernels would run without a jail.
-            MachineError: the journal, a folder or the devices stand in the way.
+            MachineError: the journal, a folder or the devices cannot be used.
         """
         if any(player.name.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for player in self.players):
             for worker in self.workers:
@@ -110,7 +110,7 @@ class Sweep:
         await self._jobs.no_more_writing()
 
     async def _write_some(self, entries: Iterator[KernelJob]) -> None:
-        """Asks players for cell after cell. Several of these tasks share the cells."""
+        """Asks players for an answer, cell after cell. Several of these tasks share the cells."""
         for entry in entries:
             cell = entry.cell
             written = await asyncio.to_thread(self.journal.written, cell.digest)
@@ -133,7 +133,7 @@ class Sweep:
                 await self._jobs.offer(KernelJob(cell, entry.task, entry.player, submission))
 
     async def _ask(self, entry: KernelJob) -> Submission | None:
-        """The player's answer, journalled; None where there is none."""
+        """Asks for the player's answer and journals it. Returns None if there is none."""
         player = entry.cell.player
         if self.pool.reached or self._failures[player] >= FAILURES:
             self.progress.unanswered += 1
@@ -185,7 +185,7 @@ class Sweep:
     # --- judging ---------------------------------------------------------------------------------------------
 
     async def _work(self, worker: Worker) -> None:
-        """One worker, job after job."""
+        """Runs the jobs of one worker, one after another."""
         slug = ""
         while (job := await self._jobs.take(slug)) is not None:
             slug = job.task.problem.slug
@@ -198,7 +198,7 @@ class Sweep:
                 return
 
     def _leave(self, worker: Worker) -> None:
-        """Retires a worker after repeated harness errors. The last one ends the sweep."""
+        """Retires a worker after repeated harness errors. Without any worker left, the sweep ends."""
         self._active_workers -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._active_workers:
@@ -290,7 +290,7 @@ class _Stop(Exception):
 
 
 def _hash(submission: Submission, problem: Problem) -> str:
-    """SHA-256 of the kernel; empty where there is none."""
+    """Returns the SHA-256 of the kernel; empty without one."""
     kernel = submission.kernel
     if kernel is None:
         return ""
@@ -299,7 +299,7 @@ def _hash(submission: Submission, problem: Problem) -> str:
 
 
 def _raise_all_but_stop(group: BaseExceptionGroup[BaseException]) -> None:
-    """Raises what is in a group of groups: the first ArenaError bare, anything else as the group it is."""
+    """Raises the errors of a group except `_Stop`: the first one alone if it is an ArenaError, else all as a group."""
     _, others = group.split(_Stop)
     if others is None:
         return

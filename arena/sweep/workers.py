@@ -26,11 +26,11 @@ class WorkerLost(MachineError):
 
 
 async def judge_at(worker: Worker, request: RunRequest) -> tuple[Judgement, int]:
-    """Judges a request, again where the harness failed. Returns the judgement and the number of tries.
+    """Judges a request, and repeats it if the harness fails. Returns the judgement and the number of tries.
 
     Raises:
         RunRefused: the setting cannot be run.
-        WorkerLost: the worker does not come back.
+        WorkerLost: the last try ended without a judgement.
         MachineError: this machine's files or devices prevent it.
     """
     for tries in range(1, TRIES + 1):

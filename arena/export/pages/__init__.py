@@ -1,1 +1,1 @@
-"""Static pages of attempts: an index, and a page for each. They need no script and nothing from elsewhere."""
+"""Static pages of attempts: an index, and a page for each. They need no scripts and no external files."""

@@ -1,4 +1,4 @@
-"""Attempts, gathered from sweeps, models' traces and single runs: what a page is about."""
+"""Gathers the attempts for the pages from sweeps, models' traces and single runs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from sandbox.protocol.events import Finished, Setting
 from sandbox.protocol.kernel_files import Kernel
 
 MODELS, RUNS = "models", "single runs"
-"""Origins beside sweeps."""
+"""Origins other than sweeps."""
 
 
 class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,17 +37,17 @@ class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     player: str
     number: int = 0
-    """Of several attempts; 0 where there is no number."""
+    """Its number among several attempts; 0 if it has none."""
     setting: Setting
     machine: str
-    """In words; empty where it is not known."""
+    """The machine in words; empty if not known."""
     verdict: str
     detail: str
     report: RunReport | None
     spent: Spent | None = None
     seconds: float = 0.0
     sha256: str = ""
-    """Of its kernel; empty where there is none."""
+    """Hash of its kernel; empty if there is none, or the kernel is in `trace`."""
     written: Kernel | None = None
     """The kernel as a sweep's journal has it."""
     trace: Path | None = None
@@ -66,7 +66,7 @@ class Gathered(msgspec.Struct):
 
 
 def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
-    """The attempts of these sweeps; without names those of all sweeps, of traces outside of them, and single runs.
+    """Returns the attempts of these sweeps; without names, of all sweeps, of other traces and of single runs.
 
     Raises:
         UsageError: there is no such sweep, or there is no attempt.
@@ -104,7 +104,7 @@ def _left_out(path: Path, error: Exception, kind: str) -> str:
 
 
 def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> list[PageAttempt]:
-    """The newest result of every key, in the order of problems, players and attempts."""
+    """Returns the newest result of every key, sorted by problem, player and attempt."""
     results: dict[str, CellResult] = {}
     written: dict[str, Kernel] = {}
     machines: dict[str, str] = {}
@@ -147,13 +147,13 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """The journal of this id; None where there is none, or the id is no file's name."""
+    """Returns the journal with this id; None if there is none, or the id cannot be a file's name."""
     path = folder / f"{name}.jsonl"
     return path if name and "/" not in name and "\0" not in name and path.is_file() else None
 
 
 def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAttempt, set[str]]:
-    """A model's attempt with the verdict on its best kernel, and the ids of all its runs.
+    """Returns a model's attempt with the verdict on its best kernel, and the ids of all its runs.
 
     Raises:
         OSError, ValueError: no file, or not a trace.
@@ -195,7 +195,7 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
 
 
 def _runs(found: RunReport) -> list[str]:
-    """The run of a report, and those at other sizes."""
+    """Returns the ids of a report's run and of its runs at other sizes."""
     others = [] if isinstance(found.other_sizes, msgspec.UnsetType) else found.other_sizes
     return [found.run_id, *(other.run_id for other in others)]
 
@@ -203,9 +203,9 @@ def _runs(found: RunReport) -> list[str]:
 def _single_runs(
     paths: Paths, covered: set[str], voids: Voids, left_out: list[str], players: ShownPlayers
 ) -> Iterator[PageAttempt]:
-    """Finished runs that no sweep and no trace has.
+    """Yields finished runs that belong to no sweep and no trace.
 
-    Runs against another kernel, at other sizes, and of correctness alone are no attempts.
+    Runs against another kernel, at other sizes, or for correctness only are no attempts.
     """
     last: dict[tuple[str, str], tuple[str, Path]] = {}
     """The kernel and journal of the newest run, by player and problem."""

@@ -1,4 +1,4 @@
-"""Kernels on a page: their files, and what changed since the kernel before."""
+"""Kernels on a page: their files, and the changes since the previous kernel."""
 
 import difflib
 import re
@@ -14,13 +14,13 @@ from problems.catalogue import Catalogue
 from sandbox.protocol.kernel_files import Kernel
 
 MOST_LINES = 2000
-"""Of a text that is compared: a comparison takes time that grows faster than the text."""
+"""Most lines of a text that is compared, because the time of a comparison grows faster than the text."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KINDS = {"+": "added", "-": "removed", "@": "hunk"}
 
 
 def kernel_of_run(path: Path | None) -> Kernel | None:
-    """The kernel in a run's journal; None where that cannot be read."""
+    """Returns the kernel in a run's journal; None if the journal cannot be read."""
     try:
         header = read_header(path) if path is not None else None
     except (OSError, ValueError):
@@ -29,12 +29,12 @@ def kernel_of_run(path: Path | None) -> Kernel | None:
 
 
 def revision(workspace: Workspace, sha256: str) -> Kernel | None:
-    """A kernel by its hash, which may be anything that stands in a journal."""
+    """Returns a kernel by its hash; None if there is none. The hash comes from a journal and may be any text."""
     return workspace.kernel(sha256) if _HASH.fullmatch(sha256) else None
 
 
 def kernel_of(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) -> Kernel | None:
-    """The kernel that an attempt's verdict is about; None where nobody has it."""
+    """Returns the kernel that an attempt's verdict is about; None if it cannot be found."""
     if not attempt.sha256:
         return None
     problem = next((problem for problem in catalogue.problems if problem.slug == attempt.problem), None)
@@ -49,7 +49,7 @@ def kernel_of(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) 
 
 
 def kernel_part(kernel: Kernel, before: Kernel | None) -> Markup:
-    """Its changes since `before`, then all of its files."""
+    """Shows a kernel's changes since `before`, then all of its files."""
     files, earlier = texts_of(kernel), texts_of(before) if before is not None else {}
     parts = []
     if before is not None:

@@ -52,7 +52,7 @@ def export_pages(paths: Paths, catalogue: Catalogue, folder: Path, names: Sequen
 
 
 def _file_names(attempts: Sequence[PageAttempt]) -> list[str]:
-    """One of its own for each attempt. An id comes from a journal, and may be no name of a file."""
+    """Returns a separate file name for each attempt. An id comes from a journal and may not be a valid name."""
     taken: dict[str, None] = {}
     for number, attempt in enumerate(attempts, 1):
         plain = attempt.key.lower() if _PLAIN.fullmatch(attempt.key) else "attempt"
@@ -86,7 +86,7 @@ def _row(attempt: PageAttempt, file: str) -> tuple[str, ...]:
 
 
 def _verdict(attempt: PageAttempt) -> Markup:
-    """Struck out where it is voided."""
+    """Returns the verdict, struck out if it is voided."""
     mark = verdict_mark(attempt.verdict)
     return element("span", mark, class_="struck") if attempt.void is not None else mark
 

@@ -19,7 +19,7 @@ _SAID = (trace.Mused, trace.Wrote, trace.Called, trace.Returned, trace.Retried)
 
 
 def trace_part(path: Path, workspace: Workspace) -> Markup:
-    """The prompt and the steps.
+    """Shows the prompt and the steps of a trace.
 
     Raises:
         OSError: the trace cannot be read.
@@ -60,7 +60,7 @@ def _prompt(asked: trace.Asked) -> list[Markup]:
 
 
 def _messages(messages: Iterable[Message]) -> list[Markup]:
-    """What a model is told. What it said itself is in the step in which it said it."""
+    """Shows messages to the model. The model's own messages are shown in their steps."""
     shown = []
     for message in messages:
         if message.role == "assistant":
@@ -71,7 +71,7 @@ def _messages(messages: Iterable[Message]) -> list[Markup]:
 
 
 def _new(messages: Sequence[Message], told: Sequence[Message]) -> Sequence[Message]:
-    """Those behind the ones that are on the page already."""
+    """Returns the messages after those that are on the page already."""
     same = 0
     for new, old in zip(messages, told, strict=False):
         if new != old:
@@ -87,7 +87,7 @@ def _heading(step: int, events: Iterable[_Event]) -> str:
 
 
 def _said(events: Iterable[_Event]) -> list[Markup]:
-    """What it thought, wrote and called, in order."""
+    """Shows what the model thought, wrote and called, in order."""
     said = [event for event in events if isinstance(event, _SAID)]
     return [part for kind, group in itertools.groupby(said, type) for part in _texts(kind, list(group))]
 
@@ -108,7 +108,7 @@ def _texts(kind: type, events: list[_Event]) -> Iterable[Markup]:
 
 
 def _arguments(arguments: str) -> list[Markup]:
-    """Texts of an object one by one, because JSON hides line breaks."""
+    """Shows the values of an object one by one, because JSON escapes line breaks."""
     try:
         values = msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
@@ -130,7 +130,7 @@ def _answer(event: trace.Answered) -> Markup:
 
 
 def _kernel(events: Sequence[_Event], workspace: Workspace) -> Kernel | None:
-    """The one that was judged, with all its files; else the text that was submitted."""
+    """Returns the kernel that was judged, with all its files; else the one that was submitted."""
     judged = next((event.report.sha256 for event in events if isinstance(event, trace.Judged)), "")
     answers = (event for event in events if isinstance(event, trace.Answered) and event.source)
     written = next((Kernel(event.source, event.files) for event in answers), None)

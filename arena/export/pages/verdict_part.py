@@ -1,4 +1,4 @@
-"""A verdict on a page: what came out, the figures, and the failure; and what an attempt cost."""
+"""A verdict on a page: the conclusion, the figures and the failure; and the cost of an attempt."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def verdict_mark(verdict: str) -> Markup:
 
 
 def speedup_words(report: RunReport | OtherSize | None) -> str:
-    """ "▲ 1.42× [1.39, 1.45] faster end-to-end"; empty where nothing was timed."""
+    """ "▲ 1.42× [1.39, 1.45] faster end-to-end"; empty if nothing was timed."""
     speedup = by_clock(report.speedup, report.clock) if report is not None else None
     if report is None or speedup is None:
         return ""
@@ -36,7 +36,7 @@ def speedup_words(report: RunReport | OtherSize | None) -> str:
 
 
 def cost_words(spent: Spent) -> str:
-    """ "12,000 tokens read, 3,400 written, $0.21"; empty for what costs nothing."""
+    """ "12,000 tokens read, 3,400 written, $0.21"; empty if nothing was spent."""
     if not (spent.tokens or spent.usd):
         return ""
     estimated = ", in part estimated" if spent.estimated else ""
@@ -44,7 +44,7 @@ def cost_words(spent: Spent) -> str:
 
 
 def verdict_part(report: RunReport) -> Markup:
-    """Everything that a report says."""
+    """Shows everything in a report."""
     told = report.told or speedup_words(report)
     parts = [element("p", verdict_mark(report.verdict), f" {told}" if told else "")]
     if report.failure is not None:
@@ -56,7 +56,7 @@ def verdict_part(report: RunReport) -> Markup:
 
 
 def _clocks(report: RunReport) -> Markup:
-    """A row a clock: the speedup, what both took, and the smallest detectable difference."""
+    """Shows a row per clock: the speedup, both times, and the smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return Markup()
     rows = []
@@ -81,7 +81,7 @@ def _us(value: float | None) -> str:
 
 
 def _facts(report: RunReport) -> Markup:
-    """What else is known, a row each."""
+    """Shows the other figures of a report, one row each."""
     facts: list[tuple[str, str]] = []
     if report.roofline is not None:
         closed = gap_closed(report)
@@ -112,7 +112,7 @@ def _facts(report: RunReport) -> Markup:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """Rows of cells; on a narrow screen each row is a block with the heads as labels. Nothing without rows."""
+    """Returns a table, empty without rows. On a narrow screen each row is a block with the heads as labels."""
     if not rows:
         return Markup()
     head = element("thead", element("tr", *(element("th", each) for each in heads))) if any(heads) else Markup()
