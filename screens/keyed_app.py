@@ -56,7 +56,7 @@ class KeyedApp(TerminalApp):
         self.set_keymap(as_sent(services.settings.keymap))
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Reads the stylesheet again only for another theme. Textual also does so for the first one, which takes 20 ms."""
+        """Reads the stylesheet again for another theme. Textual would do so for the first one, too, in 20 ms."""
         if self.theme != self._theme_read:
             self._theme_read = self.theme
             super().refresh_css(animate)
@@ -66,7 +66,7 @@ class KeyedApp(TerminalApp):
         variables = super().get_css_variables() if self._theme_read else {}
         drawn = sys.__stdout__ is not None and sys.__stdout__.isatty()  # a picture or a page has all colours
         if drawn and self.console.color_system == "standard" and not self.current_theme.ansi:
-            variables.update(SIXTEEN_COLOURS)  # in place: it is `theme_variables`, too
+            variables.update(SIXTEEN_COLOURS)  # changed in place: `theme_variables` is the same dict
         return variables
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

@@ -56,7 +56,7 @@ class ActionCommands(Provider):
     """The actions in the palette: those that the screen below it has."""
 
     async def discover(self) -> Hits:
-        """Yields all actions, with scores in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
+        """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
         for place, action in enumerate(self._actions()):
             title = self._with_key(action, Content(action.title))
             yield Hit(1.0 - place / len(ACTIONS), title, partial(self._do, action), action.title, action.help)

@@ -39,7 +39,7 @@ def fit(query: str, name: str, sentence: str = "") -> NameFit:
     found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
     if not all(found):
         return NameFit(0.0, False)
-    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # below the same words in one piece
+    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # less than for the same words in one piece
 
 
 def _in_name(asked: str, name: str) -> float:

@@ -25,7 +25,7 @@ class Stop:
 
     letter: str
     name: str
-    """A view's or a pane's, as in its NAME."""
+    """The name of a view or a pane, or a pane's selector."""
     title: str
     at: Offset | None
     """Where its letter is shown; None if it is not on the screen now."""

@@ -1,4 +1,4 @@
-"""The app and its terminal: handles keys in order, quits on a signal, and pauses while another program uses it."""
+"""The app and its terminal: orders keys, quits on a signal or a lost terminal, pauses while another program uses it."""
 
 import asyncio
 import math

@@ -33,7 +33,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
-    """Whether it only shows text. Then the menu offers the commands of the screen below, and closes this dialog."""
+    """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
     BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
 
     def key_words(self, action: str) -> str:

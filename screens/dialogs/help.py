@@ -68,7 +68,7 @@ def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]],
     ours = [kind for kind in kinds if kind.__module__.startswith(_OURS) and issubclass(kind, DOMNode)]
     added_here = [binding for kind in ours for binding in vars(kind).get("BINDINGS", ())]
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}
-    own = {action for action in own if not action.startswith("app.")}  # those are among the keys everywhere
+    own = {action for action in own if not action.startswith("app.")}  # listed with the keys that work everywhere
     keys: dict[str, list[str]] = {}
     written: dict[str, str] = {}  # one of several bindings may have a `key_display` for all: "0-7"
     added: set[str] = set()

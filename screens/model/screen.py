@@ -180,7 +180,7 @@ class ModelScreen(BaseScreen):
             self.query_one("#model-source", Source).show(text, name)
 
     def _text_of(self, kernel: KernelState | None) -> tuple[str, str]:
-        """Returns (text, name of a file of its kind)."""
+        """Returns (text, file name of that kind of text)."""
         state = self.session.state
         if self.view == "asked":
             asked = words.conversation(state.system, state.asked) if state.asked else "No prompt yet."
@@ -195,7 +195,7 @@ class ModelScreen(BaseScreen):
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
         """Starts or stops following after a move of the user. Messages of the screen's own moves may come late."""
         if event.option_index != event.option_list.highlighted:
-            return  # it has moved on since
+            return  # the cursor has moved on since
         if not (self._follows and event.option_index == self._led_to):
             self._follows = event.option_index == self._followed(len(self._rows))
         self._draw_text()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from problems.specification import Problem
 
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
-"""Columns beside the title, in the order of their importance."""
+"""Widths of the columns beside the title, in the order of their importance."""
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
 TITLE_WIDTH = (12, 110)
 """Minimum and maximum width of the title, in columns."""

@@ -39,7 +39,10 @@ _NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
 def app_environment(
     outer: Mapping[str, str], passed_on: Sequence[str] = (), width: int = 80, height: int = 24
 ) -> dict[str, str]:
-    """Returns the environment of an app in a browser: what it needs and what is passed on by name, no other keys."""
+    """Returns the environment of an app in a browser: what it needs, and what is passed on by name.
+
+    API keys are left out unless they are passed on.
+    """
     kept = {
         name: value
         for name, value in outer.items()
@@ -58,7 +61,7 @@ def app_environment(
 
 
 class AppProcess(AppService):
-    """Textual-serve's end of the pipes. The process has a process group of its own, which `end` ends."""
+    """Textual-serve's end of the pipes. The process has a process group of its own, which `end` stops."""
 
     def __init__(self, command: Sequence[str], passed_on: Sequence[str] = (), **ends: Any) -> None:
         """ends: the callbacks of the browser's end, as textual-serve takes them."""

@@ -93,7 +93,7 @@ class Source(TextArea):
         if pattern != self._pattern:
             self._pattern = pattern
             self._drawn.clear()
-            self._line_cache.clear()  # of the lines with the cursor or the selection
+            self._line_cache.clear()  # TextArea's own: lines with the cursor or the selection
             self.refresh()
         return search.places_of(self.document.lines, pattern)
 
@@ -111,7 +111,7 @@ class Source(TextArea):
 
     def validate_virtual_size(self, size: Size) -> Size:
         """Rounds a width beyond the pane up to steps, so that one more letter in the longest line needs no layout."""
-        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 where lines are wrapped
+        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 if lines are wrapped
         step = 1 if width <= self.scrollable_content_region.width else _WIDTH_STEP
         return Size(-(-width // step) * step, size.height)
 
