@@ -1,1 +1,1 @@
-"""The terminal app: shows what the engine knows and decides nothing."""
+"""The terminal app: shows the engine's state and decides nothing."""

@@ -59,14 +59,14 @@ _KEY_WORDS = {
 
 
 def key_words(keys: str) -> str:
-    """Keys as they are written on the screen: "F7", "esc", "ctrl+l", "/"; several are separated by commas."""
+    """Returns keys as shown on the screen: "F7", "esc", "ctrl+l", "/". keys: one or more, separated by commas."""
     words = []
     names = keys.split(",")
     shifted = {f"f{int(number) + 12}" for number in re.findall(r"shift\+f(\d+)", keys)}
     for sent in names:
         key = sent
         if key in shifted or (key.startswith("shift+") and key.removeprefix("shift+").upper() in names):
-            continue  # terminals send one key in two ways
+            continue  # a second name of the same key: terminals send it in two ways
         if (match := re.fullmatch(r"f(\d+)", key)) and int(match[1]) > 12:
             key = f"shift+f{int(match[1]) - 12}"  # as most terminals send it
         function_key = re.fullmatch(r"(?:\w+\+)*f\d+", key)
@@ -82,7 +82,7 @@ def short_key_words(key: str) -> str:
 def bindings(scope: Scope) -> list[Binding]:
     """The bindings of one scope for a class's BINDINGS; their ids make them remappable.
 
-    Keys of the kernel screen come before the editor's own, which uses some of them otherwise.
+    Keys of kernels, duels and replays have priority over the editor's own, which uses some of them otherwise.
     """
     return [
         Binding(

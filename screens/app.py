@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FULL_PASS_S = 60.0
 WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
 NEVER = 1_000_000
-"""Passes over younger objects between two full ones that the garbage collector makes by itself."""
+"""Collections of younger objects before the garbage collector makes a full one by itself."""
 
 
 class ArenaApp(NavigatingApp):
@@ -53,9 +53,9 @@ class ArenaApp(NavigatingApp):
             self.opened.set()
             self.picker.refresh_bindings()
         finally:
-            gc.freeze()  # what is there now stays: the collector need not walk it (80 ms) in the middle of a run
+            gc.freeze()  # objects made so far stay: the collector need not scan them (80 ms) in the middle of a run
             gc.enable()
-            # Full passes stop everything for 40 to 90 ms: one a minute, instead of several within a minute of typing.
+            # A full collection blocks the app for 40 to 90 ms. Make one a minute, not several in a minute of typing.
             gc.set_threshold(*gc.get_threshold()[:2], NEVER)
             self.set_interval(FULL_PASS_S, self._collect)
         damaged = [services.store.damaged] if services.store.damaged else []
@@ -70,7 +70,7 @@ class ArenaApp(NavigatingApp):
             self._welcome(catalogue.problems)
 
     def _collect(self) -> None:
-        """Textual takes no built-in function for a callback."""
+        """Makes a full collection. Textual takes no built-in function as a callback."""
         gc.collect()
 
     def _welcome(self, problems: list[Problem]) -> None:
@@ -98,7 +98,7 @@ def run_app(problem: str = "", kernel: Path | None = None) -> int:
     """Runs the app until it is left. Returns the exit code.
 
     Raises:
-        ArenaError: settings or workspace stand in the way; nothing was drawn.
+        ArenaError: the settings or the workspace cannot be used; nothing was drawn.
     """
     from arena.paths import find_paths
 

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DuelPlan:
-    """The players of a duel, and its limits. Words as on the command line; `you` and `guest` play from the workspace."""
+    """The players of a duel, named as on the command line, and its limits. `you` and `guest` use the workspace."""
 
     left: str
     right: str
     minutes: float | None
     """None: no clock."""
     budget_usd: float | None = None
-    """Dollars that each side may spend; None: no limit."""
+    """Dollars that each player may spend; None: no limit."""
     choice: Choice | None = None
-    """What was chosen of its setting; None: the settings decide."""
+    """The chosen parts of its setting; None: the user's settings decide."""
 
 
 @runtime_checkable
 class AppProtocol(Protocol):
-    """What a screen may ask of the app beyond what every Textual app offers (`push_screen`, `notify`...)."""
+    """What screens use of the app beyond what every Textual app offers (`push_screen`, `notify`...)."""
 
     @property
     def services(self) -> Services:
@@ -40,13 +40,13 @@ class AppProtocol(Protocol):
 
     @property
     def opened(self) -> asyncio.Event:
-        """Set once catalogue, index of results and engine are there."""
+        """Set once catalogue, index of results and engine are loaded."""
 
     def record_fault(self, error: Exception) -> None:
-        """Keeps the traceback of a mistake in pkb-arena itself; the app stays up."""
+        """Keeps the traceback of a bug in pkb-arena itself; the app keeps running."""
 
     def keys_wait(self) -> AbstractContextManager[None]:
-        """Keys wait until a screen is prepared, which the caller opens at once: they are meant for it."""
+        """Holds back keys that are meant for a screen in preparation, which the caller opens at once."""
 
     def open_problem(
         self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
@@ -56,9 +56,9 @@ class AppProtocol(Protocol):
     def ask_model(
         self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it.
+        """Asks which model writes for the problem, in the setting of `choice`, and starts it.
 
-        origin: a kernel that it may improve. improve: that is chosen at first.
+        origin: a kernel that it may improve. improve: whether that is preselected.
         """
 
     async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
@@ -84,7 +84,7 @@ class AppProtocol(Protocol):
 
     @property
     def theme_names(self) -> list[str]:
-        """The themes there are."""
+        """The names of all themes."""
 
     def choose_theme(self, name: str) -> None:
         """Shows a theme, and keeps it in the settings."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
-"""Actions of the app that are about the panes of the screen."""
+"""Actions of the app that concern the panes of the screen."""
 
 
 AGAIN_WITHIN_S = 1.5
@@ -28,11 +28,11 @@ AGAIN_WITHIN_S = 1.5
 
 @dataclass(frozen=True)
 class PanePlace:
-    """A pane of a screen that jump letters and zoom know."""
+    """A pane of a screen for jump letters and zoom."""
 
     letter: str
     pane: str
-    """Its selector; the first widget in it that takes the keyboard gets it."""
+    """Its selector; a jump focuses the first focusable widget in it."""
     title: str
 
 
@@ -50,26 +50,26 @@ class BaseScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
         self._idle_shown: frozenset[str] = frozenset()
         self._pressed: dict[str, float] = {}
-        """When actions that ask for a second press were asked for last."""
+        """When actions that need a second press were pressed last."""
 
     def on_compose(self) -> None:
-        """Takes the classes of this size before there are contents: given later, all their styles are worked out again."""
+        """Sets the classes of this size before there are contents; later, all their styles would be computed again."""
         width, height = self.app.size
         for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
 
     @property
     def draft_words(self) -> str:
-        """What is said of unsaved text when the app ends; empty where there is none."""
+        """The message about unsaved text when the app ends; empty if there is none."""
         return ""
 
     @property
     def idle_actions(self) -> frozenset[str]:
-        """Actions that could only say why they do not work now: the line of keys leaves them out."""
+        """Actions that do not work now and only show why; the key line leaves them out."""
         return frozenset() if self.PLACES else PANE_ACTIONS
 
     def show_keys(self) -> None:
-        """Draws the line of keys again where other ones are idle now."""
+        """Draws the key line again if the idle actions changed."""
         if (idle := self.idle_actions) != self._idle_shown:
             self._idle_shown = idle
             self.refresh_bindings()
@@ -79,17 +79,17 @@ class BaseScreen(Screen[None]):
         return key_of(action, self.parent_app.services.settings.keymap)
 
     def was_pressed(self, action: str) -> bool:
-        """Whether an action that asks for a second press was asked for just before."""
+        """Whether an action that needs a second press was pressed within `AGAIN_WITHIN_S`."""
         return time.monotonic() - self._pressed.get(action, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S
 
     def note_press(self, action: str) -> None:
-        """The first press of an action that asks for a second one."""
+        """Records the first press of an action that needs a second one."""
         self._pressed[action] = time.monotonic()
 
     def is_sure(self, action: str, consequence: str) -> bool:
-        """Whether an action's key was pressed just before, too. If not, it says what the same key does now.
+        """Whether this is the second press of an action's key. If not, shows what another press does.
 
-        consequence: what follows "esc again".
+        consequence: the words after "esc again".
         """
         if self.was_pressed(action):
             return True
@@ -117,18 +117,18 @@ class BaseScreen(Screen[None]):
         self.app.push_screen(PaneJump(stops, self.key_words("jump")), chosen)
 
     def stops(self) -> list[Stop]:
-        """Every pane that is there at this size, with the place of its letter."""
+        """Returns every pane that is displayed at this size, with the place of its letter."""
         from screens.pane_jump import Stop
 
         found = []
         for place in self._places():
             region = self.query_one(place.pane).region
-            at = region.offset if region.area else None  # on the corner, so that the title is seen
+            at = region.offset if region.area else None  # on the corner, so that the title stays visible
             found.append(Stop(place.letter, place.pane, place.title, at))
         return found
 
     def go_to(self, name: str) -> None:
-        """Gives the keyboard to a pane; where one has the whole screen, that is now this one."""
+        """Focuses a pane. If a pane has the whole screen, this one takes its place."""
         pane = self.query_one(name)
         takers = (node for node in pane.walk_children(with_self=True) if isinstance(node, Widget))
         if self.maximized is not None:
@@ -137,14 +137,14 @@ class BaseScreen(Screen[None]):
             self.call_after_refresh(target.focus)
 
     def go_to_next(self) -> None:
-        """To the pane behind the one that has the keyboard, and round again."""
+        """Focuses the pane after the focused one; after the last pane, the first."""
         places = self._places()
         here = self._place_of_focus()
         at = places.index(here) if here in places else -1
         self.go_to(places[(at + 1) % len(places)].pane)
 
     def zoom_focused(self) -> None:
-        """The pane with the keyboard gets the whole screen, or all get their places back."""
+        """Gives the focused pane the whole screen, or gives all panes their places back."""
         if self.maximized is not None:
             self.minimize()
         elif (place := self._place_of_focus()) is not None:
@@ -174,12 +174,12 @@ class BaseScreen(Screen[None]):
             if refused := refusal(error):
                 self.complain(refused.one_line)
                 return
-            # A mistake of ours: show it and stay up, nothing typed may be lost.
+            # A bug of ours: show it and keep running, so that no typed text is lost.
             self.parent_app.record_fault(error)
             self.complain(f"internal error: {type(error).__name__}: {error}")
 
     def complain(self, text: str) -> None:
-        """Shows an error that the person should read."""
+        """Shows an error that the user should read."""
         self.app.notify(text, severity="error", timeout=10, markup=False)
 
     def say(self, text: str) -> None:
@@ -188,5 +188,5 @@ class BaseScreen(Screen[None]):
 
 
 def _displayed(widget: Widget) -> bool:
-    """Neither hidden itself nor in something hidden."""
+    """Whether neither the widget nor any widget around it is hidden."""
     return all(node.display for node in widget.ancestors_with_self if isinstance(node, Widget))

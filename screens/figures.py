@@ -27,7 +27,7 @@ _ONE_WORD = {
     Verdict.BASELINE_DISTURBED: "disturbed",
 }
 _LEAST, _MOST = 0.01, 1000.0
-"""What an interval that is too wide for an answer is written with at most: the first rounds can span ten decades."""
+"""Limits of an interval as shown if it is too noisy: in the first rounds it can span ten decades."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = "·░▒▓█"
 
@@ -50,7 +50,7 @@ def outcome_sign(said: str) -> str:
 
 
 def end_words(said: str) -> str:
-    """What stands at the end of a line of speedups in place of its value: a sign where that is no result."""
+    """The label at the end of a line of speedups: "~" if the last one is too noisy; else empty, for its value."""
     return "~" if said == TOO_NOISY else ""
 
 
@@ -60,14 +60,14 @@ def outcome_style(said: str) -> str:
 
 
 def factor(value: float) -> str:
-    """A speedup with three significant places or so: "1.42", "0.88", "12.3", "157"."""
+    """A speedup with about three significant digits: "1.42", "0.88", "12.3", "157"."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def speedup_words(interval: Interval, said: str = "") -> str:
-    """ "▲ 1.42×" with the sign of the outcome (that of the interval where none is given); "~ 0.49–2.10×" if too noisy."""
+    """ "▲ 1.42×", with the sign of the outcome `said` or else of the interval's; "~ 0.49–2.10×" if too noisy."""
     said = said or outcome(interval)
     low, high = max(interval.low, _LEAST), min(interval.high, _MOST)
     range_ = f"{'<' * (low > interval.low)}{factor(low)}–{'>' * (high < interval.high)}{factor(high)}"
@@ -75,21 +75,21 @@ def speedup_words(interval: Interval, said: str = "") -> str:
 
 
 def measured_words(interval: Interval, said: str = "", clock: str = "") -> str:
-    """ "▲ 1.42× [1.39, 1.45] end-to-end": the speedup with its interval and its clock, where that is known."""
+    """ "▲ 1.42× [1.39, 1.45] end-to-end": the speedup with its interval and its clock, if the clock is known."""
     said = said or outcome(interval)
     ends_ = "" if said == TOO_NOISY else interval_words(interval)
     return " ".join(filter(None, [speedup_words(interval, said), ends_, WHERE.get(clock, "")]))
 
 
 def interval_words(interval: Interval) -> str:
-    """ "[1.39, 1.45]", with more decimals where two would hide on which side of 1 it lies."""
+    """ "[1.39, 1.45]", with more decimals if two would not show on which side of 1 it lies."""
     if interval.high < 9.995:
         return ends(interval)
     return f"[{factor(interval.low)}, {factor(interval.high)}]"
 
 
 def standing_words(standing: Standing | None) -> tuple[str, str]:
-    """(words, theme colour) of the person's best result with a problem; the clock is named where it is not call time."""
+    """(words, theme colour) of a player's best result with a problem; names the clock if it is device time."""
     if standing is None:
         return "–", "muted"
     if standing.best is not None:
@@ -104,17 +104,17 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
 
 
 HELD = {"all": "success", "some": "warning", "none": "error"}
-"""Theme colours of where a faster kernel holds."""
+"""Theme colours for how many of the other sizes a faster kernel is faster at."""
 
 
 def holds_words(standing: Standing | None) -> tuple[str, str]:
-    """(words, theme colour): at other sizes a faster kernel is faster in "all", "some" or "none"; empty where not known."""
+    """(words, theme colour): a faster kernel is faster at "all", "some" or "none" of the other sizes; "" if unknown."""
     held = standing.holds if standing is not None else ""
     return held, HELD.get(held, "muted")
 
 
 RESULT_COLUMNS = 20
-"""Of a result at other sizes, so that the settings begin below each other."""
+"""Width of a result at other sizes, so that the settings behind the results are aligned."""
 
 
 def other_size_row(other: OtherSize) -> Content:
@@ -130,7 +130,7 @@ def other_size_row(other: OtherSize) -> Content:
 
 
 def best_words(best: Entry | None) -> tuple[str, str]:
-    """(words, theme colour) of a result that was timed; the clock is named where it is not call time."""
+    """(words, theme colour) of a result that was timed; names the clock if it is device time."""
     if best is None or best.speedup is None or best.low is None or best.high is None:
         return "–", "muted"
     interval = Interval(median=best.speedup, low=best.low, high=best.high)
@@ -199,7 +199,7 @@ def place_words(failure: Failure) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """A text in at most `width` cells; where it is longer an ellipsis ends it, behind a whole word unless that is far back."""
+    """A text in at most `width` cells. An ellipsis ends a longer one, after a whole word unless that is far back."""
     if len(text) <= width:
         return text
     kept = text[: max(0, width - 1)]

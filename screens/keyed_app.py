@@ -1,4 +1,4 @@
-"""The part of the app that holds on every screen: keys, menu, help, settings and themes."""
+"""The part of the app that works on every screen: keys, menu, help, settings and themes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from screens.themes import DEFAULT, FOLDER, SIXTEEN_COLOURS, VARIABLE_DEFAULTS, 
 
 
 def _palette() -> Any:
-    """What the command palette offers: imported when it is opened."""
+    """Returns the module of the command palette, which is imported when the palette is opened."""
     from screens import palette
 
     return palette
@@ -41,7 +41,7 @@ class KeyedApp(TerminalApp):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     _theme_read = ""
-    """The theme that the stylesheet has."""
+    """The theme that the stylesheet was read for; empty before the first."""
 
     def __init__(self, services: Services) -> None:
         super().__init__()
@@ -56,17 +56,17 @@ class KeyedApp(TerminalApp):
         self.set_keymap(as_sent(services.settings.keymap))
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Reads the stylesheet again for another theme. Textual does so for the first one, too: 20 ms before the first paint."""
+        """Reads the stylesheet again for another theme. Textual would do so for the first one, too, in 20 ms."""
         if self.theme != self._theme_read:
             self._theme_read = self.theme
             super().refresh_css(animate)
 
     def get_css_variables(self) -> dict[str, str]:
-        """None before the person's theme is known: Textual works out those of its default theme first, which nobody sees."""
+        """Returns none before the user's theme is known: Textual first asks for those of its default theme."""
         variables = super().get_css_variables() if self._theme_read else {}
         drawn = sys.__stdout__ is not None and sys.__stdout__.isatty()  # a picture or a page has all colours
         if drawn and self.console.color_system == "standard" and not self.current_theme.ansi:
-            variables.update(SIXTEEN_COLOURS)  # in place: it is `theme_variables`, too
+            variables.update(SIXTEEN_COLOURS)  # changed in place: `theme_variables` is the same dict
         return variables
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -75,9 +75,9 @@ class KeyedApp(TerminalApp):
     # --- settings and themes -------------------------------------------------------------------------------
 
     def save_settings(self, settings: Settings, before: Settings | None = None) -> None:
-        """Takes settings over and writes those that changed into the file; says what went wrong.
+        """Applies settings and writes those that changed into the file; shows an error of that.
 
-        before: what they were changed from; None: what is in force.
+        before: the settings before the change; None: the current ones.
         """
         from arena.errors import ArenaError
         from arena.settings import load_settings, save_settings
@@ -118,12 +118,12 @@ class KeyedApp(TerminalApp):
             self.push_screen(HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen)))
 
     async def action_quit(self) -> None:
-        """Leaves; a draft is named in the terminal, where it can still be read."""
+        """Quits, and names unsaved drafts in the terminal, where they can still be read."""
         kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         self.exit(message="\n".join(filter(None, kept)) or None)
 
     def action_help_quit(self) -> None:
-        """ctrl+c where nothing is selected."""
+        """Shows the key that quits, after ctrl+c without a selection."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
     def _shows(self, dialog: type[Screen[Any]]) -> bool:
@@ -132,7 +132,7 @@ class KeyedApp(TerminalApp):
 
     @property
     def _scope(self) -> Scope:
-        """Whose keys are in force: of the uppermost screen that is no dialog."""
+        """The scope of the active keys: that of the topmost screen that is no dialog."""
         scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         return scopes[-1] if scopes else "everywhere"
 
@@ -166,5 +166,5 @@ class KeyedApp(TerminalApp):
             self.push_screen(DoctorScreen())
 
     def get_key_display(self, binding: Binding) -> str:
-        """As the key is written everywhere here."""
+        """Returns the key in the spelling of all screens."""
         return binding.key_display or short_key_words(binding.key)

@@ -11,12 +11,12 @@ _MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 _NAMED = {key.value for key in Keys}
 _SPACES = ["ctrl+space", "ctrl+@"]
 _TYPED: tuple[Scope, ...] = ("kernel", "duel")
-"""Screens with an editor. Their keys come first, so a letter among them could not be typed any more."""
+"""Screens with an editor. Their keys have priority, so a letter among them could no longer be typed."""
 _EDITING = {"enter", "tab", "backspace", "delete", "space", "up", "down", "left", "right", "home", "end"}
 
 
 def keys_of(action: Action, keymap: dict[str, str]) -> list[str]:
-    """The keys that do it now."""
+    """The current keys of an action."""
     return [key.strip() for key in (keymap.get(action.name) or action.key).split(",")]
 
 
@@ -62,7 +62,7 @@ def refusal(action: Action, key: str) -> str:
 
 
 def rivals(action: Action, keymap: dict[str, str]) -> list[Action]:
-    """The other actions that one of its keys would do at the same place."""
+    """The other actions that share one of its keys on the same screen."""
     mine = set(keys_of(action, keymap))
     return [
         other
@@ -74,7 +74,7 @@ def rivals(action: Action, keymap: dict[str, str]) -> list[Action]:
 
 
 def keymap_fault(keymap: dict[str, str]) -> str:
-    """The first thing that is wrong with a keymap, in a sentence; empty when it is sound."""
+    """The first error of a keymap, in a sentence; empty if there is none."""
     for name in keymap:
         action = action_named(name)
         if action is None:

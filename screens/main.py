@@ -1,6 +1,6 @@
 """Entry point of `pkb-arena`: the command line, with the app.
 
-Nothing is imported before it is asked for: `pkb-arena list` loads no Textual, and `pkb-arena` alone no command line.
+Modules are imported only when needed: `pkb-arena list` loads no Textual, and `pkb-arena` alone loads no command line.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def _open_app(problem: str = "") -> int:
-    gc.disable()  # passes over what is being imported find nothing; the app turns it on again once it is open
+    gc.disable()  # imports leave no garbage; the app enables the collector again once it is open
     from screens.app import run_app
 
     return run_app(problem)
 
 
 def _open_alone() -> int:
-    """The app without the command line around it, which would take a tenth of the time to the first paint."""
+    """Opens the app without the command line, which would take a tenth of the time to the first paint."""
     try:
         return _open_app()
     except (Exception, KeyboardInterrupt) as error:

@@ -32,9 +32,9 @@ class NavigatingApp(KeyedApp):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.opened = asyncio.Event()
-        """Set once catalogue, index and engine are there."""
+        """Set once catalogue, index of results and engine are loaded."""
         self.faults: list[str] = []
-        """Tracebacks of our own mistakes; the app stays up."""
+        """Tracebacks of bugs in pkb-arena itself; the app keeps running."""
         self.picker = PickerScreen(self)
 
     def record_fault(self, error: Exception) -> None:
@@ -46,7 +46,7 @@ class NavigatingApp(KeyedApp):
 
         catalogue = self.services.catalogue
         if catalogue is not None:
-            words = await asyncio.to_thread(machine_words, self.services.settings)  # a GPU's driver may sleep
+            words = await asyncio.to_thread(machine_words, self.services.settings)  # slow while a GPU's driver sleeps
             await self.picker.show(catalogue.problems, self.services.standings, words)
 
     async def refresh_picker(self) -> None:
@@ -67,9 +67,9 @@ class NavigatingApp(KeyedApp):
     def ask_model(
         self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
-        """Asks which model writes for the problem, in the setting of the choice, and lets it.
+        """Asks which model writes for the problem, in the setting of `choice`, and starts it.
 
-        origin: a kernel that it may improve. improve: that is chosen at first.
+        origin: a kernel that it may improve. improve: whether that is preselected.
         """
         self.picker.start(self._ask_model(problem, choice, origin, improve=improve), "ask")
 
@@ -86,7 +86,7 @@ class NavigatingApp(KeyedApp):
 
         services = self.services
         with self.keys_wait():
-            read = await asyncio.to_thread(load_settings, services.paths)  # models may have come since the start
+            read = await asyncio.to_thread(load_settings, services.paths)  # models may have been added since the start
         services.settings = replace(services.settings, models=read.models)
         if not read.models:
             question = Question("Ask a model", NO_MODEL, yes="open the settings file", no="back")
@@ -107,7 +107,7 @@ class NavigatingApp(KeyedApp):
         self.push_screen(ModelSetup(problem, setup, origin, improve=improve), answered)
 
     async def _edit_models(self) -> bool:
-        """Opens the settings file at its models; whether there is one then."""
+        """Opens the settings file at its models; returns whether it then has one."""
         from arena.settings import MODELS_HEAD, load_settings, save_settings
         from screens.kernel.source.outside_editor import edit_outside
 
@@ -161,7 +161,7 @@ class NavigatingApp(KeyedApp):
             self._show_duel(problem, start)
 
     def _show_duel(self, problem: Problem, start: DuelStart) -> None:
-        """In place of a duel that is over; over a kernel screen, which has the judge again when the duel is left."""
+        """Opens a duel in place of one that is over, or above a kernel screen, which gets the judge back afterwards."""
         from screens.duel.live import LiveDuelScreen
         from screens.kernel.screen import KernelScreen
 

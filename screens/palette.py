@@ -1,6 +1,6 @@
 """The command palette, called menu: commands of the screen below it, problems by a few letters, themes.
 
-Over a dialog that is only read it offers the commands of the screen below; a command closes the dialog first.
+Over a dialog that only shows text, it offers the commands of the screen below; a command closes the dialog first.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from problems.specification import Problem
 
 COMMAND, THEME = 0.02, 0.01
-"""What commands and themes have above problems that fit as well."""
+"""Added to the scores of commands and themes, so that they precede problems that fit as well."""
 
 
 def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
-    """The screen that commands are about: the one that called, or what lies below dialogs that are only read."""
+    """Returns the screen for the commands: the caller, or the one below dialogs that only show text; else None."""
     stack = caller.app.screen_stack
     for screen in reversed(stack[: stack.index(caller) + 1]):
         if isinstance(screen, BaseScreen):
@@ -39,7 +39,7 @@ def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
 
 
 async def _uncover(screen: BaseScreen) -> None:
-    """Closes the dialogs above it, as escape does."""
+    """Closes the dialogs above a screen, as escape does."""
     while (dialog := screen.app.screen) is not screen:
         await dialog.dismiss()
 
@@ -53,10 +53,10 @@ class Palette(CommandPalette):
 
 
 class ActionCommands(Provider):
-    """The palette's view of the table: what can be done on the screen below it."""
+    """The actions in the palette: those that the screen below it has."""
 
     async def discover(self) -> Hits:
-        """All of them, in the order of the table. Textual sorts by score and shows its `DiscoveryHit` (0) last, in any order."""
+        """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
         for place, action in enumerate(self._actions()):
             title = self._with_key(action, Content(action.title))
             yield Hit(1.0 - place / len(ACTIONS), title, partial(self._do, action), action.title, action.help)
@@ -71,14 +71,14 @@ class ActionCommands(Provider):
                 yield Hit(found.score + COMMAND, title, partial(self._do, action), action.title, action.help)
 
     def _with_key(self, action: Action, title: Content) -> Content:
-        """The title with the key that does it now."""
+        """Returns the title with the current key of the action."""
         app = self.app
         assert isinstance(app, AppProtocol)
         key = key_of(action.name, app.services.settings.keymap)
         return Content.assemble(title, (f"  {key}", "$accent"))
 
     def _actions(self) -> list[Action]:
-        """Those of the screen first, then the other places, then those that are in force everywhere."""
+        """Returns the actions of the screen, then the other places, then the actions that work everywhere."""
         below = _screen_below(self.screen)
         general = [a for a in ACTIONS if a.scope == "everywhere" and a.name != "command_palette"]
         if below is None:
@@ -111,7 +111,7 @@ class ProblemCommands(Provider):
         catalogue = app.services.catalogue
         below = _screen_below(self.screen)
         if below is None:
-            return  # a dialog is answered before another problem is opened
+            return  # a dialog must be answered before another problem is opened
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
             found = fit(query, name, problem.title)
@@ -127,7 +127,7 @@ class ProblemCommands(Provider):
 
 
 class ThemeCommands(Provider):
-    """The themes by name, below everything that can be done."""
+    """The themes by name, below all actions."""
 
     async def discover(self) -> Hits:
         for name, choose in self._themes():

@@ -1,6 +1,6 @@
 """Matches a query in the command palette with a name and its sentence.
 
-Textual's own matcher takes letters anywhere in a text, one by one: nearly every long title fits nearly every word.
+Textual's own matcher accepts single letters anywhere in a text, so nearly every long title fits nearly every word.
 """
 
 import re
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 _WORDS = re.compile(r"[a-z0-9]+")
 _ALL, _WHOLE, _START, _WORD, _INSIDE, _SPREAD = 1.0, 0.95, 0.9, 0.8, 0.6, 0.4
-"""All of a name, one of its words, its beginning, the beginning of a word, within a word, letters of it in their order."""
+"""Scores for: the whole name, one of its words, its beginning, a word's beginning, part of a word, letters in order."""
 _SENTENCE = 0.6
-"""The share that the same is worth in the sentence."""
+"""Factor on the score of a match in the sentence instead of the name."""
 _SPAN = 3.0
-"""Letters in their order may lie in so many times as many letters of the name."""
+"""Maximum length of the part of a name that contains the letters in order, as a multiple of their number."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class NameFit:
 
     score: float
     in_name: bool
-    """Every word of the query is found in the name."""
+    """Whether every word of the query is found in the name."""
 
 
 def fit(query: str, name: str, sentence: str = "") -> NameFit:
-    """Every word of the query has to be found in the name or the sentence; scores lie between 0 and 1.
+    """Scores a query between 0 and 1. Every word of it must be found in the name or the sentence.
 
     Words of a sentence count only from their beginning, and letters that are spread over a name only from a word's beginning.
     """
@@ -39,7 +39,7 @@ def fit(query: str, name: str, sentence: str = "") -> NameFit:
     found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
     if not all(found):
         return NameFit(0.0, False)
-    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # below the same words in one piece
+    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # less than for the same words in one piece
 
 
 def _in_name(asked: str, name: str) -> float:

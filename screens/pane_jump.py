@@ -16,7 +16,7 @@ from screens.actions import key_words
 from screens.widgets.foreign import PlainStatic
 
 NEXT = "next"
-"""What it dismisses with when its own key was pressed again."""
+"""The result if the key that opened it is pressed again."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Stop:
 
     letter: str
     name: str
-    """A view's or a pane's, as in its NAME."""
+    """The name of a view or a pane, or a pane's selector."""
     title: str
     at: Offset | None
-    """Where its letter is shown; None: it is not on the screen now."""
+    """Where its letter is shown; None if it is not on the screen now."""
 
 
 class PaneJump(ModalScreen[str], inherit_bindings=False):
-    """Lies over a screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
+    """Covers a screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
 
-    # Not DEFAULT_CSS: the background that the app gives all screens outweighs that.
+    # Not DEFAULT_CSS, because the app's background for all screens would override it.
     CSS: ClassVar[str] = """
     PaneJump, PaneJump:ansi { background: transparent; }
     PaneJump .letter { position: absolute; width: 3; height: 1; background: $accent; color: $background; text-style: bold; }
@@ -43,12 +43,12 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
     AUTO_FOCUS: ClassVar[str | None] = None
 
     def __init__(self, stops: Sequence[Stop], key: str) -> None:
-        """`key` opened it, as it is shown to people."""
+        """key: the key that opened it, as shown on the screen."""
         super().__init__()
         self._stops = stops
         self._key = key
         self._pressed = False
-        """A second key that comes at once is not for this screen any more."""
+        """Whether a key was pressed. A second one that comes at once is ignored: it is meant for the next screen."""
 
     def compose(self) -> ComposeResult:
         for stop in self._stops:

@@ -34,7 +34,7 @@ class Services:
         `referee` is the command of another judge, for tests.
 
         Raises:
-            SettingsError: the settings file says something it may not.
+            SettingsError: the settings file is invalid.
             FolderUnwritable: the data folder cannot be created or written.
         """
         self.paths = paths
@@ -46,11 +46,11 @@ class Services:
         self.locks = KernelLocks(paths.workspace)
         self.catalogue: Catalogue | None = None
         self.standings: dict[int, Standing] = {}
-        """How the person stands with every problem, by its id."""
+        """The user's standing with every problem, by its id."""
         self.house: dict[int, Standing] = {}
-        """The same of the house's kernels, where they were run on this machine."""
+        """The same for the house kernels that were run on this machine."""
         self.best: dict[int, Entry] = {}
-        """Of every problem the best result of any player."""
+        """The best result of any player with every problem, by its id."""
         self.last_runs: dict[Path, tuple[RunRequest, EngineRun]] = {}
         """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
@@ -82,7 +82,7 @@ class Services:
         return self._engine
 
     def read_catalogue(self) -> Catalogue:
-        """All problems, the person's own among them. Blocks for milliseconds."""
+        """Returns all problems, the user's own among them. Blocks for milliseconds."""
         from problems.catalogue import load_catalogue
 
         return load_catalogue(self.settings.problem_folders)
@@ -105,7 +105,7 @@ class Services:
         return self._engine
 
     async def warm(self, setting: Setting) -> str:
-        """Has worlds made ready for a setting. Returns what stood in the way, if anything did."""
+        """Prepares worlds for a setting. Returns the error, or "" if there was none."""
         from arena.errors import ArenaError
 
         try:
@@ -115,7 +115,7 @@ class Services:
         return ""
 
     async def refresh_standings(self) -> None:
-        """Reads again the person's, the house's and the best results of every problem."""
+        """Reads the results of every problem again: the user's, the house kernels' and the best ones."""
         from arena.workspace.named_kernels import HOUSE
 
         self.standings = await asyncio.to_thread(self.store.standings)

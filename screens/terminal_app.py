@@ -1,4 +1,4 @@
-"""The app and its terminal: keys in turn; quits on a signal or a lost terminal; pauses while another program uses it."""
+"""The app and its terminal: orders keys, quits on a signal or a lost terminal, pauses while another program uses it."""
 
 import asyncio
 import math
@@ -25,25 +25,25 @@ from arena.foreign_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
 
 LEAVE_S = 10.0
-"""From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
+"""Maximum seconds from a signal to the end of the process. The referee ends by itself when its pipe closes."""
 TERMINAL_CHECK_S = 5.0
 PATIENCE_S = 0.3
-"""Of a key with one that takes longer, or whose widget has gone meanwhile."""
+"""Seconds that a key waits for the one before it, which may take longer or whose widget may be gone."""
 REPAINT_S = 0.3
-"""Within which a dialog that closed is gone from the display, at the latest."""
+"""Maximum seconds until a closed dialog is gone from the display."""
 HELD_S = 0.15
-"""Between two characters of a key that is held, at most."""
+"""Maximum seconds between two characters of a key that is held."""
 _CRASHED = 1
-"""Textual's exit code after an error, which it has printed; as one of a command it would mean that a kernel failed."""
+"""Textual's exit code after an error, which it has printed. As a command's exit code, 1 means that a kernel failed."""
 PREPARING_S = 3.0
-"""For which keys wait for a screen that is being prepared, at most."""
+"""Maximum seconds that keys wait for a screen in preparation."""
 
 
 class CharactersOnly(LineFilter):
-    """Takes out of every line what would steer the terminal: foreign texts are on all screens."""
+    """Masks the characters of every line that would control the terminal, because all screens show foreign texts."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments in as many cells: a control character has none."""
+        """Returns the masked segments in as many cells as before: a control character has none."""
         line = "".join(segment.text for segment in segments)
         if masked(line) == line:
             return segments
@@ -62,28 +62,28 @@ class TerminalApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self._away = False
-        """Another program has the terminal."""
+        """Whether another program has the terminal."""
         self._keys: list[events.Key] = []
-        """Those that wait."""
+        """The keys that wait."""
         self._in_turn: events.Key | None = None
-        """The key that widgets have."""
+        """The key that widgets are handling."""
         self._in_preparation: set[object] = set()
-        """Screens that keys wait for, each as a mark of its own."""
+        """A mark for each screen in preparation that keys wait for."""
         self._vanished_at = 0.0
-        """When the last dialog that closed had gone from the display; infinite where it is still there."""
+        """When the last closed dialog was gone from the display; infinite while it is still there."""
         self._last_key, self._last_at = "", 0.0
         """The last key, and when it came."""
         self._held = ""
-        """The key that closed a dialog, as long as it is held."""
+        """The key that closed a dialog, while it is held."""
 
     def run_to_end(self) -> int:
-        """Runs until the app is left, and ends what is beside its screens. Returns the exit code."""
+        """Runs until the app is left, then ends what runs beside the screens. Returns the exit code."""
 
         async def live() -> None:
             try:
                 await self.run_async()
             finally:
-                await self.end()  # after the terminal is back: nobody waits in front of a dead screen
+                await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
         asyncio.run(live())
         code = self.return_code or 0
@@ -100,14 +100,14 @@ class TerminalApp(App[None]):
                 self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
 
     def _signalled(self, number: signal.Signals) -> None:
-        """Leaves in order; a terminal that is gone can hold that up, so there is an end to the patience."""
+        """Quits in order. Ends the process after LEAVE_S in any case, because a lost terminal can block that."""
         last_resort = threading.Timer(LEAVE_S, os._exit, (128 + number,))
         last_resort.daemon = True
         last_resort.start()
         self.exit(return_code=128 + number)
 
     def _check_terminal(self) -> None:
-        """A terminal can go without a word (no hang-up signal); nobody would ever end this app then."""
+        """Quits if the terminal is lost. Without a hang-up signal, nothing else would end the app."""
         import termios
 
         try:
@@ -117,9 +117,9 @@ class TerminalApp(App[None]):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Nothing is written to the terminal while another program has it.
+        """Writes nothing to the terminal while another program has it.
 
-        Textual alone would go on drawing into a queue that nobody empties any more, and block for good when it is full.
+        Textual alone would go on drawing into a queue that is no longer emptied, and block forever when it is full.
         """
         self._away = True
         try:
@@ -134,7 +134,7 @@ class TerminalApp(App[None]):
     # --- keys in turn --------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        """A key waits until the one before it was handled, because that may move the focus, or open or close a dialog."""
+        """Holds a key until the one before it is handled: that may move the focus, or open or close a dialog."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
@@ -146,7 +146,7 @@ class TerminalApp(App[None]):
 
     @contextmanager
     def keys_wait(self) -> Iterator[None]:
-        """Keys wait until a screen is prepared, which the caller opens at once: they are meant for it."""
+        """Holds back keys that are meant for a screen in preparation, which the caller opens at once."""
         mark = object()
         self._in_preparation.add(mark)
         self.set_timer(PREPARING_S, partial(self._prepared, mark))
@@ -160,7 +160,7 @@ class TerminalApp(App[None]):
         self.call_later(self._handle_keys)
 
     async def _handle_keys(self) -> None:
-        """Sends the first key to what has the keyboard; its turn ends when all widgets on its way up here had it."""
+        """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it."""
         while self._keys and self._in_turn is None and not self._in_preparation:
             key = self._keys.pop(0)
             late = self._is_late(key)
@@ -177,13 +177,13 @@ class TerminalApp(App[None]):
             self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
 
     def _pass_up(self, key: events.Key, screen: Screen[object], way: list[DOMNode]) -> None:
-        """A callback in a widget's queue comes behind the key, which the widget before it has passed on."""
+        """Follows the key upwards: a callback in a widget's queue runs after the key that was passed on to it."""
         while way:
             if way.pop(0).call_later(self._pass_up, key, screen, way):
                 return
         if self.screen is screen:
             self._end_turn(key)
-        else:  # another one was opened: its widgets are mounted when it is drawn
+        else:  # another screen was opened: its widgets are mounted when it is drawn
             self.screen.call_after_refresh(self._end_turn, key)
 
     def _end_turn(self, key: events.Key) -> None:
@@ -192,13 +192,13 @@ class TerminalApp(App[None]):
             self.call_later(self._handle_keys)
 
     def _is_late(self, event: events.Key) -> bool:
-        """Whether the dialog that it was pressed at has closed, or its key closed the dialog and is held since."""
+        """Whether the key was pressed for a dialog that has closed, or closed the dialog and has been held since."""
         if event.key != self._held or event.time - self._last_at > HELD_S:
             self._held = ""
         return event.time < self._vanished_at or bool(self._held)
 
     def pop_screen(self) -> AwaitComplete:
-        """Until a closed dialog has gone from the display, keys are meant for it: they are dropped."""
+        """Closes a screen. Until a closed dialog is gone from the display, keys are meant for it and are dropped."""
         was_modal = self.screen.is_modal
         popped = super().pop_screen()
         if was_modal and not self.screen.is_modal:

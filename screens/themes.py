@@ -1,4 +1,4 @@
-"""Themes from TOML files, checked before Textual sees them: a bad colour would take the whole app down."""
+"""Themes from TOML files, checked before Textual reads them: an invalid colour would end the whole app."""
 
 import tomllib
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ VARIABLE_DEFAULTS = {
     "code-comment": "#808894",
     "code-decorator": "#dcb267",
 }
-"""What our stylesheets use beyond Textual's own variables, for themes that do not set them."""
+"""Variables that our stylesheets use beyond Textual's own, with defaults for themes that do not set them."""
 
 SIXTEEN_COLOURS = {
     "block-cursor-background": "#0000aa",
@@ -31,7 +31,7 @@ SIXTEEN_COLOURS = {
     "block-cursor-blurred-foreground": "#ffffff",
     "input-selection-background": "#00aaaa",
 }
-"""In place of a theme's own where the terminal has 16 colours: the nearest of them to a pale shade is the background."""
+"""Replace a theme's colours if the terminal has 16: the nearest of these to a pale shade is the background's."""
 
 _COLOURS = (
     "primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",
@@ -78,7 +78,7 @@ def _check_colour(path: Path, key: str, value: object) -> None:
 
 
 def load_themes(folders: Iterable[Path] = (FOLDER,)) -> tuple[list[Theme], list[ThemeError]]:
-    """All usable themes of some folders, and what is wrong with the others."""
+    """Returns all usable themes of some folders, and the errors of the others."""
     themes: list[Theme] = []
     errors: list[ThemeError] = []
     for folder in folders:

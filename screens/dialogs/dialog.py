@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 
 def on_the_app(binding: Binding) -> Binding:
-    """A binding of the app for a modal screen."""
+    """Turns a binding of the app into one for a modal screen."""
     return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """Subclasses with rules of their own add their stylesheet to this CSS_PATH.
+    """Base of all dialogs. Subclasses with rules of their own add their stylesheet to this CSS_PATH.
 
     Textual ignores bindings behind a modal screen, so the keys that work everywhere are bound here, too.
     """
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
-    """It is only read: the menu offers the commands of the screen below, and closes this dialog first."""
+    """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
     BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
 
     def key_words(self, action: str) -> str:
-        """The key of an action, as it is shown. A binding of a dialog has that key if it has the action's name for its id."""
+        """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
         return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
 
     def on_resize(self) -> None:
-        """What has the keyboard stays in sight."""
+        """Keeps the focused widget visible."""
         if (focused := self.focused) is not None:
             self.call_after_refresh(focused.scroll_visible, animate=False)
 
 
 class Reader(Dialog[None]):
-    """Markdown in a scrolling pane. Of several sections the first is there at once: each takes a while to be composed."""
+    """Markdown in a scrolling pane. The first section appears at once, the others later, because each takes a while."""
 
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "dismiss", "back")]
@@ -72,7 +72,7 @@ class Reader(Dialog[None]):
 
 
 class DecidingDialog(Dialog[ScreenResultType]):
-    """A dialog of fields, which enter decides wherever the focus is; a list is opened by space, and enter chooses in it."""
+    """A dialog of fields. Enter confirms it from any field. Space opens a list, in which enter then chooses."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
@@ -80,11 +80,11 @@ class DecidingDialog(Dialog[ScreenResultType]):
     ]
 
     def decide(self) -> None:
-        """Takes what the fields say, or says what is wrong with it."""
+        """Takes the values of the fields, or shows what is wrong with them."""
         raise NotImplementedError
 
     def action_decide_or_choose(self) -> None:
-        """In a list that is open, enter belongs to the list."""
+        """Confirms the dialog; if a list is open, leaves enter to the list."""
         if any(select.expanded for select in self.query(Select)):
             raise SkipAction
         self.decide()

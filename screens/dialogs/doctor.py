@@ -1,4 +1,4 @@
-"""The dialog of the doctor's findings, with advice."""
+"""The dialog with the findings of `doctor`, and advice."""
 
 import asyncio
 from typing import ClassVar
@@ -27,7 +27,7 @@ _NAMES = 19
 
 
 def finding_lines(finding: MachineFinding, width: int) -> list[Content]:
-    """Sign, name and what was found; below it what to do."""
+    """Returns the rows of a finding: sign, name and what was found; below them, what to do."""
     sign, colour = _SIGNS.get(finding.state, ("?", "muted"))
     label = Content.assemble((f"{sign} ", f"${colour}"), finding.name)
     lines = hanging(label, Content.styled(printable(finding.found), "$muted"), width, _NAMES)
@@ -43,7 +43,7 @@ def _findings() -> list[MachineFinding]:
 
 
 class DoctorScreen(Dialog[None]):
-    """Looks when it opens; GPUs take a moment."""
+    """Examines the machine when it opens; GPUs take a moment."""
 
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back")]
@@ -67,7 +67,7 @@ class DoctorScreen(Dialog[None]):
 
     @on(Remeasured)
     def _wrap(self) -> None:
-        """What was found is wrapped for the new width."""
+        """Wraps the findings for the new width."""
         if self._findings:
             self._show()
 

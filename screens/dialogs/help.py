@@ -24,7 +24,7 @@ _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
     *("pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"),
 }
-"""Keys that do the same in every text."""
+"""Keys that do the same in every text field; not listed."""
 _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
 """Keys of Textual's own widgets that most terminals do not send: they are left out."""
 
@@ -39,14 +39,14 @@ class FocusKeys:
 
     title: str
     rows: list[tuple[str, str]]
-    """Its own."""
+    """The keys that its class adds."""
     others: list[tuple[str, str]] = field(default_factory=list)
-    """What every widget of its kind has."""
+    """The keys that every widget of its kind has."""
     place: str = "of the pane with the focus"
 
 
 def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
-    """The keys of the widget with the focus, and of the dialog around it; those that have none of their own are left out."""
+    """Returns the keys of the focused widget, of those around it and of the dialog; leaves out those without keys."""
     found = []
     around = screen.focused.ancestors_with_self if screen.focused is not None else []
     for node in (node for node in around if isinstance(node, Widget) and not isinstance(node, Screen)):
@@ -60,14 +60,17 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
 
 
 def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What `node` adds to its kind, and what every such node has. Textual's own widgets, and ours without a name, add nothing."""
+    """Returns the keys that `node`'s class adds, and the others.
+
+    Textual's own widgets, and ours without a BINDING_GROUP_TITLE, add none.
+    """
     kinds = type(node).__mro__ if isinstance(node, Screen) else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
     ours = [kind for kind in kinds if kind.__module__.startswith(_OURS) and issubclass(kind, DOMNode)]
     added_here = [binding for kind in ours for binding in vars(kind).get("BINDINGS", ())]
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}
-    own = {action for action in own if not action.startswith("app.")}  # those are among the keys everywhere
+    own = {action for action in own if not action.startswith("app.")}  # listed with the keys that work everywhere
     keys: dict[str, list[str]] = {}
-    written: dict[str, str] = {}  # one of several bindings may say how all of them are written: "0-7"
+    written: dict[str, str] = {}  # one of several bindings may have a `key_display` for all: "0-7"
     added: set[str] = set()
     for key, (owner, binding, _, _) in screen.active_bindings.items():
         known = binding.action not in own and (key in _KNOWN or _SELDOM_SENT.fullmatch(key))
@@ -91,14 +94,14 @@ def class_lines() -> str:
 
 
 def help_pages(keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()) -> list[str]:
-    """The sections for the keys that are in force: first those of what has the focus, then those of the screen that asks."""
+    """Returns the sections of the help: first the keys of the widget with the focus, then those of the screen."""
     scopes: list[Scope] = [scope, *(other for other in SCOPE_WORDS if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
     known = {key_words(keymap.get(action.name, action.key)) for action in ACTIONS if action.scope == scope}
     near = []
     for keys in focus:
-        # what the screen's table says in a sentence is not said twice; a dialog's keys are its own
+        # keys in the screen's table are not listed twice; a dialog's keys are in no such table
         rows = keys.rows if keys.place == DIALOG else [row for row in keys.rows if row[0] not in known]
         if rows:
             near.append(_table(_titled(f"Keys {keys.place}", keys), rows))

@@ -20,7 +20,7 @@ from screens.widgets.foreign import PlainStatic
 from screens.widgets.measured import MeasuredPane, Remeasured
 
 _MARK, _KEY, _TITLE = 2, 12, 15
-"""Widths of the columns; the help has what is left, if that is enough for some words."""
+"""Widths of the columns; the help has the rest, if that is at least `_LEAST_HELP`."""
 _LEAST_HELP = 20
 _SCROLLBAR = 2
 
@@ -50,7 +50,7 @@ class NextKey(ModalScreen[str], inherit_bindings=False):
 
 
 class KeyEditor(Dialog[dict[str, str] | None]):
-    """Dismisses with the keymap: the keys that differ from the usual ones. Two actions with one key are never saved."""
+    """Dismisses with the keymap: the keys that differ from the usual ones. It never saves two actions with one key."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("key_editor.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -15,7 +15,7 @@ from screens.widgets.pane_title import entitle
 
 
 class Question(Dialog[bool | None]):
-    """Yes, no, or escape for neither."""
+    """A question with two answers; escape gives neither (None)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "neither")]
 
@@ -48,7 +48,7 @@ _SENTENCES = {
 
 
 def template_sentences() -> dict[str, str]:
-    """The starter templates there are, each with a sentence."""
+    """Returns the names of the starter templates, each with a sentence."""
     from arena.workspace.templates import template_names
     from sandbox.machine.backends import BACKENDS
 
@@ -57,7 +57,7 @@ def template_sentences() -> dict[str, str]:
 
 
 class Choose(Dialog[str | None]):
-    """One of a few, each with a sentence."""
+    """A choice of one of a few options, each with a sentence."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

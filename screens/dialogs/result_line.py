@@ -1,4 +1,4 @@
-"""Rows of lists of results: a run in one row; a voided result struck out, with its note below."""
+"""Rows for lists of results: one run per row. A voided result is struck out, with its note below."""
 
 import textwrap
 import time
@@ -16,7 +16,7 @@ _PLAYER = 20
 
 
 def result_line(entry: Entry, room: int, wide: bool, here: bool = False, player: bool = False) -> Content:
-    """When, verdict, speedup, setting, revision; with `player` its name. Two rows where it is not wide.
+    """Returns a run's time, verdict, speedup, setting and revision; with `player`, its name. Two rows unless `wide`.
 
     room: columns of a row, for the note.
     """
@@ -43,6 +43,6 @@ def result_line(entry: Entry, room: int, wide: bool, here: bool = False, player:
 
 
 def struck_out(line: Content, void: Void, room: int) -> Content:
-    """A line struck out, with who voided it and why in the rows below."""
+    """Returns the line struck out; the rows below it show who voided it, and why."""
     note = textwrap.fill(printable(void.words), max(20, room), initial_indent="  ", subsequent_indent="  ")
     return Content.assemble(line.stylize("strike"), (f"\n{note}", "$warning"))

@@ -1,4 +1,4 @@
-"""The settings, generated from their schema: each field with its sentence."""
+"""The settings dialog, generated from the schema: each field with its description."""
 
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ AUTOMATIC = "(automatic)"
 
 
 class SettingsScreen(Dialog[Settings | None]):
-    """Checks every change at once; the key that saves a kernel saves here, too. The file itself may be edited as well."""
+    """Checks every change at once. The key that saves a kernel also saves the settings. Editing the file works, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
@@ -50,7 +50,7 @@ class SettingsScreen(Dialog[Settings | None]):
         self.watch(self.app, "theme", self._theme_chosen, init=False)
 
     def _theme_chosen(self, theme: str) -> None:
-        """The key of the next theme works here, too: what is saved next is the theme that is seen."""
+        """Selects a theme that was set by the key for the next theme, so that saving stores the theme shown."""
         if theme in self._themes:
             self.query_one("#set-theme", Select).value = theme
 
@@ -131,7 +131,7 @@ def _text(value: object) -> str:
 
 
 def _value(field: SettingField, text: str) -> object:
-    """What was typed, as the field's own kind where it can be read as one; else the text, which the check refuses."""
+    """Returns the typed text as the field's type if it can be converted; else the text, which the check refuses."""
     text = text.strip()
     if field.kind is list:
         return [part.strip() for part in text.split(",") if part.strip()]
@@ -142,7 +142,7 @@ def _value(field: SettingField, text: str) -> object:
 
 
 def _sentence(field: SettingField) -> str:
-    """Its description; what is empty in the file is a word of its own in the list of choices, and keys are not typed here."""
+    """Returns a field's description. A list shows "(automatic)" for an empty value; keys have a dialog of their own."""
     if field.name == "keymap":
         return "Keys of your own: enter lists all actions; press the key that one of them should have."
     return field.description.replace("; empty takes", f"; {AUTOMATIC} takes") if field.choices else field.description

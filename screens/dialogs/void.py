@@ -23,7 +23,7 @@ RESULT, KERNEL = "this result", "all players' results of this code"
 
 
 class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
-    """Dismisses with whether the whole kernel is meant, and the note."""
+    """Dismisses with (whether to void all results of the kernel, note)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "void it", priority=True)]
 
@@ -59,7 +59,7 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
 
 
 def ask_to_void(screen: Screen[Any], paths: Paths, entry: Entry, then: Callable[[], Awaitable[None]]) -> None:
-    """Asks for a note, or where the result is voided whether the mark is taken back. Calls `then` when it is written."""
+    """Asks for a note to void a result or, if it is voided, whether to take that back. Then calls `then`."""
 
     def write(change: Callable[[], object]) -> None:
         screen.run_worker(_written(screen, change, then), exit_on_error=False)

@@ -10,7 +10,7 @@ from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 
 def point_of(kernel: KernelState) -> Point:
-    """The place of a kernel that was judged."""
+    """Returns the point of a judged kernel."""
     report = kernel.report
     speed = by_clock(report.speedup, report.clock) if report is not None else None
     if report is None or report.verdict is not Verdict.PASS or speed is None:
@@ -24,7 +24,7 @@ class GainsChart(LineChart):
     EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
 
     def show(self, state: WritingState) -> None:
-        """The work so far."""
+        """Shows the kernels judged so far."""
         points = tuple(point_of(kernel) for kernel in state.kernels if kernel.report is not None)
         scale = scale_of(point.y for point in points if point.y is not None)
         until = max((point.x for point in points), default=1.0)

@@ -28,14 +28,14 @@ class ModelPlan:
 
     player: Player
     improves: bool
-    """It reads every verdict and writes again; else its answers are independent of each other."""
+    """Whether it gets every verdict and writes again; else its answers are independent of each other."""
     answers: int
     limit: str = ""
-    """Of what may be spent, in words; empty for none."""
+    """The spending limit, in words; empty if there is none."""
     origin: Origin | None = None
     """The kernel to improve."""
     other_sizes: bool = False
-    """Right kernels are judged at other sizes, too."""
+    """Whether correct kernels are judged at other sizes, too."""
 
     @property
     def words(self) -> str:
@@ -48,7 +48,7 @@ class ModelPlan:
 
 
 class ModelSession:
-    """What the screen of a model shows and does."""
+    """The state and the work behind a model screen."""
 
     def __init__(self, services: Services, problem: Problem, setting: Setting, plan: ModelPlan) -> None:
         self.services = services
@@ -57,17 +57,17 @@ class ModelSession:
         self.plan = plan
         self.state = WritingState()
         self.run = RunState()
-        """Of the kernel that is judged."""
+        """The run of the kernel that is being judged."""
         self.changed = True
-        """Something was folded in since the screen last drew."""
+        """Whether the state changed since the screen last drew."""
         self.path = ""
         """The file with the best kernel, once the work is over."""
         self.over = False
-        """Nothing more will happen."""
+        """Whether the work has ended."""
         self.failed = ""
-        """Why it could not go on, and what to do; empty unless it failed."""
+        """Why the work failed, and what to do; empty unless it failed."""
         self.compared: RunReport | None = None
-        """The best kernel against the one that it started from."""
+        """The result of the best kernel against the one that it started from."""
         self.comparing = False
         self.notice = ""
         self.elsewhere = ""
@@ -75,7 +75,7 @@ class ModelSession:
         self._heard_at = time.monotonic()
 
     async def work(self) -> None:
-        """Has the model write and its kernels judged until it is done. Whatever happens, what it wrote is kept.
+        """Runs the model and judges its kernels until it is done. Keeps its kernels, also after an error.
 
         Raises:
             ArenaError: the provider, the judge or the machine failed.
@@ -112,7 +112,7 @@ class ModelSession:
             unsubscribe()
 
     async def _known(self, origin: Origin, access: JudgeAccess) -> Origin:
-        """The origin with its verdict and its profile."""
+        """Returns the origin with its verdict and its profile."""
         known = await asyncio.to_thread(
             known_origin, origin.name, origin.kernel, self.problem, self.setting, self.services.paths, origin.player
         )
@@ -135,7 +135,7 @@ class ModelSession:
     # --- what happens --------------------------------------------------------------------------------------
 
     def hear(self, event: AnyTraceEvent) -> None:
-        """The model, or its judge, did something."""
+        """Applies an event of the model, or of its judge."""
         self._heard_at = time.monotonic()
         self.elsewhere = ""
         self.state.apply(event)
@@ -155,7 +155,7 @@ class ModelSession:
 
     @property
     def now(self) -> float:
-        """Seconds on the clock of the trace; stands still when it is over."""
+        """Seconds on the clock of the trace; stops when the work has ended."""
         if self.over:
             return self.state.at
         return self.state.at + time.monotonic() - self._heard_at

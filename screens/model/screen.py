@@ -40,7 +40,7 @@ VIEWS = ("kernel", "answer", "asked")
 
 
 class ModelScreen(BaseScreen):
-    """One row for every kernel; the last one, while the model works, is what it does now."""
+    """Has one row for every kernel. While the model works, the last row shows its current step."""
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "model"
@@ -60,9 +60,9 @@ class ModelScreen(BaseScreen):
         self.view = VIEWS[0]
         self._rows: list[Content] = []
         self._follows = True
-        """The row of what goes on now stays chosen."""
+        """Whether the cursor follows the row of the current step."""
         self._led_to = 0
-        """The row that the cursor was put on for that."""
+        """The row that the cursor was last moved to for that."""
         self._shown: tuple[str, int, int] | None = None
         """(view, number, length) of the text in the large pane."""
 
@@ -102,7 +102,7 @@ class ModelScreen(BaseScreen):
     # --- drawing -------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Ten times a second: what is being written is brought up to date in one piece."""
+        """Draws what changed. Called ten times a second, so that several events are drawn at once."""
         if not self.is_attached:
             return
         session = self.session
@@ -118,7 +118,7 @@ class ModelScreen(BaseScreen):
         self._draw_text()
 
     def _draw_rows(self) -> None:
-        """A row is only drawn again when its words changed: the cursor stays where it is."""
+        """Draws only rows whose words changed, so that the cursor stays where it is."""
         session, rows = self.session, self.query_one("#kernels", OptionList)
         lines = [words.kernel_line(session, kernel) for kernel in session.state.kernels]
         if self._live_row:
@@ -136,13 +136,13 @@ class ModelScreen(BaseScreen):
 
     @property
     def _live_row(self) -> bool:
-        """Whether a row tells what goes on: not while a kernel is judged, whose own row does."""
+        """Whether the current step has a row. While a kernel is judged it has none: the kernel's row shows it."""
         state = self.session.state
         judging = bool(state.kernels) and state.kernels[-1].report is None and not state.kernels[-1].reason
         return not self.session.over and not judging
 
     def _followed(self, count: int) -> int:
-        """The newest row; when it is over, the best kernel's."""
+        """Returns the newest row; after the end of the work, the best kernel's."""
         found = self.session.state.best
         if self.session.over and found is not None:
             return self.session.state.kernels.index(found)
@@ -150,7 +150,7 @@ class ModelScreen(BaseScreen):
 
     @property
     def _chosen(self) -> KernelState | None:
-        """The kernel under the cursor; None on the row of what goes on now."""
+        """The kernel under the cursor; None on the row of the current step."""
         at = self.query_one("#kernels", OptionList).highlighted
         kernels = self.session.state.kernels
         return kernels[at] if at is not None and at < len(kernels) else None
@@ -159,7 +159,7 @@ class ModelScreen(BaseScreen):
         session, state, kernel = self.session, self.session.state, self._chosen
         pane, switcher = self.query_one("#text-pane"), self.query_one("#model-text", ContentSwitcher)
         verdict = self.query_one("#verdict", PlainStatic)
-        told = kernel or (state.kernels[-1] if state.kernels else None)  # while it writes, of the one before
+        told = kernel or (state.kernels[-1] if state.kernels else None)  # while the model writes, the kernel before
         page = words.verdict_page(told, session.over) if told is not None else Content(session.notice)
         verdict.update_if_new(page)
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
@@ -180,7 +180,7 @@ class ModelScreen(BaseScreen):
             self.query_one("#model-source", Source).show(text, name)
 
     def _text_of(self, kernel: KernelState | None) -> tuple[str, str]:
-        """(text, the name of a file of its kind)."""
+        """Returns (text, file name of that kind of text)."""
         state = self.session.state
         if self.view == "asked":
             asked = words.conversation(state.system, state.asked) if state.asked else "No prompt yet."
@@ -193,9 +193,9 @@ class ModelScreen(BaseScreen):
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
-        """A person's move ends or begins the following. News of an own move may come when another row is to be followed."""
+        """Starts or stops following after a move of the user. Messages of the screen's own moves may come late."""
         if event.option_index != event.option_list.highlighted:
-            return  # it has moved on since
+            return  # the cursor has moved on since
         if not (self._follows and event.option_index == self._led_to):
             self._follows = event.option_index == self._followed(len(self._rows))
         self._draw_text()
@@ -212,7 +212,7 @@ class ModelScreen(BaseScreen):
         self._draw_text()
 
     async def action_find_text(self) -> None:
-        """In the text under the cursor, once it is complete."""
+        """Opens the find bar for the text under the cursor, once it is complete."""
         if self.query_one("#model-text", ContentSwitcher).current != "model-source":
             self.say("Find works in finished kernels only")
             return
@@ -238,7 +238,7 @@ class ModelScreen(BaseScreen):
 
     @property
     def _choice(self) -> Choice:
-        """For another session in the same setting."""
+        """The choice for another session in the same setting."""
         return choice_of(self.session.setting, self.session.problem)
 
     def action_ask_again(self) -> None:
@@ -263,7 +263,7 @@ class ModelScreen(BaseScreen):
             self.parent_app.ask_model(session.problem, self._choice, origin, improve=True)
 
     def action_leave_model(self) -> None:
-        """Leaves; a model at work asks for a second escape. A bar that is open goes first."""
+        """Closes a find bar with the focus, else leaves. While the model works, leaving needs a second escape."""
         for bar in self.query(FindBar):
             if bar.has_pseudo_class("focus-within"):
                 bar.close()

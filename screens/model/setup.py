@@ -41,14 +41,20 @@ NO_MODEL = (
 
 
 class ModelSetup(DecidingDialog[ModelPlan | None]):
-    """Dismisses with the plan; the key of its model has been found."""
+    """Dismisses with the plan, once the API key of its model has been found."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
     def __init__(
         self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
-        """The settings of `setup` have a model at least. origin: a kernel to improve, offered; improve: chosen at first."""
+        """
+        Args:
+            problem: what the kernels solve.
+            setup: its settings have at least one model.
+            origin: a kernel to improve, as a choice.
+            improve: whether that choice is preselected.
+        """
         super().__init__()
         self.problem = problem
         self.setup = setup
@@ -122,7 +128,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     @on(Select.Changed, "#model")
     def _model_chosen(self) -> None:
-        """Dollars are counted where the model has prices, else tokens."""
+        """Shows the model's facts. The limit is in dollars if the model has prices, else in tokens."""
         model, limit = self._model, self.query_one("#limit", Input)
         priced = has_prices(model)
         label = "dollars" if priced else "tokens"
@@ -149,7 +155,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
     async def _plan(
         self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None, *, other_sizes: bool
     ) -> None:
-        """Looks for the key, which may mean to ask a keyring, and dismisses when it is there."""
+        """Looks for the API key, perhaps in a keyring, and dismisses with the plan if the key is found."""
         priced = has_prices(model)
         improves = how == IMPROVE
         tokens = None if priced or limit is None else round(limit)
@@ -168,7 +174,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
 
 def _facts(model: ModelSettings) -> str:
-    """The model as its provider calls it, and what it costs."""
+    """Returns the provider's name of the model, the provider and the prices."""
     return f"{model.model} · {model.provider} · {price_words(model)}"
 
 

@@ -26,7 +26,7 @@ _DOING = {PREPARING: "starting", WAITING: "waiting for the model", THINKING: "th
 
 
 def title(session: ModelSession) -> Content:
-    """What it works on, and under which limits."""
+    """The model, its problem and its setting."""
     setting = session.setting
     where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
@@ -53,7 +53,7 @@ def best(session: ModelSession) -> Content:
 
 
 def spent(used: Spent) -> str:
-    """ "14.2k tok · $0.21"; a tilde where part of it is estimated."""
+    """ "14.2 ktok · $0.21"; with tildes if part of it is estimated."""
     about = "~" if used.estimated else ""
     money = f" · {about}${used.usd:.2f}" if used.usd else ""
     return f"{about}{figures.amount(used.tokens, 'tok')}{money}"
@@ -82,7 +82,7 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
 
 
 def _elsewhere(report: RunReport) -> tuple[str, str]:
-    """ "  holds: some", of other sizes; empty where that is not known."""
+    """ "  holds: some": the result at other sizes; empty if it is not known."""
     if report.one_size_only:
         return "  one size only", "$error"
     held = report.holds_at_other_sizes or ""
@@ -90,12 +90,12 @@ def _elsewhere(report: RunReport) -> tuple[str, str]:
 
 
 def live_line(session: ModelSession) -> Content:
-    """The row of what it does now."""
+    """The row of the current step."""
     return Content.assemble((f" {session.state.writing:>3}  ", "$muted"), (f"▸ {_doing(session)}", "$accent"))
 
 
 def phase_line(session: ModelSession) -> Content:
-    """What goes on and for how long, or how it ended; and what was used."""
+    """The current step and its duration, or how the work ended; and what was spent."""
     state = session.state
     used = spent(state.spent) if state.spent.tokens else "no tokens yet"
     limit = f" of {session.plan.limit}" if session.plan.limit else ""
@@ -144,7 +144,7 @@ def _ending(session: ModelSession) -> Content:
 
 
 def _against(session: ModelSession) -> list[tuple[str, str]]:
-    """The best kernel against the one that it started from."""
+    """The result of the best kernel against the one that it started from; empty if there was none."""
     if session.plan.origin is None:
         return []
     report = session.compared
@@ -161,7 +161,7 @@ def _origin_name(session: ModelSession) -> str:
 
 
 def verdict_page(kernel: KernelState, over: bool) -> Content:
-    """All that is known of a kernel, as the pane beside its text shows it. over: nothing more will be known."""
+    """The page of the verdict pane: all facts about a kernel. over: the work has ended."""
     report = kernel.report
     used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
     if report is None:

@@ -40,17 +40,17 @@ OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
 _METER = 8
 TITLE_WIDTH = (20, 110)
-"""The least and the most."""
+"""Minimum and maximum width of the title, in columns."""
 
 
 class BoardTable(DataTable[Text], Measured):
-    """Two columns stay in sight. Columns have their widths from the start.
+    """A table whose first two columns stay visible. All columns have their widths from the start.
 
-    Textual measures a column when the table is idle, and what it painted before keeps the old width.
+    Textual would measure a column only when the table is idle, and cells painted before would keep the old width.
     """
 
     def fill(self, heads: list[str], rows: list[list[Text]]) -> None:
-        """Replaces everything."""
+        """Replaces all columns and rows."""
         self.clear(columns=True)
         self.fixed_columns = 2
         for number, head in enumerate(heads):
@@ -80,11 +80,11 @@ class BoardDialog(Dialog[Problem | None]):
         self.standings: dict[str, board.Standings] = {}
         self._published = board.Published("", {}, [])
         self._known = False
-        """All that is shown has been read."""
+        """Whether all data for the table has been read."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
         self._width = 0
-        """Columns that the table was drawn for."""
+        """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
@@ -147,7 +147,7 @@ class BoardDialog(Dialog[Problem | None]):
 
     @property
     def _models(self) -> list[str]:
-        """Heads of published models."""
+        """Column heads of the published models."""
         return [f"│ {model.name}" for model in self._published.model]
 
     @property
@@ -162,7 +162,7 @@ class BoardDialog(Dialog[Problem | None]):
         return [printable(player) for player in self.players]
 
     def _show_problems(self) -> None:
-        """Problems that somebody has a result for."""
+        """Shows the problems that any player has a result for."""
         tried = {number for held in self.standings.values() for number in held}
         words = self.query_one("#board-filter", Input).value.lower().split()
         self._listed = [
@@ -183,7 +183,7 @@ class BoardDialog(Dialog[Problem | None]):
             max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
         ]
         least, most = TITLE_WIDTH
-        # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
+        # Each column has an empty cell on both sides. An id has three digits. The scrollbar takes two cells.
         room = self._width - sum(width + 2 for width in (3, *widths)) - 2 - 2
         width = max(least, min(room, most))
         rows = []
@@ -221,7 +221,7 @@ class BoardDialog(Dialog[Problem | None]):
         self._board.fill(["p", "", *self._names, *self._models], rows)
 
     def _show_bound(self) -> None:
-        """Two rows a category, and a third where kernels were left out."""
+        """Shows two rows for each category, and a third if kernels without a roofline were left out."""
         rows = []
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
             scores = [board.bound_scores(self.standings[player], problems) for player in self.players]
@@ -241,7 +241,7 @@ class BoardDialog(Dialog[Problem | None]):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
-        """Of the problems: the other views count all of them."""
+        """Opens the filter, in the view by problem: the other views count all problems."""
         self.view = PROBLEMS
         self._show()
         box = self.query_one("#board-filter", Input)
@@ -258,7 +258,7 @@ class BoardDialog(Dialog[Problem | None]):
         self.query_one("#board").focus()
 
     def action_back(self) -> None:
-        """Out of the filter first."""
+        """Closes the filter if it is open, else the dialog."""
         box = self.query_one("#board-filter", Input)
         if not box.display:
             self.dismiss(None)
@@ -268,7 +268,7 @@ class BoardDialog(Dialog[Problem | None]):
         self.query_one("#board").focus()
 
     def action_results(self) -> None:
-        """Of the problem under the cursor: what is voided there is in no figure of the board."""
+        """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""
         from screens.picker.results import ResultsDialog
 
         at = self.query_one("#board", DataTable).cursor_row
@@ -295,7 +295,7 @@ def _matches(problem: Problem, word: str) -> bool:
 
 
 def _tally_words(counted: board.Tally, with_all: bool = False) -> str:
-    """ "5·4", and of how many."""
+    """ "5 · 4": solved and faster. `with_all` adds the number of problems: "5 · 4 /10"."""
     words = f"{counted.solved:>2} · {counted.faster}"
     return f"{words} /{counted.problems}" if with_all else words
 

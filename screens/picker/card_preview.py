@@ -36,7 +36,7 @@ def opening(card: str) -> tuple[str, str]:
 
 
 def card_preview(problem: Problem, services: Services, width: int) -> Content:
-    """Short enough for the pane beside the table, `width` cells wide; the whole card is one key away."""
+    """Returns a summary for the pane beside the table, `width` cells wide. Another key shows the whole card."""
     words, formula = opening(printable(problem.card))
     tags = " · ".join([problem.category, *problem.also, problem.domain, *problem.collectives])
     parts: list[Content] = [
@@ -61,7 +61,7 @@ def card_preview(problem: Problem, services: Services, width: int) -> Content:
 
 
 def _standing_lines(problem: Problem, services: Services, width: int) -> list[Content]:
-    """The person's own result, and the best of all where somebody else has it."""
+    """Returns the user's own result, and the best of all if another player has it."""
     standing, best = services.standings.get(problem.id), services.best.get(problem.id)
     you, colour = figures.standing_words(standing)
     runs = f"  {standing.runs} run{'s' if standing.runs != 1 else ''}" if standing else "  not tried yet"
@@ -74,7 +74,7 @@ def _standing_lines(problem: Problem, services: Services, width: int) -> list[Co
 
 
 def _cost_pairs(problem: Problem, settings: Settings) -> list[tuple[str, str]]:
-    """Names and values; without a name: why there are none."""
+    """Returns names and values of the setting and its cost; after an error, only the reason, without a name."""
     try:
         setting = choose_setting(problem, Choice(), settings)
         cost = problem.cost(setting.sizes, setting.world, setting.dtype)

@@ -1,4 +1,4 @@
-"""The table of problems: sortable, filtered by words and states. Digits go to an id."""
+"""The table of problems: sortable, filtered by words and states. Typed digits move to the problem with that id."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from problems.specification import Problem
 
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
-"""Columns beside the title, in the order of their importance."""
+"""Widths of the columns beside the title, in the order of their importance."""
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
 TITLE_WIDTH = (12, 110)
-"""The least and the most."""
+"""Minimum and maximum width of the title, in columns."""
 WANTED = {"house": 60, "best": 60, "device": 60, "class": 80, "collective": 80, "ranks": 80}
-"""Columns that the title keeps when another column is added: never fewer than in a narrower terminal."""
+"""Minimum width of the title beside each further column. A wider terminal never shows fewer columns."""
 DIGITS_WITHIN_S = 1.5
 """Digits typed within this time belong to one id."""
 
 
 @dataclass(frozen=True)
 class ProblemRow:
-    """A problem, with the person's, the house's and the best result."""
+    """A problem with the user's, the house kernel's and the best result."""
 
     problem: Problem
     standing: Standing | None
@@ -42,7 +42,7 @@ class ProblemRow:
 
     @property
     def state(self) -> str:
-        """ "unsolved", "wrong", "slower", "even" or "faster": words that the filter knows."""
+        """ "unsolved", "wrong unsolved", or "solved" and an outcome such as "faster": words for the filter."""
         standing = self.standing
         if standing is None:
             return "unsolved"
@@ -52,7 +52,7 @@ class ProblemRow:
         return f"solved {outcome}"
 
     def matches(self, words: list[str]) -> bool:
-        """Every word is in the id, names, title, origin, domain, class, collectives or state."""
+        """Whether every word is in the id, names, title, origin, domain, class, collectives or state."""
         problem = self.problem
         state = self.state.split()
         text = " ".join(
@@ -93,7 +93,7 @@ def ranks_words(worlds: list[int]) -> str:
 
 
 def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
-    """(columns that fit, width of the title) in `width` cells; a column has a cell of air on both sides.
+    """Returns (columns that fit, width of the title) for `width` cells. A column has an empty cell on both sides.
 
     results: the width of every column of results that is not empty.
     """
@@ -111,7 +111,7 @@ def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
 
 
 def result_widths(rows: list[ProblemRow]) -> dict[str, int]:
-    """The width of every column of results that has any."""
+    """Returns the width of every column of results that is not empty."""
     found = {
         "you": [figures.standing_words(row.standing)[0] for row in rows if row.standing],
         "house": [figures.standing_words(row.house)[0] for row in rows if row.house],
@@ -168,7 +168,7 @@ class ProblemTable(DataTable[Text]):
         self.sort_column = shown[(at + 1) % len(shown)] or "id"
 
     def action_go_to_id(self, digit: str) -> None:
-        """To the problem whose id is typed: the digits of the last moments together."""
+        """Moves to the problem whose id is typed. Digits typed in quick succession form one id."""
         now = time.monotonic()
         self._digits = (self._digits if now - self._typed_at < DIGITS_WITHIN_S else "") + digit
         self._typed_at = now

@@ -1,4 +1,4 @@
-"""All players' results of one problem, to void and to take that back."""
+"""All players' results of one problem, to void them or to take that back."""
 
 import asyncio
 from pathlib import Path
@@ -21,11 +21,11 @@ from screens.widgets.measured import MeasuredPane, Remeasured
 from screens.widgets.pane_title import entitle
 
 ONE_ROW_FROM = 132
-"""Columns of the list from which a run fits into one row."""
+"""Minimum width of the list for one row per run, in columns."""
 
 
 class ResultsDialog(Dialog[None]):
-    """The newest first."""
+    """Lists the results, the newest first."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,7 +68,7 @@ class ResultsDialog(Dialog[None]):
 
     @on(OptionList.OptionSelected, "#results")
     def action_void(self) -> None:
-        """The result under the cursor."""
+        """Voids the result under the cursor, or takes that back."""
         number = self.query_one("#results", OptionList).highlighted
         if number is not None:
             ask_to_void(self, self.services.paths, self.entries[number], self._read)

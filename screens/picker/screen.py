@@ -33,7 +33,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 class PickerScreen(BaseScreen):
-    """Categories, table, card."""
+    """Three panes: categories, table of problems, card."""
 
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
     CONTENTS_CSS_PATH: ClassVar[Path] = Path(__file__).with_name("contents.tcss")
@@ -114,7 +114,7 @@ class PickerScreen(BaseScreen):
     # --- drawing -------------------------------------------------------------------------------------------
 
     def _show_score(self) -> None:
-        from screens import figures  # not before the first paint, as with the table
+        from screens import figures  # imported after the first paint, like the table
 
         self.query_one("#machine", PlainStatic).update(self.machine)
         held = [self.standings[problem.id] for problem in self.problems if problem.id in self.standings]
@@ -192,7 +192,7 @@ class PickerScreen(BaseScreen):
         if self.problems:
             self._fill()
 
-    # --- what people do ------------------------------------------------------------------------------------
+    # --- actions of the user -------------------------------------------------------------------------------
 
     @on(OptionList.OptionHighlighted, "#categories")
     def _category_chosen(self, event: OptionList.OptionHighlighted) -> None:
@@ -238,7 +238,7 @@ class PickerScreen(BaseScreen):
         box = self.query_one("#filter", Input)
         box.value = ""
         box.display = False
-        if not self.query_one("#category-pane").display:  # nothing else would show or change the category
+        if not self.query_one("#category-pane").display:  # no other widget shows or changes the category
             self.query_one("#categories", OptionList).highlighted = 0
         self.table.focus()
 

@@ -1,4 +1,4 @@
-"""The first start: what this machine has, and one key that runs a first kernel."""
+"""The dialog of the first start: what this machine has, and one key that runs a first kernel."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ _LABELS = ("here", "problems", "first")
 
 
 class Welcome(Dialog[bool]):
-    """True = open the first problem and run its starter kernel."""
+    """Dismisses with True to open the first problem and run its starter kernel."""
 
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [

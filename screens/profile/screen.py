@@ -39,7 +39,7 @@ REFRESH_S = 0.25
 
 
 class ProfileScreen(BaseScreen):
-    """Profiles one revision of a kernel when it opens, and shows what came of it."""
+    """Profiles one revision of a kernel when it opens, and shows the profile."""
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "profile"
@@ -61,7 +61,7 @@ class ProfileScreen(BaseScreen):
             problem: what the kernel solves.
             request: the kernel and its setting.
             revision: the first letters of the text's SHA-256.
-            result: what the judge found of this revision in this setting, as soon as it is known.
+            result: returns the judge's result for this revision in this setting; None until it is known.
             unsaved: the editor has text that is not in this revision.
         """
         super().__init__(parent_app)
@@ -78,12 +78,12 @@ class ProfileScreen(BaseScreen):
         self._since = time.monotonic()
         """When it began to wait, or to profile."""
         self._end: Content | None = None
-        """What is said in place of a profile that was not made."""
+        """The message shown if no profile could be made."""
         self._unsaved = unsaved
         self._ncu: Content | None = None
-        """What Nsight Compute found, or why it found nothing; None before it was asked."""
+        """The findings of Nsight Compute, or why there are none; None before its first run."""
         self._ncu_since = 0.0
-        """When it began; 0 while it is not at work."""
+        """When Nsight Compute began; 0 while it does not run."""
 
     def compose(self) -> ComposeResult:
         with MeasuredPage(id="profile-pane"):
@@ -127,7 +127,7 @@ class ProfileScreen(BaseScreen):
 
     @on(Remeasured)
     def draw(self) -> None:
-        """Four times a second: the seconds go on, and a verdict may come."""
+        """Draws the page. Called four times a second, because the seconds advance and a verdict may come."""
         if not self.is_attached:
             return
         self.show_keys()

@@ -29,17 +29,17 @@ COLOURS: dict[Sort, str] = {
     "launch": "$accent",
 }
 _HIGHEST = 3
-"""Rows of a lane, at the most."""
+"""Maximum rows of a lane."""
 _LABEL = 19
-"""Cells in front of what the judge and the kernel say."""
+"""Cells of the labels in front of the judge's and the kernel's times."""
 _COUNTS_FROM, _LONGEST_FROM = 82, 116
-"""Columns from which the table has counts, and the longest operation."""
+"""Minimum widths in columns for the table's counts, and for the longest operation."""
 
 
 def page(
     found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, height: int
 ) -> Content:
-    """A profile that was made; lanes get higher where all of it leaves room. judged: the trusted line; below: the last one."""
+    """The page of a profile. Lanes get higher if there is room. judged: the trusted line; below: the last lines."""
     rows = _rows(found, timeline, judged, below, width, 1)
     spare = height - sum(row.plain.count("\n") + 1 for row in rows)
     ranks = len(found.reports)
@@ -74,7 +74,7 @@ def _rows(
 def _gpu_rows(
     found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
 ) -> list[Content]:
-    """The page of ranks on GPUs: what was counted from outside comes before what the kernel's process says."""
+    """The page of ranks on GPUs: counts from outside come before figures from the kernel's process."""
     ranks = found.gpu_figures
     counted = Content(gpu_words.row_words(found.outside))
     missing = gpu_words.missing_lines(found.outside, ranks)
@@ -118,7 +118,7 @@ def _wrapped(lines: Iterable[str], width: int, style: str) -> list[Content]:
 
 
 def judged_words(result: Result | None, run_key: str) -> Content:
-    """What the judge measured of the revision: the figures that count."""
+    """The judge's verdict and times of the revision: the figures that count."""
     if result is None:
         return Content.styled(
             f"No verdict on this revision in this setting yet. {run_key} at the kernel runs it.", "$muted"
@@ -139,7 +139,7 @@ def judged_words(result: Result | None, run_key: str) -> Content:
 
 
 def at_work(waits: bool, seconds: float) -> Content:
-    """While there is no profile yet."""
+    """The text while there is no profile yet."""
     if waits:
         head = "▸ WAITING"
         text = "Another run is timing on these devices. The profile starts after it."
@@ -150,37 +150,37 @@ def at_work(waits: bool, seconds: float) -> Content:
 
 
 def rank_failed(report: RankProfile) -> Content:
-    """A call failed; these are the words of the rank."""
+    """The text after a failed call, with the rank's message."""
     return Content.assemble((f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}")
 
 
 def no_profile(message: str, advice: str) -> Content:
-    """Nothing was reported at all."""
+    """The text if nothing was reported at all."""
     head = Content.assemble(("! NOT PROFILED", "bold $warning"), f"\n\n{printable(message)}")
     return head + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else head
 
 
 def trace_words(path: Path | None, key: str) -> Content:
-    """Below the figures: how to get a trace, or where it is."""
+    """The line below the figures: how to get a trace, or where it is."""
     if path is None:
         return Content.assemble((key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted"))
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
 
 
 def ncu_offered(key: str) -> Content:
-    """Below the figures of GPUs: what the key does."""
+    """The line below the figures of GPUs: what the key does."""
     words = " profiles the kernels of rank 0 with Nsight Compute, which takes minutes"
     return Content.assemble("\n", (key, "$accent"), (words, "$muted"))
 
 
 def ncu_at_work(waits: bool, seconds: float) -> Content:
-    """While Nsight Compute profiles."""
+    """The line while Nsight Compute profiles."""
     what = "another run is timing on these devices" if waits else "a world runs under ncu, which repeats its launches"
     return Content.assemble(("\n\n▸ NSIGHT COMPUTE", "bold $accent"), (f"  {seconds:.0f} s  {what}", "$foreground"))
 
 
 def ncu_found(found: NcuProfiled) -> Content:
-    """How it was made, the longest kernels, the rules that matter, and the file."""
+    """How Nsight Compute ran, the longest kernels, the rules that matter, and the report's file."""
     parts: list[tuple[str, str]] = [("\n", "")]
     parts += [(f"\n{line}", "$muted") for line in ncu_words.how_lines(found)]
     parts += [(f"\n{line}", "$foreground") for line in ncu_words.kernel_lines(found.kernels)]
@@ -190,13 +190,13 @@ def ncu_found(found: NcuProfiled) -> Content:
 
 
 def no_ncu(message: str, advice: str) -> Content:
-    """Why there is no report."""
+    """Why there is no report of Nsight Compute."""
     found = Content.assemble(("\n\n! NO REPORT OF NCU  ", "bold $warning"), printable(message))
     return found + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else found
 
 
 def lane(pieces: Sequence[LanePiece], us: float, width: int) -> Content:
-    """One rank's part of a call of `us` microseconds, `width` cells long; all lanes have the same ends."""
+    """One rank's part of a call of `us` microseconds, in `width` cells. All lanes have the same start and end."""
     drawn = cells(pieces, us, width)
     runs = ((sort, len(list(run))) for sort, run in groupby(drawn))
     return Content.assemble(*((SIGNS[s] * n, COLOURS[s]) if s else " " * n for s, n in runs))
@@ -226,7 +226,7 @@ _GPU, _HOST = "GPU  ", "host "
 
 
 def _lanes_of(timeline: Timeline, rank: int, width: int, high: int) -> list[Content]:
-    """The lane of a rank, `high` rows of it; on a GPU its host has a row, too."""
+    """The rows of a rank's lane: `high` rows, and on a GPU one more for its host."""
     if not timeline.host_lanes:
         return [lane(timeline.lanes[rank], timeline.us, width)] * high
     wide = width - len(_GPU)
@@ -236,7 +236,7 @@ def _lanes_of(timeline: Timeline, rank: int, width: int, high: int) -> list[Cont
 
 
 def _legend(said: dict[Sort, str], width: int) -> list[Content]:
-    """The signs of the lanes; as many beside each other as fit."""
+    """The signs of the lanes and their meanings, as many in a row as fit."""
     rows: list[Content] = []
     for sort, words in said.items():
         entry = Content.assemble((SIGNS[sort], COLOURS[sort]), (f" {words}", "$muted"))

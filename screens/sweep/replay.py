@@ -36,7 +36,7 @@ class CellReplay(Dialog[None]):
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "back"),
-        # before the source's own keys, which has the focus
+        # with priority, because the source has the focus and keys of its own
         Binding("n", "turn(1)", "next attempt", priority=True),
         Binding("p", "turn(-1)", "previous", priority=True),
         Binding("space", "pace", "pace", priority=True),
@@ -44,7 +44,7 @@ class CellReplay(Dialog[None]):
     ]
 
     def __init__(self, services: Services, problem: Problem, player: str, marks: list[CellMark]) -> None:
-        """marks: one at least, in the order of the attempts."""
+        """marks: at least one, in the order of the attempts."""
         super().__init__()
         self._services = services
         self._problem, self._player, self._marks = problem, player, marks
@@ -72,11 +72,11 @@ class CellReplay(Dialog[None]):
         self.run_worker(self._read(self._marks[self._number]), exclusive=True, exit_on_error=False)
 
     def action_pace(self) -> None:
-        """Goes on at the next pace."""
+        """Changes to the next pace."""
         self._pace = PACES[(PACES.index(self._pace) + 1) % len(PACES)]
 
     def action_again(self) -> None:
-        """Tells it from the start."""
+        """Starts the replay again."""
         self._next, self._state = 0, RunState()
         self._at = self._began
         self._show()

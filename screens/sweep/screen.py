@@ -32,25 +32,25 @@ from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
 FOLLOW_S = 0.5
 LINES = 2000
-"""Of a journal that are read at a time: some milliseconds in a thread."""
+"""Lines of a journal that are read at a time; this takes some milliseconds in a thread."""
 EMPTY = """No sweep yet. This command starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
 LEAST_TITLE = 14
 _CELL = 15
-"""Columns of a cell: the longest words with a count behind them."""
+"""Width of a cell, in columns: the longest words with a count behind them."""
 _STATES = ("solved", "unsolved", "wrong", "open")
 
 
 class GridTable(DataTable[Text], Measured):
-    """The cells; the line of keys says what enter does in them."""
+    """The table of cells. Its binding of enter shows in the key line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
 
 
 class SweepScreen(BaseScreen):
-    """Watches the newest sweep; `n` goes to the one before."""
+    """Follows the newest sweep; `n` goes to the one before."""
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "sweep"
@@ -62,7 +62,7 @@ class SweepScreen(BaseScreen):
         self.grid = SweepGrid()
         self.paths: list[Path] = []
         self.number = 0
-        """Of the sweep shown, from the newest."""
+        """The index of the sweep shown; 0 is the newest."""
         self._voids = NO_VOIDS
         self._reader: JournalReader | None = None
         self._reading = False
@@ -71,7 +71,7 @@ class SweepScreen(BaseScreen):
         self._rows: list[Problem] = []
         self._columns: list[str] = []
         self._width = 0
-        """Columns of the terminal that the table was drawn for."""
+        """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="sweep-head"):
@@ -116,7 +116,7 @@ class SweepScreen(BaseScreen):
             self.start(self._read(self._reader), "read")
 
     async def _read(self, reader: JournalReader) -> None:
-        """Folds in what is new; a long journal comes in pieces, so that the screen stays quick."""
+        """Applies new lines of the journal. A long one is read in pieces, so that the screen stays responsive."""
         try:
             while lines := await asyncio.to_thread(reader.more, LINES):
                 if reader is not self._reader:
@@ -130,7 +130,7 @@ class SweepScreen(BaseScreen):
             self.complain(f"{reader.path} cannot be read further: {why(error)}")
         except JournalDamaged:
             self._reader = None
-            raise  # and told: what was read before is shown
+            raise  # reported as an error; what was read before stays on the screen
         finally:
             self._reading = False
 
@@ -138,7 +138,7 @@ class SweepScreen(BaseScreen):
 
     @on(Remeasured)
     def _fill_width(self) -> None:
-        """Titles have the room that the players leave."""
+        """Draws the table for a new width: titles have the room that the players leave."""
         if self.query_one("#sweep-grid").size.width != self._width:
             self._redraw()
 
@@ -148,7 +148,7 @@ class SweepScreen(BaseScreen):
             self._show()
 
     def _show(self) -> None:
-        """New columns or rows draw the table anew; else only cells that have changed are touched."""
+        """Draws the table anew if rows or columns changed; else updates only the cells that changed."""
         rows = self._matching()
         if rows != self._rows or self.grid.players != self._columns:
             self._draw_table(rows)
@@ -170,9 +170,9 @@ class SweepScreen(BaseScreen):
         table.clear(columns=True)
         table.fixed_columns = 2
         table.add_column("id", width=3)
-        # Pairs: the names of two players may be cut to the same words.
+        # A list of pairs, because the names of two players may be cut to the same words.
         headings = [(name, max(len(name), _CELL)) for name in map(player_heading, self._columns)]
-        # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
+        # Each column has an empty cell on both sides. An id has three digits. The scrollbar takes two cells.
         room = table.size.width - sum(width + 2 for width in (3, *(width for _, width in headings))) - 2 - 2
         longest = max((len(problem.title) for problem in rows), default=0)
         titles = max(LEAST_TITLE, min(room, longest))
@@ -250,7 +250,7 @@ class SweepScreen(BaseScreen):
         return None
 
     def _show_cell(self) -> None:
-        """Whose cell is under the cursor, in words."""
+        """Describes the cell under the cursor in the line below the table."""
         current = self._current
         if current is None:
             return

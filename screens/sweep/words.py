@@ -10,11 +10,11 @@ from screens import figures
 WAITING = "…"
 _MOST_NAME = 22
 STILL_S = 90.0
-"""After so long without a new line nobody is at work, as far as one can see."""
+"""Seconds without a new line after which the sweep seems to have stopped."""
 
 
 def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
-    """(words, theme colour) of a square: the best attempt, and how many of several are right."""
+    """(words, theme colour) of a square: the best attempt, and how many of several are correct."""
     if square is None or not square.marks:
         return (WAITING, "accent") if square is not None and square.written else ("·", "muted")
     count = f" {square.passed}/{len(square.marks)}" if attempts > 1 and len(square.marks) > 1 else ""
@@ -45,7 +45,7 @@ _SHORT = {
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:
-    """ "132 results · 71 right · $0.42 · last one 4 s ago"."""
+    """ "132 results · 71 correct · $0.42 · last line 4 s ago"."""
     if not grid.sessions:
         return "empty"
     parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} correct"]

@@ -1,4 +1,4 @@
-"""Access to the web server: Host, Origin, and a token that a link brings once and a cookie keeps.
+"""Access to the web server: checks of Host, Origin and a token. A link has the token once; then a cookie keeps it.
 
 The owner can run programs on this machine, so every request is checked, and unknown ones are refused.
 """
@@ -17,7 +17,7 @@ from arena.cli.display import LOOPBACK
 
 Role = Literal["owner", "spectator"]
 PLACES: dict[str, Role] = {"/": "owner", "/ws": "owner", "/watch": "spectator", "/watch/ws": "spectator"}
-"""Which link opens what. An owner may look on, too; files of the page are for both."""
+"""The role that each path needs. An owner may also open a spectator's; the files of the page are for both."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -27,7 +27,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""With the first of them a browser asks no other machine for anything, and nothing frames the page."""
+"""The first header keeps a browser from requests to other machines, and other pages from framing this one."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ class Access:
         default_factory=lambda: {"owner": secrets.token_urlsafe(32), "spectator": secrets.token_urlsafe(32)}
     )
     server: str = field(default_factory=lambda: secrets.token_hex(4))
-    """In the cookies' names: a browser keeps one set for all ports of a machine."""
+    """Part of the cookies' names, because a browser keeps one set of cookies for all ports of a machine."""
 
     def link(self, role: Role, port: int) -> str:
-        """The address that lets its reader in."""
+        """Returns the address that gives its reader a role."""
         wildcard = self.host in ("0.0.0.0", "::")
         host = socket.gethostname() if wildcard else self.host
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{port}{'/' if role == 'owner' else '/watch'}?token={self.tokens[role]}"
 
     def refusal(self, request: web.Request) -> str:
-        """Why a request is refused; empty when it is not.
+        """Returns why a request is refused; empty if it is not.
 
-        A foreign Host means that a name of somebody else's was pointed at this address (DNS rebinding); a foreign Origin,
+        A foreign Host means that somebody else's name points at this address (DNS rebinding). A foreign Origin means
         that another page makes the request.
         """
         if not self._knows(request.host, request):
@@ -83,11 +83,11 @@ class Access:
         return role in self.roles and self._is_token(role, request.cookies.get(self.cookie(role), ""))
 
     def _knows(self, host: str, request: web.Request) -> bool:
-        """The machine's own names for itself; the port may be that of a tunnel's other end."""
+        """Whether `host` is one of this machine's names. Any port is accepted: it may be a tunnel's other end."""
         name = _without_port(host)
         known = {*LOOPBACK}
         if self.host not in LOOPBACK:
-            # An address in numbers cannot be pointed elsewhere.
+            # A numeric address is safe, because no DNS server can point it elsewhere.
             at = request.transport.get_extra_info("sockname") if request.transport is not None else None
             known |= {self.host, socket.gethostname(), *((str(at[0]),) if at else ())}
         return name in known

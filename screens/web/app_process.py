@@ -1,4 +1,4 @@
-"""An app as a process of its own, with pipes for a terminal."""
+"""An app as a separate process, with pipes as its terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from arena.own_modules import ROOT
 from screens.web.driver import NAME as DRIVER
 
 READY = b"__GANGLION__\n"
-"""What a Textual app says first."""
+"""The first line that a Textual app writes."""
 STDERR_BYTES = 16 << 10
 PACKET_BYTES = 16 << 20
 FRAMES_A_SECOND = "20"
 HAND_OVER_S = 1.0
-"""After SIGKILL; a process that is stuck in a device may not go."""
+"""Seconds to wait after SIGKILL; a process that is blocked in a device may not end."""
 _NEEDED = {
     *(
         "CUDA_DEVICE_ORDER",
@@ -39,7 +39,10 @@ _NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
 def app_environment(
     outer: Mapping[str, str], passed_on: Sequence[str] = (), width: int = 80, height: int = 24
 ) -> dict[str, str]:
-    """The environment of an app in a browser: what it needs, and what is passed on by name. Keys stay outside."""
+    """Returns the environment of an app in a browser: what it needs, and what is passed on by name.
+
+    API keys are left out unless they are passed on.
+    """
     kept = {
         name: value
         for name, value in outer.items()
@@ -58,17 +61,17 @@ def app_environment(
 
 
 class AppProcess(AppService):
-    """Textual-serve's side of the pipes; the process is a group of its own and ends when it is told to."""
+    """Textual-serve's end of the pipes. The process has a process group of its own, which `end` stops."""
 
     def __init__(self, command: Sequence[str], passed_on: Sequence[str] = (), **ends: Any) -> None:
-        """ends: the browser's end, as textual-serve takes it."""
+        """ends: the callbacks of the browser's end, as textual-serve takes them."""
         super().__init__(" ".join(command), **ends)
         self._command, self._passed_on = command, passed_on
         self._errors = bytearray()
 
     @property
     def ended(self) -> bool:
-        """It was started, and its pipes are closed."""
+        """Whether it was started, and its pipes are closed."""
         return self._task is not None and self._task.done()
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
@@ -79,18 +82,18 @@ class AppProcess(AppService):
             stderr=asyncio.subprocess.PIPE,
             cwd=ROOT,
             env=app_environment(os.environ, self._passed_on, width, height),
-            start_new_session=True,  # ctrl+c reaches the server alone, which ends its apps in order
+            start_new_session=True,  # ctrl+c reaches only the server, which ends its apps in order
         )
         assert process.stdin is not None
         self._stdin = process.stdin
         return process
 
     async def attach(self, width: int, height: int) -> None:
-        """An empty terminal of this size is there: everything is drawn anew."""
+        """Makes the app draw everything anew, for an empty terminal of this size."""
         await self.send_meta({"type": "attach", "width": width, "height": height})
 
     async def run(self) -> None:
-        """Hands packets on until the process closes its end. One that does not start says why in the browser."""
+        """Forwards packets until the process closes its end. Then the browser shows its error output, if any."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -129,7 +132,7 @@ class AppProcess(AppService):
             del self._errors[:-STDERR_BYTES]
 
     async def end(self, patience_s: float) -> None:
-        """Asks the app to leave; what is left of it after `patience_s` is killed. May be called twice."""
+        """Asks the app to quit; kills its process group after `patience_s` seconds. May be called twice."""
         process, task = self._process, self._task
         if process is None or task is None:
             return

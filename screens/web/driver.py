@@ -1,4 +1,4 @@
-"""The driver of an app whose terminal is a browser, at the other end of its standard input and output."""
+"""The driver of an app whose terminal is a browser, connected to its standard input and output."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from textual import events, messages
 from textual.drivers.web_driver import WebDriver
 
 NAME = f"{__name__}:BrowserDriver"
-"""For TEXTUAL_DRIVER."""
+"""The value of TEXTUAL_DRIVER."""
 
 
 class BrowserDriver(WebDriver):
-    """Draws everything anew for a browser that comes later, and ends with the server."""
+    """Draws everything anew for a browser that connects later. Ends the app when the server ends."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         write: Callable[[bytes], int] = self._write
 
         def write_if_read(data: bytes) -> None:
-            with suppress(BrokenPipeError):  # the server is gone: the end of the input says so, too
+            with suppress(BrokenPipeError):  # the server has ended, which the end of the input also shows
                 write(data)
 
         self._write = write_if_read  # type: ignore[assignment]
 
     def start_application_mode(self) -> None:
-        """Begins in focus, and stays so: an app without it shows no keys, and a spectator may never click."""
+        """Starts with the focus, and keeps it: an app without focus shows no keys, and a spectator may never click."""
         super().start_application_mode()
         self._app.call_later(self._app.post_message, events.AppFocus())
 
     def run_input_thread(self) -> None:
-        """Reads until the server closes its end; then nobody will ever see this app again."""
+        """Reads until the server closes its end. Then ends the app, because no browser can show it any more."""
         super().run_input_thread()
         if not self.exit_event.is_set():
             self._later(self._app.post_message, messages.ExitApp())
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
-        """`attach`: an empty terminal is there, of this size."""
+        """Handles a packet. `attach` means a new, empty terminal: sets it up, takes its size, draws everything."""
         if packet_type == "attach":
             self._later(self._set_up_terminal)
             super().on_meta("resize", payload)
@@ -53,7 +53,7 @@ class BrowserDriver(WebDriver):
         self._enable_bracketed_paste()
 
     def _draw_all(self) -> None:
-        # behind the new size, which is a message to the app
+        # after the new size, which is a message to the app
         self._app.call_later(partial(self._app.refresh, layout=True))
 
     def _later(self, call: Callable[..., object], *arguments: object) -> None:

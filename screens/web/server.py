@@ -1,6 +1,6 @@
 """`pkb-arena serve`: textual-serve's server with access tokens, an app that survives a reload, and spectators.
 
-Everything that a browser asks for comes from here: the page is our own, its script and fonts are textual-serve's.
+A browser loads everything from this server: the page is our own, its script and fonts are textual-serve's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 STATIC = Path(textual_serve.__file__).parent / "static"
 HEARTBEAT_S = 15.0
 MESSAGE_BYTES = 1 << 20
-"""Of a browser; a pasted kernel is smaller."""
+"""Maximum size of a browser's message; a pasted kernel is smaller."""
 LEAVE_S = 1.0
 FONT_SIZES = (8, 32)
 
@@ -90,10 +90,10 @@ class ArenaServer(Server):
         return guard
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The page; with a token in the address, a cookie and the same page without one."""
+        """Returns the page. If the address has a token, sets the cookie and loads the same page without a token."""
         role = PLACES[request.path]
         if "token" in request.query:
-            # Not a redirection: a strict cookie would not come along where the link stood in another page.
+            # Not a redirection: after a link in another page, the browser would not send a strict cookie with it.
             target = f'<meta http-equiv="refresh" content="0;url={request.path}">'
             response = web.Response(text=f"<!doctype html>{target}pkb-arena", content_type="text/html")
             response.set_cookie(
@@ -111,7 +111,7 @@ class ArenaServer(Server):
         return web.Response(text=page, content_type="text/html")
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """A tab: shows the owner's app, or one for a spectator."""
+        """Serves a tab: shows the owner's app, or a new app for a spectator."""
         if PLACES[request.path] == "owner":
             return await self._show(request, self.owner.show)
         with self.spectators.seat() as free:
@@ -144,7 +144,7 @@ class ArenaServer(Server):
         """Serves until a signal comes. Returns the exit code.
 
         Raises:
-            MachineError: the address or the port cannot be had.
+            MachineError: the address or the port is not available.
         """
         over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -182,6 +182,6 @@ def serve(plan: ServePlan) -> int:
     """Serves until it is interrupted. Returns the exit code.
 
     Raises:
-        MachineError: the address or the port cannot be had.
+        MachineError: the address or the port is not available.
     """
     return asyncio.run(ArenaServer(plan).live())

@@ -1,4 +1,4 @@
-"""Sessions: the owner's app outlives its browser, a spectator's ends with it."""
+"""Sessions of browsers: the owner's app outlives its browser, a spectator's app ends with it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from aiohttp import ClientConnectionError, WSCloseCode, WSMsgType, web
 from screens.web.app_process import AppProcess
 
 SEND_S = 5.0
-"""A browser that takes nothing for so long is gone; the app must not wait for it."""
+"""Seconds after which a browser that accepts no data counts as gone, so that it does not block the app."""
 OWNER_LEAVES_S = 12.0
-"""More than the app takes to end its worlds; then it is killed."""
+"""Seconds until the owner's app is killed; more than it needs to end its worlds."""
 SPECTATOR_LEAVES_S = 2.0
 LARGEST = (400, 200)
-"""Columns and lines."""
+"""The largest terminal: columns and lines."""
 MakeProcess = Callable[["Browser"], AppProcess]
 
 
 def bounded(width: int, height: int) -> tuple[int, int]:
-    """A size that an app can draw."""
+    """Limits a terminal's size to one that an app can draw."""
     return min(max(width, 2), LARGEST[0]), min(max(height, 2), LARGEST[1])
 
 
 class Browser:
-    """The browser's end: what an app writes goes to the socket of the tab that shows it, or nowhere."""
+    """The browser's end: sends what an app writes to the socket of the tab that shows it; drops it without one."""
 
     def __init__(self) -> None:
         self.socket: web.WebSocketResponse | None = None
 
     async def write_bytes(self, data: bytes) -> None:
-        """Something for the terminal."""
+        """Sends data for the terminal."""
         await self._send(lambda socket: socket.send_bytes(data))
 
     async def write_str(self, text: str) -> None:
-        """Something for the page."""
+        """Sends text for the page."""
         await self._send(lambda socket: socket.send_str(text))
 
     async def close(self) -> None:
-        """The app has ended."""
+        """Closes the socket, because the app has ended."""
         socket, self.socket = self.socket, None
         await close_socket(socket, b"the app has ended")
 
@@ -68,7 +68,7 @@ async def close_socket(socket: web.WebSocketResponse | None, why: bytes) -> None
 
 
 class OwnerSession:
-    """One app. The newest tab has it; without any it goes on for a while."""
+    """The owner's app. The newest tab shows it; without a tab, it runs on for `keep_s` seconds."""
 
     def __init__(self, make: MakeProcess, keep_s: float) -> None:
         self._make, self._keep_s = make, keep_s
@@ -122,7 +122,7 @@ class OwnerSession:
 
 
 class Spectators:
-    """A small app for each tab; they see journals, and touch nothing."""
+    """A small app for each tab. These apps read journals, and change nothing."""
 
     def __init__(self, make: MakeProcess, most: int) -> None:
         self._make, self._most = make, most
@@ -131,7 +131,7 @@ class Spectators:
 
     @contextmanager
     def seat(self) -> Iterator[bool]:
-        """A seat for the time of the block; False: all are taken."""
+        """Reserves one of the spectators' places during the block; yields False if all are taken."""
         free = self._taken < self._most
         self._taken += free
         try:
@@ -159,7 +159,7 @@ class Spectators:
 
 
 async def hand_on(socket: web.WebSocketResponse, process: AppProcess) -> None:
-    """Takes what a browser says to the app, until it is closed. What is not understood is left out."""
+    """Forwards a browser's messages to the app until the socket is closed. Ignores invalid messages."""
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
             continue

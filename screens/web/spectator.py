@@ -40,18 +40,18 @@ from screens.widgets.source_bars import SourceBar
 
 FOLLOW_S = 0.2
 DUEL_GOES_ON_S = 900.0
-"""A duel without an end whose journal stood still for longer was broken off."""
+"""A duel without an end counts as aborted if its journal did not grow for this time, in seconds."""
 NO_REFEREE = ("/bin/false",)
 LOOKING = {
     *("next_view", "find", "find_text", "go_to_line", "wrap", "jump", "zoom", "next_pane"),
     *("cancel", "help", "next_theme", "quit"),
 }
-"""Of the table of actions, what a spectator may do."""
+"""The actions of the action table that a spectator may use."""
 NOTHING_YET = "No runs yet. Runs and duels of the owner appear here."
 
 
 class WaitingScreen(BaseScreen):
-    """Before anything was run."""
+    """The screen before the first run."""
 
     DEFAULT_CSS = (
         "WaitingScreen { align: center middle; } WaitingScreen #nothing { width: auto; max-width: 80%; color: $muted; }"
@@ -71,7 +71,7 @@ class WatchedKernelScreen(RecordedKernelScreen):
         self.editor.read_only = True
 
     def source_of(self, header: RunHeader) -> str:
-        """The kernel of a run, or the baseline where that was run."""
+        """Returns the source of a run's kernel, or the baseline's if the baseline was run."""
         return header.source or self.problem.baseline_source
 
     def show_source(self, header: RunHeader) -> None:
@@ -80,7 +80,7 @@ class WatchedKernelScreen(RecordedKernelScreen):
         self.editor.show_saved(self.source_of(header))
 
     async def _run(self, *, save: bool, on_disk: bool = False) -> None:
-        """Nothing runs here."""
+        """Does nothing: a spectator cannot run kernels."""
 
     def action_cancel(self) -> None:
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
@@ -99,7 +99,7 @@ class WatchedKernelScreen(RecordedKernelScreen):
 
 
 class WatchedDuelScreen(DuelScreen):
-    """A duel that others play."""
+    """The screen of a duel that others play."""
 
     SCOPE: ClassVar[Scope] = "everywhere"
 
@@ -108,13 +108,13 @@ class WatchedDuelScreen(DuelScreen):
 
     @property
     def now(self) -> float:
-        """Goes on between two events while the duel is played, also for those who come late."""
+        """Seconds since the duel's start. Advances between two events while it is played, also for late spectators."""
         if self.state.stage not in ("playing", "final"):
             return self.state.at
         return max(self.state.at, time.time() - self.state.header.created)
 
     def take(self, event: AnyDuelEvent) -> None:
-        """Something happened."""
+        """Applies an event to the state, and causes a new drawing."""
         self.state.apply(event)
         self.hear(event)
 
@@ -123,14 +123,14 @@ class WatchedDuelScreen(DuelScreen):
 
 
 def _allowed(action: str) -> bool:
-    """Keys of the table are for looking; those of widgets (cursor, scrolling, focus) are not in it."""
+    """Whether a spectator may use an action. Those of widgets (cursor, scrolling, focus) are not in the table."""
     from screens.actions import action_named
 
     return action in LOOKING or action_named(action) is None
 
 
 class SpectatorApp(ArenaApp):
-    """Shows the duel that is played, else the newest run."""
+    """Shows the duel that is being played, else the newest run."""
 
     ENABLE_COMMAND_PALETTE = False
 
@@ -161,7 +161,7 @@ class SpectatorApp(ArenaApp):
             await asyncio.sleep(FOLLOW_S)
 
     def _newest(self) -> Path | None:
-        """The duel that is played, or was decided when nothing has run since; else the newest run."""
+        """Returns the journal of a duel being played, or of an ended one if no run is newer; else the newest run's."""
         run, duel = newest_journal(self._watched.runs), newest_journal(self._watched.duels)
         if duel is None or run is None:
             return duel or run
@@ -185,10 +185,10 @@ class SpectatorApp(ArenaApp):
             elif isinstance(self._screen, WatchedKernelScreen):
                 self._screen.apply(decode_event(line))
         except ValueError:
-            return  # of a newer version, or broken off
+            return  # written by a newer version, or incomplete
 
     async def _begin(self, line: bytes, *, duel: bool) -> None:
-        """Another run, or another duel: its first line."""
+        """Shows another run or duel, whose journal begins with `line`."""
         try:
             header = decode_header(line) if duel else msgspec.json.decode(line, type=RunHeader)
             if isinstance(header, DuelHeader):
@@ -196,7 +196,7 @@ class SpectatorApp(ArenaApp):
             else:
                 await self._show_run(header)
         except (ValueError, ArenaError, UnknownProblem, OSError):
-            self._screen = None  # a problem that is not here: the next one may be
+            self._screen = None  # the problem is unknown here; that of the next journal may be known
 
     async def _show_run(self, header: RunHeader) -> None:
         screen = self._screen
@@ -206,7 +206,7 @@ class SpectatorApp(ArenaApp):
             name = Path(header.kernel_name).name
             kernel = folder / (name if name.endswith(".py") else f"{name}.py")
             screen = WatchedKernelScreen(self, header, kernel)
-            kernel.write_text(screen.source_of(header), encoding="utf-8")  # which the screen opens after `show_source`
+            kernel.write_text(screen.source_of(header), encoding="utf-8")  # the screen opens it after `show_source`
             await self._show(screen)
         screen.show_source(header)
 
@@ -218,7 +218,7 @@ class SpectatorApp(ArenaApp):
 
 
 def watching_services(folder: Path, settings: Settings) -> Services:
-    """Services over a folder that is thrown away, with what decides how things look."""
+    """Returns services for a temporary folder, with the settings that decide what the app looks like."""
     services = RecordedServices(paths_in(folder), NO_REFEREE)
     services.settings = Settings(
         problem_dirs=settings.problem_dirs, theme=settings.theme, keymap=settings.keymap, device="cpu"

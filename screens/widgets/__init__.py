@@ -1,1 +1,1 @@
-"""The parts that screens are put together from."""
+"""The widgets that screens are made of."""

@@ -21,7 +21,7 @@ from screens.widgets.search import Place
 _STARTED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w*)$")
 _NAME = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w+)")
 _CALL_LINES = 20
-"""Lines above the cursor that an open call may begin in."""
+"""Lines that are searched, from the cursor's upwards, for the beginning of an open call."""
 ROWS, COLUMNS = 8, 64
 """The most names that are shown at once, and the width of the list."""
 FRAME_ROWS = 4
@@ -29,13 +29,13 @@ FRAME_ROWS = 4
 
 
 def _is_kits(lines: Sequence[str], module: str) -> bool:
-    """Whether no import gives the name of a module of the kit to another one, as `from torch import cuda` does."""
+    """Whether `module` names the kit's module. It does not after an import such as `from torch import cuda`."""
     other = re.compile(rf"\s*(?:from\s+(?!sandbox\.kit\s)[\w.]+\s+import\b.*\b{module}\b|import\b.*\bas\s+{module}\b)")
     return not any(other.match(line) for line in lines)
 
 
 def names_for(lines: Sequence[str], place: Place) -> tuple[str, tuple[KitName, ...]]:
-    """What is written of a name in front of `place`, and the names that start so; none where no module of the kit is."""
+    """Returns the start of a name in front of `place` and the kit's names with it; none without a kit module."""
     started = _STARTED.search(lines[place[0]][: place[1]])
     if started is None or not _is_kits(lines, started[1]):
         return "", ()
@@ -44,7 +44,7 @@ def names_for(lines: Sequence[str], place: Place) -> tuple[str, tuple[KitName, .
 
 
 def name_at(lines: Sequence[str], place: Place) -> KitName | None:
-    """The name of the kit at `place`, or the function whose arguments are written there."""
+    """Returns the kit's name at `place`, or the kit's function whose arguments are written there."""
     row, column = place
     found = next((match for match in _NAME.finditer(lines[row]) if match.start() <= column <= match.end()), None)
     if found is None and (opening := _open_bracket(lines, place)) is not None:
@@ -68,19 +68,19 @@ def _open_bracket(lines: Sequence[str], place: Place) -> Place | None:
                 if depth < 0:
                     if any(match.end() == column for match in _NAME.finditer(line)):
                         return row, column
-                    depth = 0  # brackets of other calls, and of expressions, may be around the arguments
+                    depth = 0  # a bracket of another call or an expression: search on outside it
     return None
 
 
 def signature_words(name: KitName, room: int) -> str:
-    """The signature and what it does, as much of both as fits into `room` columns."""
+    """Returns a function's signature and description, as much of both as fits into `room` columns."""
     full = f"{name.module}.{name.name}{name.types}"
     wordings = (f"{full} · {name.doc}", f"{name.call} · {name.doc}", full, name.call)
     return next((words for words in wordings if cell_len(words) <= room), f"{name.call[: max(room - 1, 0)]}…")
 
 
 class Completion:
-    """The names that may follow at the cursor of an editor. Closed, it takes no key."""
+    """The list of names that may follow at the cursor of an editor. While it is closed, it takes no keys."""
 
     def __init__(self, editor: TextArea, is_code: Callable[[Place], bool]) -> None:
         """is_code: whether the character at a place is neither in a string nor in a comment."""
@@ -92,7 +92,7 @@ class Completion:
         """Where the name starts."""
         self._chosen = 0
         self._due = False
-        """A full stop was typed, and the message of it has not come yet."""
+        """Whether a full stop was typed and its Changed message has not arrived yet."""
         self._list: CompletionList | None = None
 
     @property
@@ -101,12 +101,12 @@ class Completion:
 
     @property
     def names(self) -> tuple[KitName, ...]:
-        """What is offered."""
+        """The names in the list."""
         return self._names
 
     @property
     def chosen(self) -> KitName:
-        """The name that enter takes; only while it is open."""
+        """The name that enter inserts; only while the list is open."""
         return self._names[self._chosen]
 
     @property
@@ -115,7 +115,7 @@ class Completion:
         return self.editor.cursor_screen_offset - Offset(len(self._written), 0)
 
     def open(self) -> bool:
-        """Shows the names that fit in front of the cursor; False where there are none."""
+        """Shows the names that complete the text in front of the cursor; returns False if there are none."""
         row, column = self.editor.cursor_location
         written, names = names_for(self.editor.document.lines, (row, column))
         if not names or not self._is_code((row, column - len(written) - 1)):
@@ -125,14 +125,14 @@ class Completion:
         return True
 
     def close(self) -> bool:
-        """Hides the list; False where it was closed."""
+        """Hides the list; returns False if it was closed already."""
         was_open, self._names = self.is_open, ()
         if was_open and self._list is not None:
             self._list.display = False
         return was_open
 
     def follow(self) -> None:
-        """The text or the cursor is elsewhere: offers what fits now."""
+        """Updates the list after a change of the text or the cursor."""
         due, self._due = self._due, False
         if self.is_open:
             row, column = self.editor.cursor_location
@@ -145,9 +145,9 @@ class Completion:
             self.open()
 
     def take(self, key: str, *, typed: bool) -> bool:
-        """Whether a key of the editor was for the list. typed: it writes a character."""
+        """Handles a key of the editor; returns whether the list used it. typed: the key writes a character."""
         if self.is_open:
-            self.follow()  # the message of the letter before this key may still be on its way
+            self.follow()  # the message of the letter before this key may not have arrived yet
         self._due = key == "full_stop" or (self._due and typed)
         if not self.is_open:
             return False
@@ -158,13 +158,13 @@ class Completion:
         elif key in (steps := {"up": -1, "down": 1, "pageup": -ROWS, "pagedown": ROWS}):
             self._choose(self._chosen + steps[key], around=abs(steps[key]) == 1)
         else:
-            if key in ("enter", "tab"):  # the name is there: the key does what it always does
+            if key in ("enter", "tab"):  # the name is complete: the key keeps its usual effect
                 self.close()
             return False
         return True
 
     def accept(self, index: int | None = None) -> None:
-        """Writes a name, or the chosen one, in place of its beginning."""
+        """Replaces the typed beginning with the name at `index`, or with the chosen one."""
         name = self.chosen if index is None else self._names[index]
         self.close()
         self.editor.replace(name.name, self._start, self.editor.cursor_location)
@@ -185,7 +185,7 @@ class Completion:
 
 
 class CompletionList(Vertical):
-    """Lies over the screen at the name that is written. The editor keeps the keyboard."""
+    """The list as shown: over the screen, at the typed name. The editor keeps the focus."""
 
     DEFAULT_CSS = """
     CompletionList {
@@ -219,7 +219,7 @@ class CompletionList(Vertical):
         self.show()
 
     def show(self) -> None:
-        """The names that are offered now."""
+        """Shows the current names."""
         names = self._completion.names
         self.display = bool(names)
         if not names or not self.children:
@@ -230,12 +230,12 @@ class CompletionList(Vertical):
         self.choose(0)
 
     def choose(self, index: int) -> None:
-        """Marks one of them, and shows what it does."""
+        """Highlights one name, and shows its description."""
         self.query_one(OptionList).highlighted = index
         self.query_one(PlainStatic).update(Content(self._completion.chosen.doc))
 
     def _place(self) -> None:
-        """Below the name, or above it where there is no room. The line with the cursor stays in sight."""
+        """Places the list below the name, or above it if there is no room. The cursor's line stays visible."""
         if not self._completion.is_open:
             return
         column, row = self._completion.place
@@ -249,7 +249,7 @@ class CompletionList(Vertical):
         self.refresh(layout=True)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """A click."""
+        """Inserts a name that was clicked."""
         event.stop()
         if self._completion.is_open:
             self._completion.accept(event.option_index)

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 
 class DrawnRows(Widget):
-    """Base of the charts: `draw` gives the rows, `stale` asks for them anew."""
+    """Base of the charts: `draw` returns the rows, `stale` causes a new drawing."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -16,11 +16,11 @@ class DrawnRows(Widget):
         self._drawn_size = Size(0, 0)
 
     def draw(self) -> list[Strip]:
-        """The rows at this size and in this theme."""
+        """Returns the rows for the current size and theme."""
         raise NotImplementedError
 
     def stale(self) -> None:
-        """What was drawn no longer holds."""
+        """Drops the drawn rows and refreshes the widget."""
         self._rows = None
         self.refresh()
 
@@ -30,6 +30,6 @@ class DrawnRows(Widget):
 
     def render_line(self, y: int) -> Strip:
         size = self.content_size
-        if self._rows is None or size != self._drawn_size:  # a paint may come before the word of a new size
+        if self._rows is None or size != self._drawn_size:  # a paint may come before the Resize event
             self._rows, self._drawn_size = self.draw(), size
         return self._rows[y] if y < len(self._rows) else Strip.blank(size.width, self.rich_style)

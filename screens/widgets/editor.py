@@ -1,4 +1,4 @@
-"""The kernel editor: a source that can be written, and knows whether its text is on disk."""
+"""The kernel editor: an editable source that compares its text with the file on disk."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source
 
 _WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo", "redo"])
-"""Of an editor's own actions; the others look themselves whether the text may change."""
+"""The actions that write without a check of `read_only`; the other actions check it themselves."""
 
 
 class Editor(Source):
@@ -25,7 +25,7 @@ class Editor(Source):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "indent", "indent the selected lines", show=False),
         Binding("shift+tab", "dedent", "dedent the selected lines", show=False),
-        # Terminals send one and the same byte for ctrl+/ and ctrl+_; those that can tell them apart send the first.
+        # Many terminals send the same byte for ctrl+/ and ctrl+_. Those that distinguish the two send ctrl+/.
         Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", show=False, key_display="^/"),
     ]
 
@@ -37,7 +37,7 @@ class Editor(Source):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", read_only=False, id=id)
-        # "Select line" and "select all" there; history and model here, in the footer's order.
+        # TextArea selects a line or all with these keys; here the screen has history and model, in the footer's order.
         for key in ("f6", "f7"):
             self._bindings.key_to_bindings.pop(key, None)
         self.completion = Completion(self, self.is_code)
@@ -46,12 +46,12 @@ class Editor(Source):
 
     @property
     def dirty(self) -> bool:
-        """The text differs from the file. Compared now: the message of a change comes later than the next key."""
+        """Whether the text differs from the file. Compared anew, as a change's message may come after the next key."""
         return self.text != self._saved_plain
 
     @property
     def saved_text(self) -> str:
-        """The text of the file, as far as it is known here."""
+        """The text of the file, as last read or saved."""
         return self._saved
 
     @property
@@ -60,7 +60,7 @@ class Editor(Source):
         return with_line_ends(self.text, self._saved) if self.dirty else self._saved
 
     def open_saved(self, text: str) -> None:
-        """Shows a file for the first time. Undo goes back to it, and beyond it only to what was typed before it came."""
+        """Shows a file for the first time. Undo goes back to it, or to text that was typed before it was loaded."""
         if self.text:
             self.show_saved(text)
             return
@@ -68,7 +68,7 @@ class Editor(Source):
         self.load_text(self._saved_plain)
 
     def show_saved(self, text: str) -> None:
-        """Shows what is on disk. Where the text is the same, cursor and undo history stay."""
+        """Shows the text on disk. If the text is the same, cursor and undo history stay."""
         self.mark_saved(text)
         if self.dirty:
             cursor, scroll = self.cursor_location, self.scroll_offset
@@ -77,18 +77,18 @@ class Editor(Source):
             self.scroll_to(*scroll, animate=False)
 
     def mark_saved(self, text: str) -> None:
-        """`text` is what is on disk."""
+        """Records that `text` is on disk."""
         self._saved, self._saved_plain = text, plain(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is written where somebody else's kernel is looked at."""
+        """Disables writing while the editor is read-only, as for another player's kernel."""
         return False if self.read_only and action in _WRITING else super().check_action(action, parameters)
 
     async def on_key(self, event: Key) -> None:
-        """What this key does here happens before the next key is looked at.
+        """Handles a key completely before the next one.
 
-        Textual types letters at once but sends every other key up through all parents first: in a quick burst the
-        letters would overtake the arrows and backspaces typed before them.
+        Textual types letters at once but sends every other key up through all parents first. In a quick burst, letters
+        would overtake the arrows and backspaces typed before them.
         """
         if self.read_only:
             return
@@ -101,11 +101,11 @@ class Editor(Source):
         event.prevent_default()
         event.stop()
 
-    # TextArea types a tab, or moves the focus, before any binding is asked: `on_key` comes first. Upstream, a
-    # `tab_behavior="indent"` that indents a selection instead of replacing it would save these three.
+    # TextArea types a tab, or moves the focus, before it checks any binding, so `on_key` runs these actions first.
+    # With `tab_behavior="indent"`, Textual replaces a selection instead of indenting it.
 
     def action_indent(self) -> None:
-        """The selected lines one level deeper; without a selection, spaces up to the next level."""
+        """Indents the selected lines by one level; without a selection, adds spaces up to the next level."""
         if self.selection.is_empty:
             column = self.cursor_location[1]
             self.insert(" " * (self.indent_width - column % self.indent_width))
@@ -113,17 +113,17 @@ class Editor(Source):
             self._edit_lines(text_lines.indented(self._selected_lines(), self.indent_width))
 
     def action_dedent(self) -> None:
-        """The selected lines, or the cursor's, one level less deep."""
+        """Dedents the selected lines, or the cursor's, by one level."""
         self._edit_lines(text_lines.dedented(self._selected_lines(), self.indent_width))
 
     def action_toggle_comment(self) -> None:
-        """The selected lines, or the cursor's, become comments, or no longer are."""
+        """Turns the selected lines, or the cursor's, into comments or back into code."""
         first = self._selected_rows().start
         in_cuda = any(part.language == "cuda" and part.start == 0 for part in self._parts.get(first, ()))
         self._edit_lines(text_lines.comment_toggled(self._selected_lines(), "//" if in_cuda else "#"))
 
     def _selected_rows(self) -> range:
-        """A selection that ends in front of a line leaves that line out."""
+        """Returns the selected rows. A selection that ends at the start of a line excludes that line."""
         (first, _), (last, column) = sorted(self.selection)
         return range(first, last if last > first and column == 0 else last + 1)
 
@@ -131,7 +131,7 @@ class Editor(Source):
         return [self.document.get_line(row) for row in self._selected_rows()]
 
     def _edit_lines(self, lines: list[str]) -> None:
-        """Replaces the selected lines in one step of the undo history; what is selected stays selected."""
+        """Replaces the selected lines in one step of the undo history; the selection stays."""
         rows, before, selection = self._selected_rows(), self._selected_lines(), self.selection
         if lines == before:
             return
@@ -148,14 +148,14 @@ class Editor(Source):
         self.selection = Selection(moved(selection.start), moved(selection.end))
 
     async def _act(self, key: str) -> bool:
-        """Does what the key is bound to in an editor, if it is bound to something that can be done now."""
+        """Runs the editor's action for the key, if it has one that is enabled. Returns whether one ran."""
         for binding in self._bindings.key_to_bindings.get(key, ()):
             if await self.app.run_action(binding.action, self):
                 return True
         return False
 
     def _new_line(self) -> None:
-        """It starts where the line above does, deeper after a colon or an opening bracket."""
+        """Adds a line with the indentation of the one above, one level deeper after a colon or an opening bracket."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         indent = before[: len(before) - len(before.lstrip())]
@@ -164,7 +164,7 @@ class Editor(Source):
         self.replace(f"\n{indent}", *self.selection)
 
     def action_delete_left(self) -> None:
-        """Within the indentation, one level at a time."""
+        """Deletes to the left; within the indentation, one level at a time."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         if self.selection.is_empty and before and not before.strip(" "):
@@ -190,7 +190,7 @@ class Editor(Source):
             self.app.notify("No names to offer here. They come after symm., cuda. and cpp.", timeout=4, markup=False)
 
     def signature(self, room: int) -> str:
-        """The signature of the kit's name at the cursor, or of the call around it, in `room` columns; empty without one."""
+        """Returns the signature of the kit's name at the cursor or of the call around it, in `room` columns; or ""."""
         row, column = self.cursor_location
         name = name_at(self.document.lines, (row, column))
         return signature_words(name, room) if name is not None and self.is_code((row, max(column - 1, 0))) else ""

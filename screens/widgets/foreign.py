@@ -1,4 +1,4 @@
-"""A Static for text that is not ours: never parsed as markup."""
+"""A Static for foreign text, which is never parsed as markup."""
 
 from textual.content import Content
 from textual.widgets import Static
@@ -12,9 +12,9 @@ class PlainStatic(Static):
         self._last_content: Content | None = None
 
     def update_if_new(self, content: Content, *, layout: bool = False) -> None:
-        """As `update`, and nothing at all when it is shown already.
+        """Updates as `update` does, but only if the content is new.
 
-        A new layout is made where one is asked for, or where the widget is as large as its text and that has another length.
+        A new layout follows if `layout` asks for it, or if the widget's size follows its text and the length changed.
         """
         last = self._last_content
         if last is None or not content.is_same(last):

@@ -1,9 +1,9 @@
-"""A label, and beside it a text that is wrapped below itself."""
+"""A label with a text beside it; the text's further lines are indented to where it begins."""
 
 from textual.content import Content
 
 LEAST = 16
-"""Columns of the text, however narrow the pane."""
+"""Minimum columns of the text, also in a narrower pane."""
 
 
 def hanging(label: Content, text: Content, width: int, column: int) -> list[Content]:

@@ -1,8 +1,7 @@
-"""Colours for kernel sources: Python, with the CUDA or C++ that its string literals hold; and for texts with code in fences.
+"""Colours for Python sources, for CUDA or C++ in their string literals, and for Markdown texts with fenced code.
 
-A line is lexed on its own and cached, so a keystroke costs one line whatever the length of the file. What a
-line cannot know by itself (that it lies inside a triple-quoted string, and in which language that string is)
-comes from one quick scan of the whole text.
+Each line is lexed alone and cached, so a keystroke costs one line, whatever the length of the file. One quick scan
+of the whole text finds the triple-quoted strings that lines lie in, and the language of each string.
 """
 
 import re
@@ -15,7 +14,7 @@ Language = Literal["python", "cuda", "string", "plain", "prose"]
 
 
 class StyledSpan(NamedTuple):
-    """Columns [start, end) of a line that are drawn alike."""
+    """Columns [start, end) of a line that are drawn in one style."""
 
     start: int
     end: int
@@ -57,7 +56,7 @@ _OF_INFO: dict[str, Language] = {
 
 
 def language_of(name: str) -> Language:
-    """The language of a file by its name; a Markdown text is prose with code in its fences."""
+    """The language of a file, by its name. A Markdown file is "prose", with code in its fences."""
     suffix = name.rpartition(".")[2].lower()
     if suffix in {"cu", "cuh", "cpp", "cc", "c", "h", "hpp"}:
         return "cuda"
@@ -72,7 +71,7 @@ def has_fence(text: str) -> bool:
 
 
 def line_languages(lines: Sequence[str]) -> list[Language]:
-    """The language of every line of a Markdown text: prose, or that of the fenced block around it; a fence is a string."""
+    """Returns the language of every Markdown line: "prose", or that of its fenced block. A fence line is "string"."""
     found: list[Language] = []
     fence = ""
     inside: Language = "prose"
@@ -92,7 +91,7 @@ def line_languages(lines: Sequence[str]) -> list[Language]:
 
 
 def _fenced_parts(lines: Sequence[str]) -> dict[int, list[Part]]:
-    """The code of a Markdown text, with the languages that its own strings hold."""
+    """Returns the parts of the fenced lines of a Markdown text, with the languages inside their strings."""
     parts: dict[int, list[Part]] = {}
     languages = line_languages(lines)
     first = 0
@@ -107,7 +106,7 @@ def _fenced_parts(lines: Sequence[str]) -> dict[int, list[Part]]:
 
 
 def _whole(parts: Sequence[Part], language: Language) -> list[Part]:
-    """A line's parts, and between them parts in the line's own language."""
+    """Fills the gaps between a line's parts with parts in the line's own language."""
     found: list[Part] = []
     cursor = 0
     for part in parts:
@@ -119,7 +118,7 @@ def _whole(parts: Sequence[Part], language: Language) -> list[Part]:
 
 
 def parts_of(lines: Sequence[str], language: Language) -> dict[int, list[Part]]:
-    """The lines that are not simply `language` from end to end, by line number."""
+    """Returns the parts of every line that is not entirely in `language`, by line number."""
     if language == "prose":
         return _fenced_parts(lines)
     if language != "python":
@@ -159,7 +158,7 @@ def spans_of(text: str, language: Language) -> tuple[StyledSpan, ...]:
     if language == "string":
         return (StyledSpan(0, len(text), "string"),)
     spans: list[StyledSpan] = []
-    whole = text + "\n"  # a // comment ends in a line feed
+    whole = text + "\n"  # the lexer ends a // comment at a line feed
     for start, token, value in _lexer(language).get_tokens_unprocessed(whole):
         kind = _kind(str(token))
         if kind and start < len(text):
@@ -190,7 +189,7 @@ def _shifted(text: str, start: int, end: int, language: Language) -> list[Styled
 
 @lru_cache(maxsize=2)
 def _lexer(language: Language) -> Any:
-    # imported with the first line, not with the app
+    # imported when the first line is coloured, not when the app starts
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 
     return get_lexer_by_name(language)

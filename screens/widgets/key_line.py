@@ -15,11 +15,11 @@ LEADING = (
     *("submit", "rematch", "take_over", "replay_pause", "write_trace"),
     *("leave_sweep", "leave_profile", "leave_duel", "leave_replay"),
 )
-"""What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
+"""The main actions of a screen come first. The keys of the focused widget follow, then the screen's other keys."""
 PLACES = ("jump", "zoom")
-"""The ways to every pane; they come right after."""
+"""The actions that lead to every pane; they come right after the main actions."""
 KEPT = ("help", "command_palette", "quit")
-"""Shown even where no other key fits: they lead to all others."""
+"""Shown even if no other key fits, because they lead to all others."""
 GAP = 2
 """Columns between two keys."""
 
@@ -30,7 +30,7 @@ class ShownKey:
 
     key: str
     words: str
-    """The key as it is written here."""
+    """The key as the line shows it."""
     title: str
     action: str
     enabled: bool
@@ -38,15 +38,15 @@ class ShownKey:
 
     @property
     def columns(self) -> int:
-        """With the gap behind it."""
+        """Its width, with the gap behind it."""
         return cell_len(f"{self.words} {self.title}") + GAP
 
 
 class KeyLine(Widget):
-    """Where a line is too narrow, keys give way from the end.
+    """Shows the keys in one line. If the line is too narrow, keys are left out from the end.
 
-    It is one widget. Textual's Footer has one for each key, makes all of them anew when the focus moves, and works out
-    styles for each: more than a quarter of what a screen with panes had to work out.
+    It is one widget. Textual's Footer has one for each key and makes all of them anew when the focus moves. The styles
+    of those widgets were more than a quarter of all styles that a screen with panes had to compute.
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -65,11 +65,11 @@ class KeyLine(Widget):
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _bindings_changed(self, screen: Screen[Any]) -> None:
-        if screen.app.app_focus:  # a terminal without the focus has no keys; those of before stay
+        if screen.app.app_focus:  # without the terminal's focus no keys are active: the shown ones stay
             self.call_after_refresh(self._read)
 
     def _read(self) -> None:
-        """Takes the keys that are in force; paints when they are others. Bindings are looked at when anything gets the focus."""
+        """Reads the active keys and repaints only if they changed, because every change of focus leads here."""
         if not self.is_attached:
             return
         keys = list(self._active_keys())
@@ -82,7 +82,7 @@ class KeyLine(Widget):
             self.refresh()
 
     def _active_keys(self) -> Iterator[ShownKey]:
-        # Actions that the screen says cannot work now: `idle_actions` of a full-screen view; dialogs have none.
+        # `idle_actions` of a full-screen view are the actions that cannot work now; dialogs have none.
         seen = set(getattr(self.screen, "idle_actions", ()))
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in seen:

@@ -1,10 +1,10 @@
-"""Lines of speedups on a logarithmic scale, in braille dots; 1.0 is always in sight.
+"""Lines of speedups on a logarithmic scale, in braille dots; 1.0 is always visible.
 
-Our own drawing: textual-plot (0.10) has linear scales alone and loads NumPy (0.1 s) into the app, and plotext returns text in
-colours of its own, which know no theme and no band behind a line.
+No library fits. textual-plot (0.10) has only linear scales and loads NumPy (0.1 s) into the app. plotext returns text
+in its own colours, without themes and without a band behind a line.
 
-To use it: derive from `LineChart` (the stylesheet or DEFAULT_CSS gives the colours of `chart--NAME`), or put one on a screen, and
-call `plot` whenever something is known: it draws again only when what it is given differs. Example, two sides of a race:
+To use it: derive from `LineChart` (the stylesheet or DEFAULT_CSS gives the colours of `chart--NAME`), or put one on a
+screen. Call `plot` after every change: it draws only if its arguments differ. Example, two players of a race:
 
     chart.plot(
         (ChartLine("one", left_points, holds=True), ChartLine("two", right_points, holds=True)),
@@ -40,7 +40,7 @@ class BrailleGrid:
         self._cells = [[0] * width for _ in range(height)]
 
     def set(self, x: int, y: int) -> None:
-        """Sets one dot; outside the grid nothing happens."""
+        """Sets one dot; does nothing outside the grid."""
         if 0 <= x < self.width * 2 and 0 <= y < self.height * 4:
             self._cells[y // 4][x // 2] |= _BITS[y % 4][x % 2]
 
@@ -57,29 +57,29 @@ class BrailleGrid:
 
 
 LEFT = 7
-"""Cells of the scale."""
+"""Width of the scale, in cells."""
 RIGHT = 8
-"""Cells behind the lines, for the last values."""
+"""Width of the column for the last values, to the right of the lines, in cells."""
 LEAST_SPAN = 1.08
-"""Highest over lowest value of a scale, at least: a flat line is shown as one."""
+"""Minimum ratio of a scale's highest to its lowest value, so that a flat line looks flat."""
 AIR = 0.07
 """Share of the scale that stays free above and below."""
 _AXIS_FROM = 5
-"""Rows, before one of them is the axis below."""
+"""Minimum rows of a chart that uses one of them for the x-axis."""
 _STEPS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 class Point(NamedTuple):
-    """One place of a line."""
+    """One point of a line."""
 
     x: float
     y: float | None
-    """A speedup above 0; None: there was none, which a cross at the bottom says."""
+    """A speedup above 0; None if there is none, drawn as a cross at the bottom."""
     low: float | None = None
     high: float | None = None
-    """The interval of `y`, where it has one: the band behind the line."""
+    """The upper end of the interval of `y`, if it has one. The interval is drawn as the band behind the line."""
     words: str = ""
-    """What stands at the end of a line that ends here; the value where empty."""
+    """The label of a line that ends here; if empty, the label is the value."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class ChartLine:
     """ "one" or "two": the component class chart--one or chart--two."""
     points: tuple[Point, ...]
     holds: bool = False
-    """A value holds until the next one and to the end: steps in place of slopes."""
+    """Whether each value holds until the next one, and the last to the end: steps instead of slopes."""
 
 
 def scale_of(values: Iterable[float]) -> tuple[float, float]:
-    """Lowest and highest value of a scale that shows all of `values`, and 1.0, with some air."""
+    """Returns the lowest and highest value of a scale that shows all of `values` and 1.0, with some space."""
     known = [math.log(value) for value in values if value > 0.0 and math.isfinite(value)]
     low, high = min([0.0, *known]), max([0.0, *known])
     if high - low < math.log(LEAST_SPAN):
@@ -105,7 +105,7 @@ def scale_of(values: Iterable[float]) -> tuple[float, float]:
 
 
 def ticks_of(low: float, high: float, most: int) -> list[float]:
-    """At most so many round numbers between the ends of a scale, 1.0 among them."""
+    """Returns at most `most` round numbers between the ends of a scale, 1.0 among them."""
     if high / low > 3.0:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         for steps in (_STEPS, (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
@@ -124,7 +124,7 @@ def ticks_of(low: float, high: float, most: int) -> list[float]:
 
 
 class LineChart(DrawnRows):
-    """One or more lines; what they end at stands beside them."""
+    """One or more lines, with their last values to the right."""
 
     DEFAULT_CSS = """
     LineChart {
@@ -141,7 +141,7 @@ class LineChart(DrawnRows):
         f"chart--{name}" for name in ("one", "two", "band", "axis", "failed", "empty")
     }
     EMPTY: ClassVar[tuple[str, ...]] = ("Nothing to draw yet.",)
-    """The text of an empty chart: the first of these that fits. `plot` may get others."""
+    """Texts for an empty chart; the first that fits is shown. `plot` can replace them."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -160,10 +160,10 @@ class LineChart(DrawnRows):
         axis: Callable[[float], str],
         empty: tuple[str, ...] = (),
     ) -> None:
-        """Draws lines; nothing happens where they are the ones that are shown.
+        """Draws lines, unless they are already shown.
 
-        until: the right end of the x-axis, whose left end is 0. scale: as `scale_of` gives it; what lies outside is cut off.
-        axis: words for a place on the x-axis: "40 rounds", "2:30".
+        until: the right end of the x-axis; its left end is 0. scale: as `scale_of` returns it; the rest is cut off.
+        axis: returns the label of a value on the x-axis: "40 rounds", "2:30".
         """
         if (tuple(lines), until, scale, empty) != (self._lines, self._until, self._scale, self._empty):
             self._empty = empty
@@ -172,7 +172,7 @@ class LineChart(DrawnRows):
 
     @property
     def end_words(self) -> str:
-        """The right end of the x-axis, for the border of a chart that has no row for its axis; else nothing."""
+        """The label of the x-axis' right end, for the border of a chart without a row for the axis; else empty."""
         height = self.content_size.height
         known = any(line.points for line in self._lines)
         return self._axis(self._until) if known and 0 < height < _AXIS_FROM else ""
@@ -205,7 +205,7 @@ class LineChart(DrawnRows):
         return drawn if rows == height else [*drawn, self._x_axis(columns)]
 
     def _dot(self, value: float, rows: int) -> int:
-        """The dot of a value, from the top; one row beyond the chart for what lies outside the scale."""
+        """Returns the dot row of a value, from the top. Values outside the scale are clamped to a row beyond it."""
         low, high = (math.log(end) for end in self._scale)
         share = (high - math.log(value)) / (high - low) if value > 0.0 else math.inf
         return round(max(-4.0, min(share * (rows * 4 - 1), rows * 4 + 3.0)))
@@ -214,7 +214,7 @@ class LineChart(DrawnRows):
         return max(0, min(rows - 1, self._dot(value, rows) // 4))
 
     def _column(self, x: float, columns: int) -> int:
-        """In dots: two to a cell."""
+        """Returns the dot column of `x`; a cell has two."""
         return max(0, min(round(x / max(self._until, 1e-9) * (columns * 2 - 1)), columns * 2 - 1))
 
     def _grid(self, line: ChartLine, columns: int, rows: int) -> BrailleGrid:
@@ -235,7 +235,7 @@ class LineChart(DrawnRows):
         return grid
 
     def _bands(self, columns: int, rows: int) -> list[range]:
-        """The rows of the interval behind every column, of the line that has intervals; none left of its first."""
+        """Returns the rows of the interval behind every column; empty to the left of a line's first interval."""
         bands = [range(0)] * columns
         for line in self._lines:
             places, heights = [], []
@@ -250,7 +250,7 @@ class LineChart(DrawnRows):
         return bands
 
     def _crosses(self, columns: int, rows: int) -> set[tuple[int, int]]:
-        """A row at the bottom for every line."""
+        """Returns the cells (column, row) with a cross. Each line has its own row at the bottom."""
         return {
             (self._column(point.x, columns) // 2, rows - len(self._lines) + number)
             for number, line in enumerate(self._lines)
@@ -261,7 +261,7 @@ class LineChart(DrawnRows):
     def _row(
         self, y: int, one: bool, grids: Sequence[BrailleGrid], bands: Sequence[range], crosses: set[tuple[int, int]]
     ) -> Iterator[Segment]:
-        """A row of the chart, one segment for all neighbours that look the same. one: whether 1.0 is on it."""
+        """Yields the segments of a row, one for neighbouring cells of the same style. one: whether 1.0 is on it."""
         cells = [self._cell(x, y, one, grids, y in band, (x, y) in crosses) for x, band in enumerate(bands)]
         for (name, inside), group in groupby(cells, key=itemgetter(1)):
             style = self._style(name) + self._style("band") if inside else self._style(name)
@@ -270,7 +270,7 @@ class LineChart(DrawnRows):
     def _cell(
         self, x: int, y: int, one: bool, grids: Sequence[BrailleGrid], inside: bool, cross: bool
     ) -> tuple[str, tuple[str, bool]]:
-        """A character, and what it looks like: the name of a style, and whether an interval lies behind it."""
+        """Returns a character, the name of its style, and whether an interval lies behind it."""
         if cross:
             return "✗", ("failed", False)
         for line, grid in zip(self._lines, grids, strict=True):
@@ -284,7 +284,7 @@ class LineChart(DrawnRows):
         return Segment(f"{figures.factor(value):>5} {'┼' if one else '┤'}", self._style("axis"))
 
     def _last_labels(self, rows: int) -> dict[int, list[Segment]]:
-        """What the lines end at, each on the row where it ends; the ends of its interval above and below."""
+        """Returns the last values of the lines by row, with the ends of their intervals above and below."""
         found: dict[int, tuple[str, str]] = {}
         for line in reversed(self._lines):
             last = next((point for point in reversed(line.points) if point.y is not None), None)
@@ -295,7 +295,7 @@ class LineChart(DrawnRows):
                     found.setdefault(self._row_of(end, rows), (figures.factor(end), "axis"))
             row = self._row_of(last.y, rows)
             while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
-                row += 1  # two lines that end beside each other
+                row += 1  # another line's value is on this row
             found[row] = (last.words or f"{figures.factor(last.y)}×", line.style)
         return {row: [Segment(f" {words}".ljust(RIGHT), self._style(style))] for row, (words, style) in found.items()}
 

@@ -1,6 +1,6 @@
-"""Widgets whose size a drawing depends on: each reports a new size after the layout pass that gave it one.
+"""Widgets for drawings that depend on a size: each reports a new size after the layout pass that set it.
 
-A screen's own Resize event is no replacement: it can come before that layout pass. A screen below a dialog gets none.
+A screen's own Resize event cannot replace this: it can come before that layout pass. A screen below a dialog gets none.
 """
 
 from textual.containers import Vertical, VerticalScroll
@@ -9,11 +9,11 @@ from textual.widget import Widget
 
 
 class Remeasured(Message):
-    """A widget has its new size. Where a drawing can change that size, its handler compares the width first."""
+    """A widget has its new size. If a drawing can change that size, its handler must compare the width first."""
 
 
 class Measured(Widget):
-    """A subclass names this base last: Textual takes default styles from the first base alone."""
+    """Posts `Remeasured`. A subclass names this base last: Textual takes default styles from the first base only."""
 
     def on_resize(self) -> None:
         self.post_message(Remeasured())
@@ -24,4 +24,4 @@ class MeasuredPane(Vertical, Measured):
 
 
 class MeasuredPage(VerticalScroll, Measured):
-    """The same, for contents that scroll."""
+    """A frame or a pane whose contents scroll."""

@@ -8,7 +8,7 @@ from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 
 class _Fence(MarkdownFence):
-    """Code that names no language is text. Textual guesses one, and marks as errors what that does not know: Σ, X̂, ·."""
+    """Code that names no language is text. Textual would guess a language and mark Σ, X̂ and · as errors."""
 
     @classmethod
     def highlight(cls, code: str, language: str, *arguments: Any, **named: Any) -> Content:
@@ -16,7 +16,7 @@ class _Fence(MarkdownFence):
 
 
 class Page(Markdown):
-    """A page whose links are text."""
+    """A page that does not open its links."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, open_links=False)

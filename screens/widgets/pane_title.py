@@ -12,17 +12,17 @@ FRAME = 8
 
 
 class TitledPane(Vertical):
-    """A pane whose borders alone are painted when its title changes, not all that is inside them.
+    """A pane that repaints only its borders when its title changes, not its contents.
 
-    A pane of text names the cursor's place: with every key the text was painted twice. Upstream, the setters of titles could
-    ask for a refresh of the border's row.
+    The title of a text's pane contains the cursor's place, so every key would paint the text twice: Textual's setters
+    of titles refresh the whole pane, not only the border's row.
     """
 
     _border_rows: tuple[int, ...] = ()
-    """Rows of the pane that a new title is on, while it is set."""
+    """The border rows to repaint while a title is set; otherwise empty."""
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """As a widget's own; while a title is set, of the border's row."""
+        """Refreshes the widget; while a title is set, only the border's rows."""
         if self._border_rows and not layout:
             x, y = self.content_offset
             regions = tuple(Region(-x, row - y, self.outer_size.width, 1) for row in self._border_rows)
@@ -30,7 +30,7 @@ class TitledPane(Vertical):
 
 
 def entitle(pane: Widget, title: str | None = None, subtitle: str | None = None) -> None:
-    """Sets what is given. Textual paints the whole pane for every title it is handed, the same one too."""
+    """Sets the given titles if they changed. Textual repaints the whole pane even for the same title."""
     for side, words in (("border_title", title), ("border_subtitle", subtitle)):
         if words is not None and getattr(pane, side) != (content := Content(words)).markup:
             if isinstance(pane, TitledPane):

@@ -1,4 +1,4 @@
-"""Finding a text in a source, as people type it: lower case letters match both cases."""
+"""Text search in a source or the log. A term in lower case matches both cases."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Place = tuple[int, int]
 
 
 class Searched(Protocol):
-    """A text that a bar finds in: a source, or the log."""
+    """A text that a bar can search: a source, or the log."""
 
     selection: Any
     """A `Selection`."""
@@ -23,7 +23,7 @@ class Searched(Protocol):
     def selected_text(self) -> str: ...
 
     def places(self, term: str) -> list[tuple[Place, Place]]:
-        """Start and end of every match; all of them are shown until another term is asked for."""
+        """Returns start and end of every match, and highlights all matches until another term is given."""
 
     def move_cursor(self, location: Place, select: bool = False, center: bool = False) -> None: ...
 
@@ -31,7 +31,7 @@ class Searched(Protocol):
 
 
 def pattern_of(term: str) -> re.Pattern[str] | None:
-    """A plain text as a pattern; None for the empty one. A capital letter in it makes case count."""
+    """Returns the pattern of a plain text; None if it is empty. With a capital letter it is case-sensitive."""
     if not term:
         return None
     return re.compile(re.escape(term), re.NOFLAG if term != term.lower() else re.IGNORECASE)
@@ -47,7 +47,7 @@ def places_of(lines: Sequence[str], pattern: re.Pattern[str] | None) -> list[tup
 
 
 def next_place(places: Sequence[tuple[Place, Place]], cursor: Place, backward: bool) -> int:
-    """The number of the match to go to from the cursor; round at the ends. There must be one."""
+    """Returns the index of the next match from the cursor; wraps at both ends. `places` must not be empty."""
     if backward:
         before = [number for number, (start, _) in enumerate(places) if start < cursor]
         return before[-1] if before else len(places) - 1

@@ -22,16 +22,16 @@ from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks
 
 SOURCE_STYLES = Path(__file__).with_name("source.tcss")
-"""For the CSS_PATH of every screen that shows source texts: Textual's own rules for a TextArea outweigh a DEFAULT_CSS."""
+"""For the CSS_PATH of every screen with source texts: a DEFAULT_CSS cannot override Textual's rules for a TextArea."""
 _LINES_KEPT = 512
-"""Drawn lines; more than any screen shows."""
+"""Number of cached drawn lines; more than any screen shows."""
 _WIDTH_STEP = 32
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 
 
 class CountedDocument(WrappedDocument):
-    """Knows its height without adding up all of its lines; a TextArea asks for it with every line it draws."""
+    """Returns its height without adding up all its lines, because a TextArea reads it for every line it draws."""
 
     @property
     def height(self) -> int:
@@ -39,7 +39,7 @@ class CountedDocument(WrappedDocument):
 
 
 class Source(TextArea):
-    """Read-only unless it is an editor."""
+    """A source text in colours; read-only by default."""
 
     COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in (*_KINDS, "match", "mark")}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,17 +63,17 @@ class Source(TextArea):
         self._drawn: LRUCache[tuple[object, ...], Strip] = LRUCache(_LINES_KEPT)
         self._view: tuple[object, ...] = ()
         self._special: set[int] = set()
-        """Lines with the cursor, a part of the selection or the bracket that belongs to the cursor's."""
+        """Lines with the cursor, with selected text, or with the bracket that matches the one at the cursor."""
         self._first_line = 0
         self._pattern = search.pattern_of("")
         self.marks = LineMarks()
-        # "Delete word" there, find here. Upstream, a way to leave out single inherited bindings would do.
+        # In a TextArea this key deletes a word. Textual has no way to leave out one inherited binding.
         self._bindings.key_to_bindings.pop("ctrl+f", None)
 
-    # --- what other editors have, too ------------------------------------------------------------------------
+    # --- what other editors also have ------------------------------------------------------------------------
 
     def show(self, text: str, name: str) -> None:
-        """Another text, in the language of a file of this name."""
+        """Shows another text, coloured in the language of a file called `name`."""
         self.source_language = language_of(name)
         self.soft_wrap = self.source_language == "prose"
         self._parts_of = None
@@ -81,19 +81,19 @@ class Source(TextArea):
         self.text = text
 
     def mark_lines(self, words: Mapping[int, str]) -> None:
-        """Marks lines (from 0) in the gutter; the marks set before go."""
+        """Marks lines (from 0) in the gutter and removes all earlier marks."""
         shown = self.marks.words
         self.marks.set(words, self.document.lines)
         if words or shown:
             self.refresh()
 
     def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
-        """Start and end of every match; all of them are shown until another term is asked for."""
+        """Returns start and end of every match, and highlights all matches until another term is given."""
         pattern = search.pattern_of(term)
         if pattern != self._pattern:
             self._pattern = pattern
             self._drawn.clear()
-            self._line_cache.clear()  # of the lines with the cursor or the selection
+            self._line_cache.clear()  # TextArea's own: lines with the cursor or the selection
             self.refresh()
         return search.places_of(self.document.lines, pattern)
 
@@ -104,14 +104,14 @@ class Source(TextArea):
         self.focus()
 
     def action_cursor_document_end(self, direction: int, select: bool = False) -> None:
-        """To the start (-1) or the end (1) of the text. TextArea has no keys for these two, as most editors do."""
+        """Moves to the start (-1) or the end (1) of the text. Most editors have keys for this; TextArea has none."""
         self.move_cursor(self.document.start if direction < 0 else self.document.end, select=select)
 
     # --- drawing ---------------------------------------------------------------------------------------------
 
     def validate_virtual_size(self, size: Size) -> Size:
-        """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
-        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 where lines are wrapped
+        """Rounds a width beyond the pane up to steps, so that one more letter in the longest line needs no layout."""
+        width = size.width and size.width + text_lines.cells_of_masks(self.document.lines)  # 0 if lines are wrapped
         step = 1 if width <= self.scrollable_content_region.width else _WIDTH_STEP
         return Size(-(-width // step) * step, size.height)
 
@@ -122,7 +122,7 @@ class Source(TextArea):
         self._rewrap_and_refresh_virtual_size()
 
     def get_line(self, line_index: int) -> Text:
-        """The line with its colours (overrides TextArea's plain one); control characters are signs."""
+        """Returns the line with its colours, unlike TextArea's; visible signs replace control characters."""
         text = masked(self.document.get_line(line_index))
         line = Text(text, end="", no_wrap=True)
         for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
@@ -138,16 +138,16 @@ class Source(TextArea):
         if self._styles:
             return ScrollView.render_lines(self, crop)
         self._read_styles()
-        # TextArea's own looks all its styles up again, which takes longer than drawing: once a theme is enough.
+        # TextArea's method looks up all styles every time, which takes longer than drawing. Once per theme is enough.
         if self._theme is not None:
             self._theme.apply_css(self)
             line = self._theme.cursor_line_style
-            # The colour of plain text would be drawn over those of the code.
+            # A text colour of the cursor line would replace the colours of the code.
             self._theme.cursor_line_style = Style(bgcolor=line.bgcolor) if line is not None else None
         return ScrollView.render_lines(self, crop)
 
     def _find_parts(self) -> None:
-        version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
+        version = hash(tuple(self.document.lines))  # takes microseconds, because strings cache their hashes
         if version != self._parts_of:
             self._parts_of = version
             self._parts = parts_of(self.document.lines, self.source_language)
@@ -164,7 +164,7 @@ class Source(TextArea):
         )
 
     def _look(self) -> None:
-        """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""
+        """Reads once per paint what all its lines need; a TextArea reads its reactives again for every line."""
         cursor, end = self.selection
         bracket = self._matching_bracket_location
         self._special = {bracket[0]} if bracket is not None else set()
@@ -176,10 +176,10 @@ class Source(TextArea):
             self._drawn.clear()
 
     def render_line(self, y: int) -> Strip:
-        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here.
+        """Draws a line. Lines without cursor or selection stay cached; a TextArea drops all its lines at every key.
 
-        Upstream, `TextArea.render_line` could leave cursor and selection out of the cache keys of other lines, and keep its
-        cache when the text of a line is as before; `_line_cache`, `_offset_to_line_info` and `CountedDocument` here would go.
+        `TextArea.render_line` has cursor and selection in the cache keys of all lines, and drops lines whose text is
+        unchanged. If Textual changes that, `_line_cache`, `_offset_to_line_info` and `CountedDocument` can go here.
         """
         rows = self.wrapped_document._offset_to_line_info
         if y + self._first_line >= len(rows):
@@ -196,13 +196,13 @@ class Source(TextArea):
         return self._marked(strip, line) if section == 0 and line in self.marks.words else strip
 
     def _marked(self, strip: Strip, line: int) -> Strip:
-        """A sign behind the line's number. Upstream, a `TextArea.render_gutter` to override would do."""
+        """Adds a sign behind the line's number. Textual has no `TextArea.render_gutter` that could be overridden."""
         width = self.gutter_width
         gutter = Segment(f"{line + 1:>{width - 2}}✗ ", self.get_component_rich_style("source--mark"))
         return Strip([gutter, *strip.crop(width)], strip.cell_length)
 
     def notify_style_update(self) -> None:
-        """The theme changed: colours are looked up again with the next line drawn."""
+        """Drops the colours of the old theme; the next drawing looks them up again."""
         self._styles = {}
         super().notify_style_update()
 

@@ -17,7 +17,7 @@ from screens.widgets.source import Source
 
 
 class KeyHint(PlainStatic):
-    """The keys of a bar: the fullest of some wordings that fits what the fields leave."""
+    """The keys of a bar, in the longest wording that fits beside the fields."""
 
     def __init__(self, *wordings: str) -> None:
         """`wordings`: the longest first."""
@@ -25,7 +25,7 @@ class KeyHint(PlainStatic):
         self._wordings = wordings
 
     def say(self, *wordings: str) -> None:
-        """Other words."""
+        """Sets other wordings, the longest first."""
         self._wordings = wordings
         self.refresh()
 
@@ -35,7 +35,7 @@ class KeyHint(PlainStatic):
 
 
 class SourceBar(Horizontal):
-    """Hidden until `open`; `close` gives the keyboard back to the text."""
+    """Base of the bars. A bar is hidden until `open`; `close` gives the focus back to the text."""
 
     DEFAULT_CSS = """
     SourceBar { height: 1; display: none; background: $panel; padding: 0 1; }
@@ -49,10 +49,10 @@ class SourceBar(Horizontal):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.source: search.Searched | None = None
-        """The text it is open for."""
+        """The text that the bar is open for; None while it is closed."""
 
     def open(self, source: search.Searched) -> None:
-        """Shows the bar for a text and takes the keyboard."""
+        """Shows the bar for a text and focuses its first field."""
         self.source = source
         self.add_class("open")
         first = self.query(Input).first()
@@ -68,7 +68,7 @@ class SourceBar(Horizontal):
 
 
 class FindBar(SourceBar):
-    """The match nearest to the cursor is selected while the term is typed."""
+    """Finds and replaces. While the term is typed, the first match from the cursor on is selected."""
 
     BINDING_GROUP_TITLE = "Find and replace"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,7 +87,7 @@ class FindBar(SourceBar):
         yield KeyHint("enter next · tab replace · ^a all · esc", "enter next · esc", "esc")
 
     def open(self, source: search.Searched) -> None:
-        """Finds what is selected, if that lies within a line."""
+        """Opens the bar with the selected text as the term, if it lies within one line."""
         self._origin = min(source.selection)
         for part in self.query(".to-replace"):
             part.display = not source.read_only
@@ -113,7 +113,7 @@ class FindBar(SourceBar):
             self._select(self._origin)
 
     def _select(self, cursor: search.Place, *, backward: bool = False) -> None:
-        """Selects the next match from a place on, or says that there is none."""
+        """Selects the next match from `cursor` on, or shows that there is none."""
         assert self.source is not None
         places = self._places
         if not places:
@@ -130,14 +130,14 @@ class FindBar(SourceBar):
         self.query_one("#find-count", PlainStatic).update(Content.styled(words, colour))
 
     def action_move(self, backward: bool) -> None:
-        """To the next match, or the one before."""
+        """Selects the next or the previous match."""
         if self.source is not None:
             selection = self.source.selection
             self._origin = min(selection) if backward else max(selection)
             self._select(self._origin, backward=backward)
 
     def action_next(self) -> None:
-        """In the field of the term: the next match. In that of the replacement: this one is replaced first."""
+        """Selects the next match. In the field of the replacement, it replaces the selected match first."""
         replacement = self.query_one("#find-replacement", Input)
         if replacement.has_focus and self.source is not None:
             selection = self.source.selection
@@ -174,7 +174,7 @@ class LineBar(SourceBar):
         yield KeyHint()
 
     def open(self, source: search.Searched) -> None:
-        """Starts empty. Lines have numbers in sources alone."""
+        """Opens the bar empty. `source` must be a `Source`, because the log has no line numbers."""
         assert isinstance(source, Source)
         self._back = source.cursor_location
         self.query_one(Input).value = ""
@@ -195,7 +195,7 @@ class LineBar(SourceBar):
         super().close()
 
     def close(self) -> None:
-        """Goes back to where the cursor was."""
+        """Closes the bar and moves the cursor back to where it was."""
         if self.source is not None:
             self.source.move_cursor(self._back, center=True)
         super().close()

@@ -1,6 +1,6 @@
 """What screens with a table share: a filter above it, and the theme's colours for its cells.
 
-Textual paints cells as Rich texts, whose colours stay as they were made.
+Textual paints cells as Rich texts, whose colours do not follow a change of the theme.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from textual.widgets import Input
 
 
 def cell_colour(app: App[object], name: str) -> str:
-    """A theme variable in Rich's words, which lack Textual's prefix for the terminal's own colours; "" where it is not known."""
+    """Returns a theme variable as a Rich colour, without Textual's prefix "ansi_"; "" if the variable is unknown."""
     return app.theme_variables.get(name, "").removeprefix("ansi_")
 
 
 def redraw_with_theme(widget: Widget, draw: Callable[[], object]) -> None:
-    """`draw` makes the cells anew whenever another theme is shown. widget: what is mounted, and owns the cells."""
+    """Calls `draw` after every change of the theme. widget: the mounted widget that owns the cells."""
 
     def changed(theme: Theme) -> None:
         widget.call_after_refresh(draw)
@@ -28,7 +28,7 @@ def redraw_with_theme(widget: Widget, draw: Callable[[], object]) -> None:
 
 
 class FilterInput(Input):
-    """Down goes into the list, as in any search box: the action `to_table` of the screen."""
+    """A filter field. The down key moves to the list, by the screen's action `to_table`."""
 
     BINDING_GROUP_TITLE = "Filter"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_table", "to the list", show=False)]

@@ -9,12 +9,12 @@ from arena.foreign_text import masked
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:
-    """One level deeper; blank lines stay as they are."""
+    """Indents lines by one level; blank lines stay as they are."""
     return [" " * width + line if line.strip() else line for line in lines]
 
 
 def dedented(lines: Sequence[str], width: int) -> list[str]:
-    """One level less deep, as far as a line is indented at all."""
+    """Dedents lines by one level, or by less if a line is indented by less."""
     found = []
     for line in lines:
         blanks = len(line) - len(line.lstrip(" "))
@@ -23,9 +23,9 @@ def dedented(lines: Sequence[str], width: int) -> list[str]:
 
 
 def comment_toggled(lines: Sequence[str], sign: str) -> list[str]:
-    """Comments without their sign, if all lines are comments; else every line that is not blank as a comment.
+    """Removes the comment signs if all lines are comments; else makes every line that is not blank a comment.
 
-    The signs stand in one column, that of the least indented line.
+    All signs are added in one column, that of the least indented line.
     """
     full = [line for line in lines if line.strip()]
     if full and all(line.lstrip().startswith(sign) for line in full):
@@ -40,42 +40,42 @@ def _uncommented(line: str, sign: str) -> str:
 
 
 def cells_of_masks(lines: Sequence[str]) -> int:
-    """Most cells that `masked` adds to a line: a control character has none, its sign has one."""
+    """Returns the most cells that `masked` adds to a line: a control character has none, its sign has one."""
     text = "\n".join(lines)
     return max(cell_len(masked(line)) - cell_len(line) for line in lines) if masked(text) != text else 0
 
 
 NEAR = 40
-"""Lines that a marked line is looked for in, above and below, after an edit."""
+"""How many lines above and below are searched for a marked line after an edit."""
 
 
 @dataclass
 class _Mark:
-    """A marked line, also while its text is another one."""
+    """A marked line; kept also while its text differs."""
 
     origin: int
     """Its number when it was marked."""
     row: int
-    """Where it was last."""
+    """The last row where it was found."""
     text: str
     words: str
 
 
 class LineMarks:
-    """Line numbers (from 0) with words."""
+    """Marked lines: words by line number (from 0)."""
 
     def __init__(self) -> None:
         self.words: dict[int, str] = {}
         self._marks: list[_Mark] = []
 
     def set(self, words: Mapping[int, str], lines: Sequence[str]) -> None:
-        """Marks other lines. A number beyond the end of the text marks its last line."""
+        """Replaces all marks. A number beyond the end of the text marks its last line."""
         last = max(len(lines) - 1, 0)
         self.words = {min(max(row, 0), last): said for row, said in words.items()}
         self._marks = [_Mark(row, row, lines[row], said) for row, said in self.words.items() if row < len(lines)]
 
     def follow(self, lines: Sequence[str]) -> None:
-        """The text was edited: a mark goes where its line went, and is off while the line is not as it was."""
+        """Moves the marks with their lines after an edit. A mark is hidden while no line near it has its text."""
         shown: dict[int, str] = {}
         for mark in self._marks:
             rows = range(max(0, mark.row - NEAR), min(len(lines), mark.row + NEAR + 1))
@@ -87,5 +87,5 @@ class LineMarks:
         self.words = shown
 
     def now_at(self, origin: int) -> int:
-        """Where the line is now that was marked as `origin`; `origin` itself where that was not marked."""
+        """Returns the current row of the line marked at `origin`; `origin` itself if it was not marked."""
         return next((mark.row for mark in self._marks if mark.origin == origin), origin)

@@ -16,12 +16,12 @@ from screens.widgets.highlight import Language, has_fence, line_languages
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 _TAIL = 16_000
-"""Characters looked at: more than any pane shows."""
+"""Characters read from the end of the text: more than any pane shows."""
 _LINE = 1_000
-"""Characters of a line that are looked at."""
+"""Characters of a line that can be drawn."""
 _STRIPS = 1_000
 _CODE = ("import ", "from ", '"""', "#", "def ", "class ", "@")
-"""How an answer begins that is nothing but a Python file."""
+"""How an answer begins if it is only a Python file."""
 _WORDS = re.compile(
     r"(?P<comment>#.*)"
     r"|(?P<string>[rbfuRBFU]{0,2}(?:\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?))"
@@ -34,14 +34,14 @@ _WORDS = re.compile(
 
 
 def _spans(line: str) -> Iterator[tuple[int, int, str]]:
-    """A line's coloured words, by a glance: it is looked at for as long as it is new, and Pygments takes half a millisecond."""
+    """Yields the coloured words of a line by a rough pattern, because Pygments would take half a millisecond."""
     for match in _WORDS.finditer(line):
         if match.lastgroup is not None:
             yield match.start(), match.end(), match.lastgroup
 
 
 class Writing(Widget):
-    """Costs the visible lines alone, however long the text and however fast it comes."""
+    """Draws only the visible lines, so its cost does not depend on the length or the speed of the text."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"source--{kind}" for kind in _KINDS}
 
@@ -51,16 +51,16 @@ class Writing(Widget):
         self._length = -1
         self._styles: dict[str, Style] = {}
         self._languages: list[Language] = []
-        """Of every line: an answer is prose with code in fences, or nothing but code."""
+        """The language of every line: an answer is prose with code in fences, or only code."""
         self._strips: dict[tuple[str, int, bool], Strip] = {}
-        """Lines as they were drawn: most of a growing text only moves up."""
+        """Cache of drawn lines: most lines of a growing text only move up."""
 
     def show(self, text: str) -> None:
-        """All that was written so far."""
+        """Shows the end of `text`, which is all that was written so far."""
         if len(text) != self._length:
             self._length = len(text)
             start = text.rfind("\n", 0, -_TAIL) + 1 if len(text) > _TAIL else 0
-            # A long answer is in its code by then; a fence that is open in front of the tail is opened again for it.
+            # A fence that is open before the tail is opened again in it, as Python: a long answer has reached its code.
             opened = "```python\n" if start and text.count("\n```", 0, start) % 2 else ""
             self._lines = (opened + text[start:]).split("\n")
             code = text.lstrip().startswith(_CODE) and not has_fence(text)
@@ -101,7 +101,7 @@ class Writing(Widget):
         return Strip(segments).adjust_cell_length(width, plain)
 
     def _style(self, kind: str) -> Style:
-        """Of a kind of words; of what is none without one."""
+        """Returns the style of a kind of words; an empty kind has the style of plain text."""
         if kind not in self._styles:
             self._styles[kind] = self.get_component_rich_style(f"source--{kind}") if kind else self.rich_style
         return self._styles[kind]
