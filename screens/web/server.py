@@ -114,7 +114,7 @@ class ArenaServer(Server):
         """Serves a tab: shows the owner's app, or a new app for a spectator."""
         if PLACES[request.path] == "owner":
             return await self._show(request, self.owner.show)
-        with self.spectators.seat() as free:
+        with self.spectators.admitted() as free:
             if not free:
                 raise web.HTTPServiceUnavailable(reason="too many spectators")
             return await self._show(request, self.spectators.show)

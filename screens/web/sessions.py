@@ -130,7 +130,7 @@ class Spectators:
         self._here: set[AppProcess] = set()
 
     @contextmanager
-    def seat(self) -> Iterator[bool]:
+    def admitted(self) -> Iterator[bool]:
         """Reserves one of the spectators' places during the block; yields False if all are taken."""
         free = self._taken < self._most
         self._taken += free

@@ -34,9 +34,9 @@ def all_problems() -> Catalogue:
 
 @pytest.fixture
 def in_ranks() -> Callable[..., list[Any]]:
-    """in_ranks(world, work, timeout=60): runs work(rank, world) in W forked gloo ranks, returns what each gave."""
+    """in_ranks(world, work, timeout=110): runs work(rank, world) in W forked gloo ranks, returns what each gave."""
 
-    def run(world: int, work: Callable[[int, int], Any], timeout: float = 60) -> list[Any]:
+    def run(world: int, work: Callable[[int, int], Any], timeout: float = 110) -> list[Any]:
         try:
             return in_gloo_ranks(world, work, timeout)
         except RankFailed as failed:

@@ -51,10 +51,11 @@ async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size
 
     before, after = sizes
     async with open_app(size=after) as (app, pilot):
-        fresh: list[tuple[str | None, int]] = []
-        while fresh != (seen := columns(app)):
-            fresh = seen
-            await pilot.pause(0.3)
+        await until(pilot, lambda: app.picker.query_one("#problem-pane").content_size.width > 0)
+        fresh, same = columns(app), 0
+        while same < 5:  # before the pane is measured, the columns are those of another width
+            await pilot.pause(0.2)
+            fresh, same = (seen := columns(app)), same + 1 if seen == fresh else 0
     async with open_app(size=before) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
