@@ -35,7 +35,7 @@ def examine() -> list[MachineFinding]:
 
 
 def can_run(findings: list[MachineFinding]) -> bool:
-    """Returns whether everything that each run needs is there."""
+    """Returns whether runs are possible: no finding has the state "missing"."""
     return all(finding.state != "missing" for finding in findings)
 
 

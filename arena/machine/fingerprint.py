@@ -72,5 +72,5 @@ def _driver() -> str:
 
 
 def _nccl() -> str:
-    """Returns the version of the NCCL wheel. The version of an NCCL built into torch is unknown without importing torch."""
+    """Returns the version of the NCCL wheel, or "of torch": a built-in NCCL's version is unknown without importing torch."""
     return next((version for name in NCCL if (version := installed_version(name))), "of torch")

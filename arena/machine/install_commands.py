@@ -44,7 +44,7 @@ def system_install(*packages: str, which: Callable[[str], str | None] = shutil.w
 
 
 def python_install(*requirements: str, executable: str = sys.executable, force: bool = False) -> str:
-    """Returns the command that adds Python packages to `executable`'s environment: pipx, uv or pip, as it was created."""
+    """Returns the command that adds Python packages to `executable`'s environment with its own tool: pipx, uv or pip."""
     wanted = shlex.join(requirements)
     if "/pipx/venvs/" in executable:
         return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"
