@@ -1,4 +1,4 @@
-"""Makes untrusted text (kernels, file names, journals, bundles) safe to show: it cannot control the terminal."""
+"""Makes untrusted text (kernels, file names, journals, bundles) safe to show on a terminal."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def printable(text: str, tab: int = 4) -> str:
 
 
 def masked(text: str, mask: Callable[[str], str] = lambda character: MASK) -> str:
-    """Replaces each character that `printable` removes, so that columns do not shift. Keeps tabs and line feeds.
+    """Replaces each character that `printable` removes; columns do not shift. Keeps tabs and line feeds.
 
     mask: returns the replacement for a character.
     """

@@ -8,8 +8,8 @@ from pathlib import Path
 import sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent.parent
-"""The folder that contains the packages. Such processes start in it, because Python can import from the working
-directory first, and the user's folder may contain a `torch.py`."""
+"""The folder that contains the packages. Such processes start in it: Python can import from the working directory
+first, and the user's folder may contain a `torch.py`."""
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:

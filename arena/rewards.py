@@ -7,11 +7,11 @@ from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 
 LOWEST, HIGHEST = 0.0, 4.0
-"""Limits of the reward of a correct kernel. 4: at the low end of the interval it is 16 times as fast as the baseline."""
+"""Limits of a correct kernel's reward. 4: the low end of the interval is 16 times the baseline's speed."""
 
 
 def reward(report: RunReport, low: float = LOWEST, high: float = HIGHEST) -> float:
-    """Returns log2 of the low end of the speedup's 99 % interval, clipped to [low, high]; 0 unless the kernel passed.
+    """Returns log2 of the low end of the speedup's 99 % interval, clipped to [low, high]; 0 if not passed.
 
     The low end excludes what may be noise, and rises towards the speedup when measured longer. A correct kernel that is
     not clearly faster gets 0, as a wrong kernel does, unless `low` is below 0. A run without timing gets 0.

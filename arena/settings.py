@@ -33,7 +33,7 @@ def choices_of(name: str) -> tuple[str, ...]:
 
 
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One model that can write kernels: a table [models.NAME]. It has the name of the key's variable, never the key."""
+    """One model that can write kernels: a table [models.NAME]. It has the name of the key's source, no key."""
 
     provider: Annotated[str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")]
     model: Annotated[str, Meta(description="The model's name at the provider.", min_length=1)]
@@ -168,7 +168,10 @@ class SettingField(msgspec.Struct, frozen=True):
 
 
 def setting_fields(schema: type[msgspec.Struct] = Settings) -> list[SettingField]:
-    """Returns the fields of a schema in the order of the file, without `TABLES`. schema: `Settings`, or one of `TABLES`."""
+    """Returns the fields of a schema in the order of the file, without `TABLES`.
+
+    schema: `Settings`, or one of `TABLES`.
+    """
     hints = get_type_hints(schema, include_extras=True)
     fields = []
     for field in msgspec.structs.fields(schema):
@@ -237,7 +240,7 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:
-    """Writes the settings file: every key with its description. Keys with their default value are commented out.
+    """Writes the settings file: every key with its description. Keys with the default are commented out.
 
     Raises:
         FolderUnwritable: the file was not changed.

@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None, display: Display | None = None) -> 
 
 
 def _nothing(mode: str) -> Any:
-    """Opens the null device in place of a closed stream: the next file that is opened would get its descriptor."""
+    """Opens the null device for a closed stream, whose descriptor the next opened file would get."""
     number = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(number, True)
     return os.fdopen(number, mode)
@@ -173,7 +173,7 @@ def _run(arguments: list[str] | None, display: Display) -> int:
 
 
 def exit_code_of(call: Callable[[], Any]) -> int:
-    """Runs a click program in non-standalone mode. Prints a message for any exception; returns the documented exit code."""
+    """Runs a click program in non-standalone mode, prints any exception, and returns the exit code."""
     try:
         done = call()
         flush()

@@ -44,7 +44,7 @@ class LiveLine:
         self._drawn_at = 0.0
 
     def draw(self, text: str, force: bool = False) -> None:
-        """Replaces the line, cut to the terminal's width. Does nothing within REDRAW_S of the last draw, unless forced."""
+        """Replaces the line, cut to the terminal's width. Skipped within REDRAW_S of the last draw, unless forced."""
         now = time.monotonic()
         if not self.live or (now - self._drawn_at < REDRAW_S and not force):
             return

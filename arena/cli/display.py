@@ -44,7 +44,7 @@ class Display:
     """Passed to `arena.cli.main` by a program that can draw. Without one, commands work and the app does not open."""
 
     open_app: Callable[[str], int] | None = None
-    """Runs the app until the user quits. Argument: slug of the problem to open, "" for the list. Returns the exit code."""
+    """Runs the app at a problem (its slug), or at the list for "", until the user quits. Returns the exit code."""
     play_demo: Callable[[DemoScript, bool], int] | None = None
     """Plays a demo to its end, repeatedly if True, or until the user quits. Returns the exit code."""
     record: Callable[[RecordPlan], float] | None = None
@@ -59,7 +59,7 @@ def display_of(ctx: click.Context) -> Display:
 
 
 def drawn_by(action: T | None, words: str) -> T:
-    """Returns the display's action. Raises UsageError if there is none. words: advice, such as "play it with `...`"."""
+    """Returns the display's action. Raises UsageError without one. words: advice, as "play it with `...`"."""
     if action is None:
         raise UsageError("this is the command line without the app", words)
     return action

@@ -1,4 +1,4 @@
-"""Ends a command in order on SIGINT, SIGTERM and SIGHUP: cancels the run, leaves no process, exit code 130."""
+"""Ends a command on SIGINT, SIGTERM and SIGHUP: cancels the run, leaves no process, exit code 130."""
 
 import asyncio
 import os

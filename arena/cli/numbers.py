@@ -1,4 +1,4 @@
-"""Number types for the command line, with ranges and errors in words. click prints `1<=x<=64` and `integer range`."""
+"""Number types of the command line, with ranges and errors in words instead of click's `1<=x<=64`."""
 
 from typing import Any
 

@@ -130,7 +130,7 @@ def compact(report: RunReport) -> str:
 
 
 def _clock_lines(report: RunReport) -> list[str]:
-    """Returns a line per clock: the speedup, the times of both kernels, and the smallest detectable difference."""
+    """Returns a line per clock: speedup, times of both kernels, smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return []
     lines = []

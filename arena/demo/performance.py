@@ -88,7 +88,7 @@ class Performance:
         self._records: deque[DuelRecord] = deque(maxlen=KEPT_DUELS)
 
     async def play(self) -> None:
-        """Plays every scene, repeatedly with `loop`. Shows the reason if a scene cannot be played, then continues."""
+        """Plays every scene, repeatedly with `loop`. If a scene cannot be played, shows why and continues."""
         while True:
             for number, scene in enumerate(self.script.scene, 1):
                 try:

@@ -33,7 +33,7 @@ def keep(folder: Path, event: Calibrated) -> Calibration:
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
-    """Returns the stored peaks for this device and world size; empty without a calibration or if its file is damaged."""
+    """Returns the stored peaks for this device and world size; empty if there are none or the file is damaged."""
     found = read_stored(_file(folder, setting.device, setting.world), Calibration)
     return found.peaks if found is not None else {}
 

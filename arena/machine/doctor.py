@@ -74,7 +74,7 @@ def _jail() -> MachineFinding:
 
 
 def _world_memory() -> Iterator[MachineFinding]:
-    """Reports how a world's memory is limited: by a control group if possible, else by a watcher outside the world."""
+    """Reports how a world's memory is limited: by a control group if possible, else by watching it from outside."""
     if sys.platform == "linux":
         yield ok("world memory", described())
 

@@ -50,7 +50,7 @@ def _all_gpus() -> tuple[nvml.Gpu, ...] | None:
 
 
 def installed_version(package: str) -> str | None:
-    """A package's version without importing it, or None."""
+    """Returns a package's version without importing it; None if it is not installed."""
     from importlib import metadata  # 40 ms that `list` does not need
 
     try:

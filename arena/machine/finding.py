@@ -1,4 +1,4 @@
-"""The doctor's findings, and the command lines that fix them. The user reads the commands before running them."""
+"""The doctor's findings, and command lines that fix them, for the user to read and then run."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a machine and its software: all that a measurement depends on except kernel and setting.
+"""The fingerprint of a machine and its software: what measurements depend on beyond kernel and setting.
 
 A comparison of results with different fingerprints always shows that they differ.
 """
@@ -18,7 +18,7 @@ from sandbox.machine.devices import kind_of
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """A machine as recorded in results. Without host name: equal hardware with equal software is the same machine."""
+    """A machine as recorded in results, without host name: equal hardware and software is the same machine."""
 
     devices: str
     """ "4 × NVIDIA H200", or the processor's name and number of cores."""
@@ -72,5 +72,5 @@ def _driver() -> str:
 
 
 def _nccl() -> str:
-    """Returns the version of the NCCL wheel, or "of torch": a built-in NCCL's version is unknown without importing torch."""
+    """Returns the NCCL wheel's version, or "of torch": reading a built-in NCCL's version needs torch."""
     return next((version for name in NCCL if (version := installed_version(name))), "of torch")

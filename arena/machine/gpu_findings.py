@@ -17,14 +17,14 @@ from sandbox.machine.processes import tree
 TORCH = "torch>=2.9,<3"
 NVML = "nvidia-ml-py"
 UNSEEN_MIB = 2048
-"""A driver itself takes less. If more memory is in use and no process is visible, a hidden process uses it."""
+"""A driver takes less. If more memory is in use and no process is visible, a hidden process uses it."""
 _NAMED = 6
 """Most pairs, processes or GPUs that a line lists; it only counts the rest."""
 _MULTICAST_OFF = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 
 def gpu_findings() -> Iterator[MachineFinding]:
-    """Yields the findings. Takes milliseconds without GPUs, up to seconds with them. GPU numbers are those of nvidia-smi."""
+    """Yields the findings. Takes milliseconds without GPUs, else up to seconds. GPU numbers: as in nvidia-smi."""
     visible = visible_gpus()
     if not visible:
         yield limited("GPUs", "none visible", "kernels run on CPU ranks; everything else is the same")

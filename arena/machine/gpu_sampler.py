@@ -114,7 +114,7 @@ class GpuSampler:
         threading.Thread(target=self._run, name="gpu-sampler", daemon=True).start()
 
     def hold(self, held: bool) -> None:
-        """Pauses (True) or resumes (False) reading, for the time of a measurement. A reading in progress is completed."""
+        """Pauses (True) or resumes (False) reading, because of a measurement. A reading in progress is completed."""
         # NVML calls take driver locks that kernel launches take, too; whether this disturbs timing was not measured.
         # NVLink's counters continue, so the first rate afterwards is an average over the pause.
         if held:

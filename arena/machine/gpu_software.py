@@ -13,7 +13,7 @@ NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 
 
 def torch_cuda() -> tuple[int, int] | None:
-    """Returns the CUDA version (major, minor) that torch was built for; None without torch or for a build without CUDA."""
+    """Returns the CUDA version (major, minor) that torch was built for; None without torch or CUDA."""
     try:
         torch = metadata.distribution("torch")
     except metadata.PackageNotFoundError:

@@ -101,7 +101,7 @@ def topology(gpus: Sequence[Gpu]) -> Topology:
 
 
 def fabric_is_up(gpu: Gpu) -> bool | None:
-    """Returns whether the GPU has joined an NVLink fabric, which multicast needs; None if the driver does not report it.
+    """Returns whether the GPU has joined an NVLink fabric, which multicast needs; None: not reported.
 
     Raises:
         NvmlMissing: the driver did not answer.

@@ -35,7 +35,7 @@ def as_root(command: str) -> str:
 
 
 def system_install(*packages: str, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
-    """Returns the command that installs packages. packages: Debian names. Empty without a known package manager."""
+    """Returns the command that installs packages (Debian names); empty without a known package manager."""
     for manager, line in _MANAGERS.items():
         if which(manager):
             names = dict.fromkeys(_OTHER_NAMES.get((manager, package), package) for package in packages)
@@ -44,7 +44,7 @@ def system_install(*packages: str, which: Callable[[str], str | None] = shutil.w
 
 
 def python_install(*requirements: str, executable: str = sys.executable, force: bool = False) -> str:
-    """Returns the command that adds Python packages to `executable`'s environment with its own tool: pipx, uv or pip."""
+    """Returns the command that adds Python packages to `executable`'s environment with pipx, uv or pip."""
     wanted = shlex.join(requirements)
     if "/pipx/venvs/" in executable:
         return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"
@@ -55,7 +55,7 @@ def python_install(*requirements: str, executable: str = sys.executable, force: 
 
 
 def extra_requirements(extra: str) -> list[str]:
-    """Returns the requirements of `pkb-arena[extra]`; empty if pkb-arena is not installed or has no such extra."""
+    """Returns the requirements of `pkb-arena[extra]`; empty if it is not installed or has no such extra."""
     try:
         required = metadata.requires(PROGRAM) or ()
     except metadata.PackageNotFoundError:
@@ -77,7 +77,7 @@ _SWITCHES = {
 
 
 def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str, ...]:
-    """Returns commands that make jails work: missing packages, or system settings if all packages are installed.
+    """Returns commands that make jails work: missing packages, else system settings.
 
     profile: name of the jail profile that works now.
     """

@@ -1,4 +1,4 @@
-"""The rule for machines without a jail: the user's own kernels may run, a model's kernels only with --unsafe."""
+"""The rule without a jail: the user's own kernels may run, a model's kernels only with --unsafe."""
 
 from arena.errors import MachineError
 

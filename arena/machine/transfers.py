@@ -58,7 +58,8 @@ def size_words(nbytes: int) -> str:
 def fastest_words(found: Transfers) -> str:
     """ "SM stores to 32 KB, TMA to 2 MB, copy engine above": the fastest way by size, between the slowest two ranks.
 
-    Times within 5 % count as equal, so that the text switches ways as rarely as possible. Of equal ways, the first wins.
+    Times within 5 % count as equal, so that the text changes ways as rarely as possible. Of equal ways, it names the
+    first.
     """
     us = {way: found.us(way) for way in found.ways}
     words: list[str] = []
@@ -134,7 +135,7 @@ def report_lines(found: StoredTransfers, width: int) -> list[str]:
 
 
 def table(found: Transfers, width: int) -> list[str]:
-    """Returns microseconds and GB/s by size and way, for the slowest two ranks. * marks the fastest way of a size."""
+    """Returns µs and GB/s by size and way, for the slowest two ranks. * marks the fastest way of a size."""
     us = {way: found.us(way) for way in found.ways}
     rows = [
         [(us[way][at], gigabytes_per_second(size, us[way][at])) for way in found.ways]

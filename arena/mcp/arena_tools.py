@@ -1,4 +1,4 @@
-"""The arena as MCP tools for a user's agent: list, show, new, compile, run, history, kit_docs, and, if allowed, house.
+"""MCP tools for a user's agent: list, show, new, compile, run, history, kit_docs and, if allowed, house.
 
 Kernels are passed as text. They are judged as by `pkb-arena run`: by the same engine, in the same jail, with the same
 rounds and budget, and in turn with other arenas on this machine. A caller cannot name a file to read or write.

@@ -1,4 +1,4 @@
-"""Converts a profile to a trace in Chrome's format, for Perfetto: one process per rank, times in microseconds.
+"""Converts a profile to a trace in Chrome's format, for Perfetto: a process per rank, microseconds.
 
 A rank on a GPU has rows for its calls, for its host, for every stream of its GPU, and for every block with stamps.
 """

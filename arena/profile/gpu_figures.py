@@ -1,4 +1,4 @@
-"""Computes the figures of ranks on GPUs from the driver's counters and all ranks' spans. Pure: no clock, no process."""
+"""Computes the figures of GPU ranks from the driver's counters and all spans. Pure: no clock, no process."""
 
 import itertools
 from collections import defaultdict
@@ -90,7 +90,7 @@ class GpuFigures(msgspec.Struct, frozen=True):
 
     @property
     def dram_bytes(self) -> float | None:
-        """Bytes per call to and from the GPU's memory: used share of the bandwidth times peak times time of a call."""
+        """Bytes per call to and from the GPU's memory: used share of the peak bandwidth, times the time."""
         counted = self.counted
         if counted.dram is None or counted.dram_peak is None or self.row_us is None:
             return None
@@ -194,7 +194,7 @@ def _us_by_name(inner: Sequence[Span]) -> dict[str, float]:
 
 
 def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
-    """Merges spans into the intervals in which at least one of them was running: (begin, end) in microseconds, in order."""
+    """Merges spans into the intervals in which one or more was running: (begin, end) in microseconds, in order."""
     parts: list[tuple[float, float]] = []
     for span in sorted(work, key=lambda span: span.start_us):
         end = span.start_us + span.us
@@ -206,7 +206,7 @@ def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def short_name(kernel: str) -> str:
-    """Removes type, namespaces, template arguments and parameters from a kernel's name, and cuts it to MOST_NAME."""
+    """Strips type, namespaces, template arguments and parameters from a kernel's name; cuts it to MOST_NAME."""
     bare = (
         kernel.replace("(anonymous namespace)::", "")
         .replace("<unnamed>::", "")

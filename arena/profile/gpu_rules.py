@@ -1,4 +1,4 @@
-"""Turns the figures of ranks on GPUs into a diagnosis per rank, with advice if there is a usual remedy. Pure."""
+"""Turns the figures of GPU ranks into a diagnosis per rank, with the usual remedy if there is one. Pure."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ AFTER_SYNCS = 0.2
 SMALL_US, MANY = 12.0, 12
 """MANY or more kernels per call, of at most SMALL_US on average, take longer to launch than to run."""
 AT_MEASURED, AT_SPEED, AT_HBM = 0.85, 0.7, 0.75
-"""Practical limits, as shares of the measured link bandwidth, of the nominal link speed, and of the memory bandwidth."""
+"""Practical limits: shares of the measured link bandwidth, the nominal link speed, the memory bandwidth."""
 TOO_MUCH, WORTH, LEAST_BYTES = 1.3, 0.25, 1 << 20
-"""Moved bytes are too many if they exceed TOO_MUCH times the bytes that a call must move, and LEAST_BYTES, and if they
-take at least the share WORTH of the bandwidth."""
+"""A call moves too many bytes if they exceed TOO_MUCH times those that it must move, exceed LEAST_BYTES, and use at
+least the share WORTH of the bandwidth."""
 
 Rule = Callable[[GpuFigures], tuple[str, str] | None]
 """Returns a diagnosis and its advice, or None if the rule does not apply."""
@@ -166,14 +166,14 @@ _RULES: tuple[tuple[Rule, bool], ...] = (
 
 
 def _link(found: GpuFigures) -> tuple[float, float]:
-    """Returns bytes per second over NVLink in the busier direction and their share of the peak; zeros if unknown."""
+    """Returns bytes/s over NVLink in the busier direction and their share of the peak; zeros if unknown."""
     rates = [found.rate(amount) for amount in (found.counted.sent, found.counted.received)]
     rate = max((rate for rate in rates if rate is not None), default=0.0)
     return (rate, rate / found.link_peak) if found.link_peak else (0.0, 0.0)
 
 
 def _too_much_sent(found: GpuFigures) -> float | None:
-    """Returns the ratio of bytes moved over NVLink to the bytes that a call must move; None if it is not too high."""
+    """Returns the ratio of moved bytes over NVLink to necessary bytes; None if it is not too high."""
     ratios = [
         moved / must
         for moved, must in ((found.counted.sent, found.least.sent), (found.counted.received, found.least.received))

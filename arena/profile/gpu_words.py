@@ -1,4 +1,4 @@
-"""Formats the figures of ranks on GPUs as lines of text, for the command line and the profile screen. Pure."""
+"""Formats the figures of GPU ranks as lines of text, for the command line and the profile screen. Pure."""
 
 from collections.abc import Iterable, Sequence
 

@@ -25,7 +25,7 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     peaks: dict[str, float] = {}
     """From this machine's calibration; empty if there is none."""
     ncu_file: str = ""
-    """Path for Nsight Compute's report of rank 0; empty: use torch's profiler and the driver's counters instead."""
+    """Path for Nsight Compute's report of rank 0; empty: uses torch's profiler and the driver's counters."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag="waits"):

@@ -1,4 +1,4 @@
-"""Formats a report of Nsight Compute in a few lines: replay mode, longest kernels, most important rules. Pure."""
+"""Formats a report of Nsight Compute in a few lines: replay mode, longest kernels, main rules. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ RULES, KERNELS = 3, 4
 """Most rules and kernels that are shown."""
 RULE_CHARACTERS = 260
 GAIN = "OPT"
-"""The type of rules that are shown: a possible gain. Other types are warnings about counters, and information."""
+"""The type of rules that are shown: a possible gain. Other types: warnings about counters, information."""
 _HOW = {
     "kernel": "every launch was repeated within the process",
     "application": "the whole world was started again for every pass",
@@ -47,7 +47,7 @@ def kernel_lines(kernels: Sequence[NcuKernel]) -> list[str]:
 
 
 def rule_lines(kernels: Sequence[NcuKernel]) -> list[str]:
-    """Returns ncu's rules with the largest estimated gain for the call, each rule once, "global" estimates first."""
+    """Returns ncu's rules with the largest estimated gains of the call, "global" ones first, each once."""
     total = sum(each.us for each in kernels)
     found: dict[str, tuple[tuple[bool, float, float], str]] = {}
     for kernel in kernels:
@@ -65,7 +65,7 @@ def rule_lines(kernels: Sequence[NcuKernel]) -> list[str]:
 
 
 def _first_sentences(words: str) -> str:
-    """Returns as many whole sentences as fit into RULE_CHARACTERS, at least one, which is cut at twice that length."""
+    """Returns the sentences that fit into RULE_CHARACTERS, at least the first, cut at twice that length."""
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", words)
     taken = sentences[0]
     for sentence in sentences[1:]:

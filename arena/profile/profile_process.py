@@ -14,7 +14,7 @@ from arena.profile.messages import Begins, NcuProfiled, NotProfiled, Profiled, P
 
 COMMAND = module_command("arena.profile.main")
 END_S = 5.0
-"""Time for an orderly end, which kills the world. After it, the process is killed, and its world dies with it."""
+"""Seconds for an orderly end, which kills the world. Then the process is killed; its world dies with it."""
 LINE_BYTES = 64 << 20
 
 
@@ -32,7 +32,7 @@ async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None
 
 
 async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
-    """Profiles a kernel with Nsight Compute, as `profile` does. Takes minutes. The report goes to `request.ncu_file`."""
+    """As `profile`, with Nsight Compute. Takes minutes. The report goes to `request.ncu_file`."""
     found = await _made(request, tell)
     assert isinstance(found, NcuProfiled), "the request names a file for ncu"
     return found

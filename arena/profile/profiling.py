@@ -62,7 +62,7 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], N
 
     Raises:
         UsageError: the ranks are not on GPUs.
-        MachineError: ncu is not installed, or there is no report; the message has the reason for each replay mode tried.
+        MachineError: ncu is not installed, or there is no report; the message has the reason per replay mode.
     """
     setting = request.setting
     if not kind_of(setting.device).on_gpus:

@@ -39,7 +39,7 @@ class RankFigures(msgspec.Struct, frozen=True):
 
 
 def under_profiler(ranks: Sequence[RankFigures]) -> str:
-    """Describes how much the profiler slows down a call. The slowest rank counts, as it does when a kernel is timed."""
+    """Describes how much the profiler slows down a call. The slowest rank counts, as in timing."""
     call_us, plain_us = (max((getattr(r, name) for r in ranks), default=0.0) for name in ("call_us", "plain_us"))
     return profiled_words(call_us, plain_us)
 
@@ -85,7 +85,7 @@ def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
 
 
 def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
-    """Returns for each rank: microseconds per call that it waits in collectives for the last rank, and which rank that is."""
+    """Returns for each rank: microseconds per call of waiting in collectives for the last rank, and which rank."""
     arrivals = [_waits_by_call(report) for report in reports]
     return [_waits_for(*_late(at, reports, arrivals)) for at in range(len(reports))]
 

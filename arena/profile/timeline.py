@@ -54,7 +54,8 @@ class Timeline(NamedTuple):
     us: float
     """From the first rank's start to the last rank's end."""
     lanes: list[list[LanePiece]]
-    """By rank. The piece "code" is the whole call and contains all others. These overlap only on several GPU streams."""
+    """By rank. The piece "code" is the whole call and contains the others, which overlap only on several GPU
+    streams."""
     host_lanes: Sequence[list[LanePiece]] = ()
     """By rank, for ranks on GPUs. "code" is the time until the call returned."""
 
@@ -96,7 +97,7 @@ def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
 
 
 def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[LanePiece]:
-    """Returns the pieces of one rank's call. A collective is "waiting" until the last rank arrives, then "exchange"."""
+    """Returns one rank's pieces of a call. A collective is "waiting" until the last rank arrives, then "exchange"."""
     found: list[LanePiece] = []
     on_gpu = any(span.kind == "host" for span in spans)
     collectives = 0
@@ -124,7 +125,7 @@ def _host_pieces(spans: Sequence[Span], begin: float) -> list[LanePiece]:
 
 
 def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]:
-    """Divides `us` microseconds of a lane into `width` cells: the sort that takes most of each, None outside the call."""
+    """Divides `us` microseconds of a lane into `width` cells: the main sort of each, None outside the call."""
     if us <= 0.0:
         return [None] * width
     covered: list[dict[Sort, float]] = [dict.fromkeys(SIGNS, 0.0) for _ in range(width)]
@@ -137,7 +138,7 @@ def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]
 
 
 def _most(shares: dict[Sort, float]) -> Sort | None:
-    """Returns the sort with the largest share of a cell. "code" gets the part of the call that no other sort takes."""
+    """Returns the sort with the largest share of a cell. "code" gets what the other sorts leave of the call."""
     outside = 1.0 - shares["code"]
     left = shares["code"] - sum(share for sort, share in shares.items() if sort != "code")
     shares = {**shares, "code": left}

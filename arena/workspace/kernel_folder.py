@@ -30,7 +30,7 @@ def shown_name(path: Path) -> str:
 
 
 def texts_of(kernel: Kernel) -> dict[str, str]:
-    """Returns the texts of a kernel's files for display, kernel.py first. A binary file is replaced by its size."""
+    """Returns the texts of a kernel's files for display, kernel.py first. For a binary file: its size."""
     texts = {MAIN: kernel.source}
     for name, data in sorted(kernel.files.items()):
         try:
@@ -41,7 +41,7 @@ def texts_of(kernel: Kernel) -> dict[str, str]:
 
 
 def shown_text(kernel: Kernel) -> str:
-    """Joins all files of a kernel into one text for display. Each except kernel.py follows a line with its path."""
+    """Joins all files of a kernel into one text for display. A line with its path precedes each but kernel.py."""
     first, *others = texts_of(kernel).items()
     return first[1] + "".join(f"\n\n==> {name} <==\n{text}" for name, text in others)
 
@@ -50,8 +50,7 @@ def other_files(folder: Path) -> Files:
     """Returns the files beside kernel.py by their path in the folder, without hidden files and __pycache__.
 
     Raises:
-        UsageError: too many or too large files, a link out of the folder, a file that is not a regular file, or a name that
-            is not allowed.
+        UsageError: too many or too large files, a link out of the folder, no regular file, or an invalid name.
         OSError: a file cannot be read.
     """
     files: Files = {}

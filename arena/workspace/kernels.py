@@ -132,8 +132,8 @@ class Workspace:
     def copy(self, path: Path, text: str, name: str) -> Path:
         """Writes a copy of a kernel beside it, and returns the copy's path.
 
-        text: replaces the text of the kernel's main file. name: of the copy; if it ends in /, a file is copied into a new
-        folder as kernel.py.
+        text: replaces the text of the kernel's main file. name: of the copy. If it ends in /, a file is copied into a
+        new folder as kernel.py.
 
         Raises:
             UsageError: as `variant` and `other_files`.
@@ -175,7 +175,7 @@ class Workspace:
         return path
 
     def save(self, path: Path, text: str) -> str:
-        """Writes a kernel file atomically. Keeps the old file, the draft and the new text as revisions; deletes the draft.
+        """Writes a kernel file atomically. Keeps old file, draft and new text as revisions; deletes the draft.
 
         path: a file, or a folder whose kernel.py is written.
 

@@ -1,4 +1,4 @@
-"""The names that kernels can import from the kit. They are read from its source: importing the kit would load torch."""
+"""The names that kernels import from the kit, read from its source: importing the kit would load torch."""
 
 import ast
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class KitName(NamedTuple):
 
 @cache
 def kit_names(module: str) -> tuple[KitName, ...]:
-    """Returns the public functions and attributes of one of MODULES, sorted by name. The first call takes milliseconds."""
+    """Returns the public functions and attributes of one of MODULES, by name. The first call takes milliseconds."""
     body = _body(f"sandbox.kit.{module}")
     constants = _constants(body)
     found = []
@@ -52,7 +52,7 @@ def _body(module: str) -> list[ast.stmt]:
 
 
 def _constants(body: Iterable[ast.stmt]) -> dict[str, ast.Constant]:
-    """Returns the constants that a module imports from the kit, by name, to show their values as parameter defaults."""
+    """Returns the constants that a module imports from the kit, by name, for their values as defaults."""
     names = {
         alias.name: node.module
         for node in body

@@ -1,4 +1,4 @@
-"""Keeps the line ends of a kernel file: the editor only handles lines, so line ends are restored when it saves."""
+"""Keeps the line ends of a kernel file. The editor only handles lines, so saving restores the line ends."""
 
 from collections import Counter
 from difflib import SequenceMatcher
@@ -19,7 +19,7 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=4)
 def with_line_ends(text: str, model: str) -> str:
-    """Returns `text` with the line ends that its lines have in `model`. New lines get the most common line end."""
+    """Returns `text`: its lines get the line ends they have in `model`, new lines the most common one."""
     lines, old = _lines(text), _lines(model)
     ends = [row[len(line) :] for row, line in zip(model.splitlines(keepends=True), old, strict=False)]
     usual = Counter(filter(None, ends)).most_common(1)

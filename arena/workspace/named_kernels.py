@@ -1,4 +1,4 @@
-"""Kernels that have a name instead of a file: the baseline, its variants, and the house kernel of a problem."""
+"""Kernels with a name instead of a file: the baseline, its variants and a problem's house kernel."""
 
 from arena.errors import UsageError
 from problems.catalogue import Catalogue
@@ -21,7 +21,9 @@ NAMED = (BASELINE, *VARIANTS, HOUSE)
 
 
 def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str) -> tuple[str, str] | None:
-    """Returns (kernel_name, source) for a `RunRequest`; None if the word is not in `NAMED`. device: where it will run.
+    """Returns (kernel_name, source) for a `RunRequest`; None if the word is not in `NAMED`.
+
+    device: where it will run.
 
     Raises:
         UsageError: the problem has no house kernel or no such variant, or the variant needs GPU ranks.

@@ -1,4 +1,4 @@
-"""Formats a problem as a page of text: its card, sizes, the signature of solution() and the baseline's source."""
+"""Formats a problem as a page of text: card, sizes, signature of solution() and the baseline's source."""
 
 from arena.workspace.templates import signature
 from problems.specification import CLASSES, Problem

@@ -15,15 +15,15 @@ from arena.workspace.kernels import KernelFile, read_kernel
 
 DEBOUNCE_MS = 100
 STEP_MS = 20
-"""Changes are collected until none came for STEP_MS, for at most DEBOUNCE_MS. A save is reported after about 25 ms."""
+"""Changes are collected until none came for STEP_MS, at most for DEBOUNCE_MS: 25 ms from save to event."""
 RECHECK_MS = 1_000
 """Interval of reads without an event, for folders that are removed and file systems without inotify."""
 GRACE_S = 0.06
-"""Delay before an empty or invalid file is read again: an editor that writes in place truncates the file first."""
+"""Delay before an empty or invalid file is read again: editors that write in place truncate it first."""
 
 
 class KernelWatcher:
-    """Watches one kernel. `async for save in watcher` yields each new content once: the kernel, or the error reading it."""
+    """Watches one kernel. `async for save in watcher` yields each new content once: a kernel or an error."""
 
     def __init__(self, path: Path, known: str = "") -> None:
         """known: SHA-256 of the content that is not reported."""

@@ -1,4 +1,4 @@
-"""Locks in a workspace, one per problem: two apps that edit one problem would overwrite each other's kernels."""
+"""Workspace locks, one per problem, so that two apps do not overwrite each other's kernels."""
 
 import fcntl
 import json
@@ -12,7 +12,7 @@ from arena.paths import make_folder, unwritable
 
 
 class KernelLocks:
-    """The locks of the problems whose kernels this process edits. The system releases them when the process ends."""
+    """The locks of problems whose kernels this process edits. The system releases them when it ends."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / ".locks"

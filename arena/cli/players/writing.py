@@ -1,4 +1,4 @@
-"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one is written to a file."""
+"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one is saved."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Prints a model's work in lines: its progress on stderr while it writes, and its trace for `pkb-arena replay`."""
+"""Prints a model's work in lines: its progress on stderr, and its trace for `pkb-arena replay`."""
 
 import time
 from pathlib import Path

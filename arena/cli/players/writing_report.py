@@ -36,7 +36,7 @@ class OriginReport(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     sha256: str
     report: RunReport | None
-    """The best kernel's report with this kernel as baseline, as in `run --against`; null without a correct kernel."""
+    """The best kernel's report against this kernel, as in `run --against`; null without a correct kernel."""
 
 
 class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +59,9 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why it ended: "steps", "budget", "no gain", "refused", "harness", "failed: ..."."""
     spent: Spent
     pass_at: dict[str, float] | None
-    """k -> probability that at least one of k independent attempts passes, over the attempts that `counts` accepts.
+    """k -> probability that at least one of k independent attempts passes.
 
-    Null for an agent and if nothing was run.
+    Computed from the attempts that `counts` accepts. Null for an agent and if nothing was run.
     """
     faster_at: dict[str, float] | None
     """As `pass_at`, for attempts that pass and are faster than the baseline."""

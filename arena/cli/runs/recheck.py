@@ -78,7 +78,7 @@ def command(
 
 
 Stored = list[tuple[list[Entry], list[Entry]]]
-"""For each best kernel: the player's correct kernels at its problem and setting, best first; all runs of the player."""
+"""For each best kernel: the player's correct kernels in its setting, best first; all runs of the player."""
 
 
 def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | None) -> Stored:

@@ -46,7 +46,7 @@ PLANNED = {
     "shots",
     "rounds",
 }
-"""Parameters that define a plan. `--resume` without any of them continues the newest sweep, or that of `--name`."""
+"""Parameters that define a plan. `--resume` without them continues the newest sweep, or that of `--name`."""
 
 
 @dataclass(frozen=True)

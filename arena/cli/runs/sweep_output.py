@@ -135,7 +135,7 @@ class BaselineRows:
         return ExitCode.PASS if all(row.verdict == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
 
     def show(self, as_json: bool, begun: bool) -> None:
-        """Prints the rows. Without rows: prints an empty list if `as_json` and the sweep had begun, else nothing."""
+        """Prints the rows. Without rows: an empty list if `as_json` and the sweep had begun, else nothing."""
         if as_json and (self._rows or begun):
             print_json(list(map(_object, self.rows)))
         elif self._rows:
