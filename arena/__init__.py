@@ -1,4 +1,4 @@
-"""pkb-arena's engine. The names below are its Python interface (README, "From Python"); they are imported when they are used."""
+"""pkb-arena's engine. The names below are its Python interface (README, "From Python"), imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The Python interface: judging kernels from a program, as `pkb-arena run` does from the command line."""
+"""The Python interface: judges kernels from a program, as `pkb-arena run` does from the command line."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -22,7 +22,7 @@ from sandbox.protocol.events import AnyEvent
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run. What is left out comes from the settings file, then from the problem and this machine."""
+    """Options of a run. Missing options come from the settings file, then from the problem and this machine."""
 
     preset: str
     """ "tiny", "paper" or "production"."""
@@ -33,9 +33,9 @@ class RunOptions(TypedDict, total=False):
     dtype: str
     """torch's name: "bfloat16", "float32"..."""
     sizes: Mapping[str, int]
-    """Sizes in place of the preset's."""
+    """Sizes that replace those of the preset."""
     rounds: int
-    """Timing rounds; 0 checks correctness only. Left out: as many as the noise asks for."""
+    """Timing rounds; 0 checks correctness only. Left out: as many as the noise requires."""
     budget_s: float
     """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
 
@@ -43,17 +43,18 @@ class RunOptions(TypedDict, total=False):
 class Arena:
     """Judges kernels on this machine. Use it as `async with Arena() as arena`; leaving the block ends all its processes.
 
-    Runs are made one after another, in the order of the calls. Each is journalled and indexed like a run of the command line.
+    Runs are executed one after another, in the order of the calls. Each is journalled and indexed like a run of the
+    command line.
     """
 
     def __init__(self, folder: str | Path | None = None, judge: Judge | None = None) -> None:
         """
         Args:
-            folder: takes settings, journals and results. None: the user's folders, as for the command line.
-            judge: judges in place of this machine's engine. It is not closed with the arena.
+            folder: folder for settings, journals and results. None: the user's folders, as for the command line.
+            judge: used instead of this machine's engine. It is not closed with the arena.
 
         Raises:
-            SettingsError: the settings file is not one.
+            SettingsError: the settings file is invalid.
         """
         paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
         self._settings = load_settings(paths)
@@ -75,11 +76,11 @@ class Arena:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._engine.close()  # which has started nothing when there is another judge
+        await self._engine.close()  # if another judge is used, the engine has started nothing
 
     @property
     def jail(self) -> str:
-        """Name of the jail that kernels run in: "none" where this machine has no jail."""
+        """Name of the jail profile that kernels run in; "none" if this machine has no jail."""
         return self._judge.jail
 
     @property
@@ -88,7 +89,7 @@ class Arena:
         return list(self._catalogue.problems)
 
     def problem(self, name: int | str) -> Problem:
-        """The problem with this id, slug or stem.
+        """Returns the problem with this id, slug or stem.
 
         Raises:
             UsageError: there is none.
@@ -96,13 +97,13 @@ class Arena:
         return find_problem(self._catalogue, str(name))
 
     async def judge(self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]) -> RunReport:
-        """Judges a kernel and waits for its report. Cancelling the call cancels the run.
+        """Judges a kernel and returns its report. Cancelling the call cancels the run.
 
         kernel: the text of a kernel, or the path of its file.
 
         Raises:
             UsageError: there is no such problem or file, or the problem cannot be run with these options.
-            MachineError: the device, or that many GPUs, are not there; or nothing can be written.
+            MachineError: the device is missing, there are too few GPUs, or files cannot be written.
         """
         request = self._request(problem, kernel, options)
         async with self._turn:
@@ -117,7 +118,7 @@ class Arena:
     ) -> AsyncGenerator[AnyEvent]:
         """Judges a kernel and yields the run's events (`sandbox.protocol.events`); the last one is `Finished`, with the result.
 
-        The run is cancelled when the generator is closed before its end (`contextlib.aclosing` does that at once).
+        Closing the generator before its end cancels the run (`contextlib.aclosing` closes it at once).
 
         Raises:
             UsageError, MachineError: as `judge`.

@@ -1,16 +1,16 @@
-"""The errors of the arena outside a kernel, as one tree.
+"""The arena's errors except those of kernels, as one tree.
 
 ArenaError
 ├── UsageError              the request cannot be carried out (exit code 2)
-│   ├── SettingsError       the settings file says something it may not; one that may not be read at all has exit code 3
+│   ├── SettingsError       the settings file has an invalid key or value (exit code 3 if it is not readable)
 │   └── RunRefused          the referee cannot run this setting
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
-    ├── PathRefused         the system lets nobody like this user read a file or a folder
-    ├── KernelUnreadable    a kernel file that a sweep needs is there and cannot be read
+    ├── PathRefused         the system does not let this user read a file or a folder
+    ├── KernelUnreadable    a kernel file of a player exists but cannot be read
     ├── KernelsLocked       another app edits the kernels of this problem
     ├── StoreError          the index of results cannot be used
-    ├── RefereeFailed       the process that judges did not start, or is gone
+    ├── RefereeFailed       the referee process did not start, or has ended
     ├── RunCancelled        a run was cancelled before it had a result
     └── PlayerFailed        a model's provider did not answer, or answered with an error
 """
@@ -19,7 +19,7 @@ from sandbox.protocol.verdict import ExitCode
 
 
 class ArenaError(Exception):
-    """One clear sentence on what is wrong and where, and one on what to do."""
+    """An error with two sentences: `message` states what is wrong and where, `advice` what to do."""
 
     exit_code = ExitCode.ENVIRONMENT
 
@@ -30,17 +30,17 @@ class ArenaError(Exception):
 
     @property
     def one_line(self) -> str:
-        """What is wrong, and what to do."""
+        """Message and advice in one line."""
         return with_advice(self.message, self.advice)
 
 
 def with_advice(message: str, advice: str) -> str:
-    """A fault, and what to do about it if there is anything, in one line."""
+    """Joins a message and its advice, if there is any, in one line."""
     return f"{message} → {advice}" if advice else message
 
 
 def why(error: Exception) -> str:
-    """Why a file could not be read or written, in the words of the system; Python's own name the codec and the call."""
+    """Returns why a file could not be read or written, without the call and codec in Python's own messages."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, UnicodeDecodeError):
@@ -55,7 +55,7 @@ class UsageError(ArenaError):
 
 
 class SettingsError(UsageError):
-    """The settings file has an unknown key or a value that does not fit."""
+    """The settings file has an unknown key or an invalid value."""
 
 
 class SettingsUnreadable(SettingsError):
@@ -77,9 +77,9 @@ class PathRefused(MachineError):
 
 
 def refusal(error: BaseException) -> PathRefused | None:
-    """The error for a path that the system refused; None where `error` is about anything else.
+    """Returns the error for a path to which the system denied access; None if `error` has another cause.
 
-    In a group (of tasks that ran at the same time) the first refusal that it has.
+    For an exception group (of concurrent tasks): the first such error in it.
     """
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(refusal, error.exceptions)), None)
@@ -89,7 +89,7 @@ def refusal(error: BaseException) -> PathRefused | None:
 
 
 class KernelUnreadable(MachineError):
-    """A kernel file of a player is there and cannot be read."""
+    """A kernel file of a player exists but cannot be read."""
 
 
 class FolderUnwritable(MachineError):
@@ -105,11 +105,11 @@ class StoreError(MachineError):
 
 
 class RefereeFailed(MachineError):
-    """The process that judges did not start, or is gone."""
+    """The referee process did not start, or has ended."""
 
 
 class RunCancelled(MachineError):
-    """A run was cancelled, or a newer one took its place, before it had a result."""
+    """A run was cancelled or replaced by a newer one before it had a result."""
 
 
 class PlayerFailed(MachineError):

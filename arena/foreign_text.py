@@ -1,28 +1,30 @@
-"""Text that others made (kernels, files' names, journals, bundles), made safe to show: nothing in it draws but characters."""
+"""Makes untrusted text (kernels, file names, journals, bundles) safe to show on a terminal."""
 
 import re
 from collections.abc import Callable
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS and the other strings
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS and other string sequences
     r"|\x1b[ -/]*[0-~]?"
 )
 _UNSHOWN = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls; 9b begins a sequence as ESC [ does
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters; 9b starts a sequence like ESC [
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
-    "\u2028\u2029"  # other ends of a line
-    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # no characters: XML and UTF-8 have no place for them
-    "\U000e0000-\U000e007f"  # tags, which repeat ASCII unseen
+    "\u2028\u2029"  # other line separators
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # surrogates and noncharacters, not allowed in UTF-8 or XML
+    "\U000e0000-\U000e007f"  # tag characters: an invisible copy of ASCII
 )
 _CONTROLS = re.compile(f"[{_UNSHOWN}]")
 MASK = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str, tab: int = 4) -> str:
-    """`text` without escape sequences, control characters and direction marks; tabs become spaces, with 0 they stay.
+    """Removes escape sequences, control characters and direction marks from `text`. Keeps line feeds.
 
-    Line feeds stay; a carriage return inside a line ends it, as a progress bar would have drawn it.
+    A carriage return becomes a line feed, so that each state of a progress bar gets its own line.
+
+    tab: tabs become spaces up to the next multiple of this column; 0: tabs stay.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROLS.sub("", _ESCAPES.sub("", text))
@@ -30,15 +32,15 @@ def printable(text: str, tab: int = 4) -> str:
 
 
 def masked(text: str, mask: Callable[[str], str] = lambda character: MASK) -> str:
-    """`text` with a sign in place of each character that `printable` takes out. Columns stay, tabs and line feeds too.
+    """Replaces each character that `printable` removes; columns do not shift. Keeps tabs and line feeds.
 
-    mask: the sign for a character.
+    mask: returns the replacement for a character.
     """
     return _CONTROLS.sub(lambda found: mask(found[0]), text)
 
 
 def escaped_json(text: str) -> str:
-    """A JSON text with the same values, whose strings have escapes in place of what `printable` takes out."""
+    """Escapes in a JSON text the characters that `printable` removes. The values stay the same."""
     return _CONTROLS.sub(lambda found: _escape(ord(found[0])), text)
 
 

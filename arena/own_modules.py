@@ -1,4 +1,4 @@
-"""Commands and environments that run pkb-arena's own modules in processes of their own, from any folder."""
+"""Commands and environments to run pkb-arena's modules in separate processes, from any folder."""
 
 import os
 import re
@@ -8,21 +8,21 @@ from pathlib import Path
 import sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent.parent
-"""The folder that holds the packages: the folder to start such a process in, because a module's process looks
-for imports where it stands first, and a user's `torch.py` is not ours."""
+"""The folder that contains the packages. Such processes start in it: Python can import from the working directory
+first, and the user's folder may contain a `torch.py`."""
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a module with this interpreter."""
+    """Returns the command that runs a module with this interpreter."""
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
-KEPT = frozenset(  # what a shell and the standard library go by
+KEPT = frozenset(  # variables that shells and the standard library read
     (  # noqa: SIM905
         "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM COLORTERM NO_COLOR COLUMNS LINES HOSTNAME "
         "VIRTUAL_ENV CONDA_PREFIX CC CXX CFLAGS CXXFLAGS LDFLAGS MAX_JOBS "
         "THUNDERKITTENS_ROOT "
-        "DBUS_SESSION_BUS_ADDRESS NVCC"  # systemd makes control groups through the first
+        "DBUS_SESSION_BUS_ADDRESS NVCC"  # systemd creates control groups via the first
     ).split()
 )
 KEPT_PREFIXES = (
@@ -30,18 +30,18 @@ KEPT_PREFIXES = (
     *("CUDA", "NVIDIA_", "NCCL_", "NVSHMEM_", "CUPY_", "TRITON_", "TORCH", "PYTORCH_", "UCX_", "FI_"),
     *("OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "GLOO_", "RAY_", "COV", "PYTEST_"),
 )
-"""Of what libraries are set by."""
+"""Prefixes of variables that configure libraries."""
 
 
 def module_environment() -> dict[str, str]:
-    """The environment in which that command finds its modules: what is known to be needed, and no key or password."""
+    """Returns the environment for `module_command`: only variables known to be needed, and no key or password."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     kept = {name: value for name, value in os.environ.items() if _is_kept(name)}
     return kept | {"PYTHONPATH": path}
 
 
 def withhold(name: str) -> None:
-    """Keeps a variable from every process started from now on, whatever it is called."""
+    """Removes a variable from `module_environment` from now on, whatever its name is."""
     _names.add(name)
 
 

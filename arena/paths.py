@@ -7,14 +7,14 @@ from pathlib import Path
 from arena.errors import FolderUnwritable, PathRefused, why
 
 HOME_VARIABLE = "PKB_ARENA_HOME"
-"""Environment variable: one folder for settings, data and state together (portable use, tests)."""
+"""Environment variable with one folder for settings, data and state together (portable use, tests)."""
 VOIDS = "voids.jsonl"
 """The journal of voided results, beside the index of results."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The three folders, and what lies in them. Nothing is created before something is written."""
+    """The three folders, and the paths in them. A folder is created only when a file is written."""
 
     config: Path
     """Settings, the user's themes."""
@@ -73,11 +73,11 @@ class Paths:
 
     @property
     def traceback(self) -> Path:
-        """Of the last error that no command expected."""
+        """The traceback of the last error that no command handled."""
         return self.state / "traceback.txt"
 
     def all(self) -> dict[str, Path]:
-        """Every path by its name."""
+        """Returns every path by its name."""
         return {
             "settings": self.settings_file,
             "workspace": self.workspace,
@@ -96,12 +96,12 @@ class Paths:
 
 
 def paths_in(folder: Path) -> Paths:
-    """Settings, data and state together in one folder."""
+    """Returns paths with settings, data and state together in one folder."""
     return Paths(config=folder / "config", data=folder / "data", state=folder / "state")
 
 
 def find_paths() -> Paths:
-    """The folders that the environment asks for: PKB_ARENA_HOME, else the XDG folders."""
+    """Returns the folders of this environment: PKB_ARENA_HOME, else the XDG folders."""
     home = os.environ.get(HOME_VARIABLE)
     if home:
         return paths_in(Path(home).expanduser().absolute())
@@ -113,14 +113,14 @@ def find_paths() -> Paths:
 
 _OWN = f"make it writable, or set {HOME_VARIABLE} to a folder that is"
 NAMED = "name a place that can be written"
-"""What to do about a folder that the person has named."""
+"""Advice for a folder whose path the user gave."""
 
 
 def make_folder(folder: Path, advice: str = _OWN) -> Path:
-    """Creates a folder (and its parents) for this user alone. advice: what to do where that fails.
+    """Creates a folder that only this user can access, and its parents. advice: for the error.
 
     Raises:
-        FolderUnwritable: it cannot be created, or nothing can be written into it.
+        FolderUnwritable: it cannot be created or is not writable.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,10 +132,10 @@ def make_folder(folder: Path, advice: str = _OWN) -> Path:
 
 
 def require_writable(path: Path) -> None:
-    """To be asked before work whose result goes into this file.
+    """Checks that a file can be written, before the work whose result goes into it.
 
     Raises:
-        FolderUnwritable: its folder is not there, or nothing can be written into it.
+        FolderUnwritable: its folder does not exist or is not writable.
     """
     folder = path.absolute().parent
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -144,7 +144,9 @@ def require_writable(path: Path) -> None:
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """The files in a folder whose names end so, by name; none where there is no folder. `Path.glob` hides a refusal.
+    """Returns the files in a folder whose names end in `ending`, sorted by name; empty if there is no folder.
+
+    Unlike `Path.glob`, it does not hide that a folder cannot be read.
 
     Raises:
         PathRefused: the folder cannot be read.
@@ -160,6 +162,6 @@ def files_in(folder: Path, ending: str) -> list[Path]:
 
 
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:
-    """The error for a folder that the system refuses, naming it and the way out."""
+    """Returns the error for a folder that cannot be written, with its path and advice."""
     reason = error.strerror or str(error)
     return FolderUnwritable(f"cannot write to {folder}: {reason}", advice)

@@ -1,4 +1,4 @@
-"""A reward for reinforcement learning, from the report of a run."""
+"""Computes a reward for reinforcement learning from the report of a run."""
 
 import math
 
@@ -7,14 +7,14 @@ from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 
 LOWEST, HIGHEST = 0.0, 4.0
-"""Of a right kernel; 4 is a kernel that is surely 16 times as fast as the baseline."""
+"""Limits of a correct kernel's reward. 4: the low end of the interval is 16 times the baseline's speed."""
 
 
 def reward(report: RunReport, low: float = LOWEST, high: float = HIGHEST) -> float:
-    """0 unless the kernel passed; else log2 of the low end of the speedup's 99 % interval, clipped to [low, high].
+    """Returns log2 of the low end of the speedup's 99 % interval, clipped to [low, high]; 0 if not passed.
 
-    The low end is what the measurement is sure of: noise earns nothing, and measuring longer earns what is there. A kernel
-    that is right and not surely faster has 0 as a wrong one has, unless `low` is below 0; a run without timing has 0.
+    The low end excludes what may be noise, and rises towards the speedup when measured longer. A correct kernel that is
+    not clearly faster gets 0, as a wrong kernel does, unless `low` is below 0. A run without timing gets 0.
     """
     if report.verdict is not Verdict.PASS:
         return 0.0

@@ -1,4 +1,4 @@
-"""The problem and the setting of a run, chosen by what was asked, the settings file and this machine."""
+"""Chooses the problem and the setting of a run from the given options, the settings file and this machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ CPU_WORLD = 2
 
 @dataclass(frozen=True)
 class Choice:
-    """The options that were given; empty or None leaves one to the settings, then to the problem and the machine."""
+    """The given options. Empty or None: taken from the settings, then from the problem and the machine."""
 
     preset: str | None = None
     world: int | None = None
@@ -27,17 +27,17 @@ class Choice:
 
 
 def choice_of(setting: Setting, problem: Problem) -> Choice:
-    """The choice that makes this setting again."""
+    """Returns the options that reproduce this setting."""
     usual = problem.presets.get(setting.preset, {})
     sizes = {name: size for name, size in setting.sizes.items() if usual.get(name) != size}
     return Choice(setting.preset, setting.world, setting.device, setting.dtype, sizes)
 
 
 def find_problem(catalogue: Catalogue, name: str) -> Problem:
-    """The problem with this id, slug or stem.
+    """Returns the problem with this id, slug or stem.
 
     Raises:
-        UsageError: there is none; the message names those that are near.
+        UsageError: there is none; the advice names similar ones, if any.
     """
     try:
         return catalogue.find(name)
@@ -47,13 +47,13 @@ def find_problem(catalogue: Catalogue, name: str) -> Problem:
 
 
 def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Setting:
-    """The setting to run in. Nothing is started for it.
+    """Returns the setting to run in. Starts nothing.
 
-    What was asked for this run must fit the problem; what the settings say gives way where it does not.
+    The options of this run must fit the problem. A value of the settings file that does not fit is ignored.
 
     Raises:
         UsageError: a preset, size, dtype or world that the problem does not have.
-        MachineError: the device, or that many GPUs, are not there.
+        MachineError: the device is missing, or there are too few GPUs.
     """
     device = choose_device(choice.device or settings.device)
     preset = choice.preset or settings.preset or kind_of(device).default_preset

@@ -1,6 +1,6 @@
 """The user's settings, in one TOML file.
 
-The struct below is the whole schema: the settings screen, the file's comments and the messages come from it.
+The structs below are the whole schema. The settings screen, the file's comments and the messages are derived from them.
 """
 
 import tomllib
@@ -21,9 +21,9 @@ OF_A_FEW_WORDS = ("device", "preset", "dtype")
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """The words that a setting can be; none where it is not one of a few words.
+    """Returns the allowed words of a setting; empty if it is not limited to a few words.
 
-    Where they come from is imported here: the app reads its settings before its first paint.
+    Their sources are imported in here, because the app reads its settings before its first paint.
     """
     from problems.specification import DTYPE_BYTES, PRESETS
     from sandbox.machine.devices import KINDS
@@ -33,7 +33,7 @@ def choices_of(name: str) -> tuple[str, ...]:
 
 
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One model that can write kernels: a table [models.NAME]. Never holds a key, only the name of where it is."""
+    """One model that can write kernels: a table [models.NAME]. It has the name of the key's source, no key."""
 
     provider: Annotated[str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")]
     model: Annotated[str, Meta(description="The model's name at the provider.", min_length=1)]
@@ -97,7 +97,7 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Everything that can be set. Each field's description is what the settings screen and the file show."""
+    """All settings. The settings screen and the file show the description of each field."""
 
     theme: Annotated[str, Meta(description="Colours of the app.")] = "dark"
     device: Annotated[
@@ -149,26 +149,29 @@ FORMER_ACTIONS = {
     "next_campaign": "next_sweep",
     "leave_campaign": "leave_sweep",
 }
-"""Names of actions that a keymap may still have."""
+"""Old names of actions that a user's keymap may contain, with their current names."""
 
 TABLES: dict[str, type[msgspec.Struct]] = {"models": ModelSettings, "agents": AgentSettings}
-"""The settings that are tables of their own, each entry with this schema."""
+"""The settings that are tables, with the schema of their entries."""
 
 
 class SettingField(msgspec.Struct, frozen=True):
-    """One field of the schema, for a screen that lets people change it."""
+    """One field of the schema, for the settings screen."""
 
     name: str
     kind: type
     """str, int, float, bool, list or dict."""
     default: Any
-    """`msgspec.NODEFAULT` where a value must be given."""
+    """`msgspec.NODEFAULT` if a value is required."""
     description: str
     choices: tuple[str, ...] = ()
 
 
 def setting_fields(schema: type[msgspec.Struct] = Settings) -> list[SettingField]:
-    """The schema in the order of the file, without `TABLES`. schema: that of an entry of one of these."""
+    """Returns the fields of a schema in the order of the file, without `TABLES`.
+
+    schema: `Settings`, or one of `TABLES`.
+    """
     hints = get_type_hints(schema, include_extras=True)
     fields = []
     for field in msgspec.structs.fields(schema):
@@ -184,11 +187,11 @@ def setting_fields(schema: type[msgspec.Struct] = Settings) -> list[SettingField
 
 
 def load_settings(paths: Paths) -> Settings:
-    """The settings file, or the defaults where there is none.
+    """Reads the settings file; returns the defaults if there is none.
 
     Raises:
         SettingsUnreadable: the system does not let this user read the file.
-        SettingsError: it is no text, is not TOML, has an unknown key, or a value of the wrong kind.
+        SettingsError: it is not UTF-8 text or not TOML, or has an unknown key or an invalid value.
     """
     path = paths.settings_file
     try:
@@ -207,10 +210,10 @@ def load_settings(paths: Paths) -> Settings:
 
 
 def check_settings(values: dict[str, Any], where: str = "") -> Settings:
-    """The settings that `values` stand for; `where` names their source in messages, if there is one to name.
+    """Converts `values` to settings. where: names their source in messages; empty: messages name no source.
 
     Raises:
-        SettingsError: an unknown key, or a value of the wrong kind or out of range.
+        SettingsError: an unknown key, or a value of the wrong type or out of range.
     """
     known = Settings.__struct_fields__
     place = f"{where}: " if where else ""
@@ -237,10 +240,10 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:
-    """Writes the settings file: every key with its sentence; a key at its default is commented out.
+    """Writes the settings file: every key with its description. Keys with the default are commented out.
 
     Raises:
-        FolderUnwritable: the file is as it was.
+        FolderUnwritable: the file was not changed.
     """
     lines = ["# Settings of pkb-arena. A key that is commented out has its default."]
     tables = []
@@ -288,7 +291,7 @@ _MODELS_EXPLAINED = (
 
 
 def _unset(schema: type[msgspec.Struct], key: str) -> Any:
-    """The value of a key that need not be written: its default."""
+    """Returns the default of a key, which need not be written."""
     field = next(field for field in msgspec.structs.fields(schema) if field.name == key)
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
@@ -307,7 +310,7 @@ def _toml(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL."""
+    """Formats a TOML basic string. JSON's escapes are valid in TOML; only DEL needs another one."""
     import json
 
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
-"""The command line: the headless twin of the app, over the same engine.
+"""The command line: the app's functions without a screen, on the same engine.
 
-Commands are imported when they are called, so that `list` does not pay for what `run` needs.
+A command is imported when it is called, so that `list` does not import what `run` needs.
 """
 
 import difflib
@@ -53,7 +53,7 @@ COMMANDS = {
 
 
 _MOVED = {"attacks": "python -m benchmarks attacks"}
-"""Commands that exist in a checkout only."""
+"""Former commands that are only available in a checkout, with their replacements."""
 
 
 class LazyGroup(click.Group):
@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A command, or the app at a problem where the word is none."""
+        """Returns a command; for any other word, a command that opens the app at the problem of this name."""
         word = args[0]
         if word in _MOVED:
             raise UsageError(f"`{PROGRAM} {word}` moved: in a checkout, run `{_MOVED[word]}`")
@@ -114,7 +114,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def _app_at(word: str) -> click.Command:
-    """The command `pkb-arena PROBLEM`. Raises UsageError where there is no such problem, and no such command."""
+    """Returns the command `pkb-arena PROBLEM`. Raises UsageError if there is no such problem."""
     from arena.cli.session import open_session
 
     try:
@@ -144,8 +144,8 @@ def _open_app(display: Display, problem: str = "") -> int:
 
 
 def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
-    """Runs a command and exits with the documented code. `display` opens the app where no command is given."""
-    if sys.__stdout__ is None:  # its number would go to the next file that is opened
+    """Runs a command and exits with the documented code. `display` opens the app if no command is given."""
+    if sys.__stdout__ is None:  # the next file that is opened would get its descriptor
         complain("stdout is closed", "leave it open, or send it to a file or to /dev/null")
         sys.exit(ExitCode.ENVIRONMENT)
     sys.stdin = sys.stdin or _nothing("r")
@@ -153,12 +153,12 @@ def main(arguments: list[str] | None = None, display: Display | None = None) -> 
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., Any] | None = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")  # a terminal that cannot show × gets ?, not a traceback
+            reconfigure(errors="replace")  # an encoding without × prints ? and raises no error
     sys.exit(_run(arguments, display or Display()))
 
 
 def _nothing(mode: str) -> Any:
-    """The null device, in the place of a stream that is closed: the next file that is opened would get its number."""
+    """Opens the null device for a closed stream, whose descriptor the next opened file would get."""
     number = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(number, True)
     return os.fdopen(number, mode)
@@ -173,18 +173,18 @@ def _run(arguments: list[str] | None, display: Display) -> int:
 
 
 def exit_code_of(call: Callable[[], Any]) -> int:
-    """Runs a click program in non-standalone mode. Prints one message for what it raises; returns the documented exit code."""
+    """Runs a click program in non-standalone mode, prints any exception, and returns the exit code."""
     try:
         done = call()
         flush()
         return done if isinstance(done, int) else ExitCode.PASS
-    except OSError as error:  # click prints its help by itself
+    except OSError as error:  # click prints its help without `print_line`
         if error.errno != errno.ENOSPC or error.filename is not None:
             return _fail(error)
         _drop_output()
         complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
-    except (OutputLost, SystemExit) as error:  # click ends with 1 where the reader of its help is gone
+    except (OutputLost, SystemExit) as error:  # click exits with 1 if the reader of its help is gone
         _drop_output()
         if isinstance(error, OutputLost) and error.message:
             complain(error.message, error.advice)
@@ -200,7 +200,7 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         return _refuse(error)
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
-    except (Exception, BaseExceptionGroup) as error:  # a group is of tasks that ran at the same time
+    except (Exception, BaseExceptionGroup) as error:  # a group comes from concurrent tasks
         return _fail(error)
 
 
@@ -210,7 +210,7 @@ def _refuse(error: ArenaError) -> int:
 
 
 def _fail(error: BaseException) -> int:
-    """For an error that no command expects: a path that the system refuses, or a bug, whose traceback is kept."""
+    """Reports an unexpected error: a path to which access was denied, or a bug, whose traceback is stored."""
     if refused := refusal(error):
         return _refuse(refused)
     import traceback
@@ -228,5 +228,5 @@ def _fail(error: BaseException) -> int:
 
 
 def _drop_output() -> None:
-    """The interpreter flushes stdout at its end, and must not fail again."""
+    """Redirects stdout to the null device, so that the interpreter's flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

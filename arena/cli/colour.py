@@ -1,4 +1,7 @@
-"""Colours of the command line. A mark stands for them in a text until it is written: no other sequence reaches the terminal."""
+"""Colours of the command line. Texts contain marks, which are replaced when a text is written.
+
+No other escape sequence reaches the terminal.
+"""
 
 import re
 
@@ -15,22 +18,25 @@ _MARKS = re.compile(f"([{''.join(_CODES)}])")
 
 
 def green(text: str, bold: bool = False) -> str:
-    """The text in green."""
+    """Returns the text in green."""
     return f"{_GREEN}{_BOLD if bold else ''}{text}{_END}"
 
 
 def red(text: str, bold: bool = False) -> str:
-    """The text in red."""
+    """Returns the text in red."""
     return f"{_RED}{_BOLD if bold else ''}{text}{_END}"
 
 
 def struck(text: str) -> str:
-    """The text struck out; where there are no colours as it is."""
+    """Returns the text struck out; without colours it is shown unchanged."""
     return f"{_STRUCK}{text}{_END}"
 
 
 def rendered(text: str, colour: bool = False) -> str:
-    """A text as it is written: clean, with colours or without. A mark in foreign text colours its line, and no more."""
+    """Returns a text ready to print: cleaned, and with colours if `colour`.
+
+    A mark in untrusted text can only colour text up to the end of this one.
+    """
     parts = _MARKS.split(text)
     codes = _CODES if colour else dict.fromkeys(_CODES, "")
     shown = "".join(codes[part] if part in codes else printable(part, tab=0) for part in parts)

@@ -1,4 +1,4 @@
-"""`pkb-arena completion`: the shell's completion script, made by click."""
+"""`pkb-arena completion`: prints the shell's completion script, which click generates."""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,4 @@
-"""`pkb-arena config`: the settings, and the paths of all files."""
+"""`pkb-arena config`: prints the settings and the paths of all files."""
 
 import click
 import msgspec

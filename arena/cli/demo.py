@@ -1,4 +1,4 @@
-"""`pkb-arena demo`: duels without anybody at the keys, for a screen at a stand or behind a speaker."""
+"""`pkb-arena demo`: duels that run without input, for a screen at a stand or behind a speaker."""
 
 from pathlib import Path
 

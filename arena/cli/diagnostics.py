@@ -14,12 +14,12 @@ REDRAW_S = 0.1
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Colour only on a terminal, and only where NO_COLOR does not forbid it."""
+    """Returns whether to print in colour: on a terminal that is not dumb, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def complain(message: str, advice: str = "") -> None:
-    """Prints an error: the fault, and the advice below it."""
+    """Prints an error message with its advice below."""
     text = f"pkb-arena: {message}"
     if advice:
         text += f"\n  {advice}"
@@ -27,7 +27,7 @@ def complain(message: str, advice: str = "") -> None:
 
 
 def say(text: str) -> None:
-    """One line (or a few) to stderr. A stderr that is gone stops nothing."""
+    """Prints one or more lines to stderr. Ignores errors, such as a closed stderr."""
     try:
         colour = wants_colour(sys.stderr)
         click.echo(rendered(text, colour), err=True, color=colour)
@@ -36,7 +36,7 @@ def say(text: str) -> None:
 
 
 class LiveLine:
-    """A line on stderr that is drawn again and again. Where stderr is no terminal, nothing is."""
+    """A line on stderr that is redrawn in place. Draws nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
@@ -44,7 +44,7 @@ class LiveLine:
         self._drawn_at = 0.0
 
     def draw(self, text: str, force: bool = False) -> None:
-        """The line from now on, cut off at the terminal's edge. Ignored soon after the last one, unless it is forced."""
+        """Replaces the line, cut to the terminal's width. Skipped within REDRAW_S of the last draw, unless forced."""
         now = time.monotonic()
         if not self.live or (now - self._drawn_at < REDRAW_S and not force):
             return
@@ -54,7 +54,7 @@ class LiveLine:
         self._width = len(line)
 
     def clear(self) -> None:
-        """Leaves nothing of the line."""
+        """Erases the line."""
         if self._width:
             self._write("\r" + " " * self._width + "\r")
             self._width = 0

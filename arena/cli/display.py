@@ -22,21 +22,21 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class ServePlan:
-    """Who is let in, where and for how long."""
+    """The options of `pkb-arena serve`: address, users and time limits."""
 
     host: str = "127.0.0.1"
     port: int = 8000
-    """0: any free one."""
+    """0: any free port."""
     problem: str = ""
     """Slug of the problem that the owner's app opens; empty: the list."""
     owner: bool = True
-    """False: spectators alone."""
+    """False: only spectators."""
     spectators: int = 8
-    """At the same time, at most."""
+    """Maximum number at the same time."""
     keep_s: float = 600.0
-    """For so long the owner's app goes on when no browser shows it."""
+    """Seconds for which the owner's app continues while no browser shows it."""
     passed_on: tuple[str, ...] = ()
-    """Environment variables that the owner's app gets beside those it needs."""
+    """Environment variables that the owner's app gets in addition to those it needs."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,27 @@ class Display:
     """Passed to `arena.cli.main` by a program that can draw. Without one, commands work and the app does not open."""
 
     open_app: Callable[[str], int] | None = None
-    """Runs the app until it is left, opened at a problem (its slug) or, for "", at the list. Returns the exit code."""
+    """Runs the app at a problem (its slug), or at the list for "", until the user quits. Returns the exit code."""
     play_demo: Callable[[DemoScript, bool], int] | None = None
-    """Plays a demo until it is over or left; True: from its end to its start again. Returns the exit code."""
+    """Plays a demo to its end, repeatedly if True, or until the user quits. Returns the exit code."""
     record: Callable[[RecordPlan], float] | None = None
-    """Writes a run or a duel as a file that plays. Returns its length in seconds."""
+    """Writes a run or a duel as a recording. Returns its length in seconds."""
     serve: Callable[[ServePlan], int] | None = None
     """Serves the app to browsers until it is interrupted. Returns the exit code."""
 
 
 def display_of(ctx: click.Context) -> Display:
-    """The display that this command line was started with."""
+    """Returns the display that this command line was started with."""
     return ctx.find_object(Display) or Display()
 
 
 def drawn_by(action: T | None, words: str) -> T:
-    """What only a display can do. Raises UsageError without one; words: what works with one, "play it with `...`"."""
+    """Returns the display's action. Raises UsageError without one. words: advice, as "play it with `...`"."""
     if action is None:
         raise UsageError("this is the command line without the app", words)
     return action
 
 
 def on_a_terminal() -> bool:
-    """Whether a person sees what is drawn and can answer. Textual draws on stderr."""
+    """Returns whether stdin, stdout and stderr are all terminals. Textual draws on stderr."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -1,4 +1,4 @@
-"""Orderly end of a command on SIGINT, SIGTERM and SIGHUP: the run is cancelled, no process is left, exit code 130."""
+"""Ends a command on SIGINT, SIGTERM and SIGHUP: cancels the run, leaves no process, exit code 130."""
 
 import asyncio
 import os
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def run_interruptibly(main: Coroutine[object, object, T]) -> T:
-    """Runs `main` to its end in a new event loop.
+    """Runs `main` to its end in a new event loop and returns its result.
 
     Raises:
-        KeyboardInterrupt: a signal came; `main` was cancelled and has cleaned up.
+        KeyboardInterrupt: a signal arrived; `main` was cancelled and has cleaned up.
     """
 
     async def watched() -> T:
@@ -27,7 +27,7 @@ def run_interruptibly(main: Coroutine[object, object, T]) -> T:
 
         def interrupt() -> None:
             nonlocal signalled
-            if signalled:  # the second one means now: the referee sees its pipe close and ends its worlds itself
+            if signalled:  # exit at the second signal: the referee ends its worlds when its pipe closes
                 os._exit(ExitCode.INTERRUPTED)
             signalled = True
             task.cancel()

@@ -1,4 +1,4 @@
-"""`pkb-arena mcp`: the arena as a tool of your own agent."""
+"""`pkb-arena mcp`: serves the arena as tools for the user's own agent."""
 
 import click
 

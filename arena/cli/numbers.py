@@ -1,4 +1,4 @@
-"""Numbers on the command line: their ranges and errors in words, where click says `1<=x<=64` and `integer range`."""
+"""Number types of the command line, with ranges and errors in words instead of click's `1<=x<=64`."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import click
 
 
 class _InWords:
-    """What the two kinds of numbers say of their range, and of a value that does not fit. Stands before click's own class."""
+    """Describes ranges and invalid values in words. A base class, which must precede click's own class."""
 
     def _describe_range(self: Any) -> str:
-        """What click puts in brackets at the end of an option's help: "1 to 64", "above 0", "1 or more"."""
+        """Returns the range that click appends to an option's help: "1 to 64", "above 0", "1 or more"."""
         if self.min is None:
             return ""
         if self.max is not None:

@@ -43,7 +43,7 @@ kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(pat
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--preset --world --device --dtype --size, handed to the command as `choice: Choice`."""
+    """Adds --preset --world --device --dtype --size. The command gets them as `choice: Choice`."""
 
     @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
     @click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")

@@ -1,4 +1,4 @@
-"""Output of the command line on stdout: text for people, or JSON and nothing else where JSON was asked for."""
+"""Output of the command line on stdout: text, or only JSON with --json."""
 
 import sys
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _COLOURS = {"faster": green, "slower": red}
 
 
 class OutputLost(MachineError):
-    """Stdout takes nothing more: the disk is full; or, without a message, its reader is gone, as after `| head`."""
+    """Stdout cannot be written: the disk is full. Without a message: its reader is gone, as after `| head`."""
 
 
 @contextmanager
@@ -48,10 +48,10 @@ def _writing() -> Iterator[None]:
 
 
 def print_line(text: str = "") -> None:
-    """A line for a person.
+    """Prints a line of text.
 
     Raises:
-        OutputLost: stdout takes nothing more.
+        OutputLost: stdout cannot be written.
     """
     with _writing():
         colour = wants_colour(sys.stdout)
@@ -59,35 +59,35 @@ def print_line(text: str = "") -> None:
 
 
 def flush() -> None:
-    """Everything that was printed is out. Raises as `print_line` does."""
+    """Flushes stdout. Raises as `print_line` does."""
     with _writing():
         sys.stdout.flush()
 
 
 def print_json(value: object) -> None:
-    """One value as one line of JSON. Numbers that JSON has no word for become null.
+    """Prints a value as one line of JSON. Numbers that JSON cannot express become null.
 
     Raises:
-        OutputLost: stdout takes nothing more.
+        OutputLost: stdout cannot be written.
     """
     with _writing():
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
 
 
 def outcome_sign(outcome: str) -> str:
-    """The sign in front of a speedup."""
+    """Returns the sign in front of a speedup."""
     return SIGNS.get(outcome, "·")
 
 
 def speedup_text(headline: Headline) -> str:
-    """ "▲ 1.42×  [1.39, 1.45]  faster end-to-end"; the interval alone if it is too noisy."""
+    """Formats a speedup: "▲ 1.42×  [1.39, 1.45]  faster end-to-end"; only the interval if it is too noisy."""
     speedup, said = headline.speedup, f"{outcome_words(headline.outcome)} {headline.where}".rstrip()
     figure = "" if headline.outcome == TOO_NOISY else f"{speedup.median:.2f}×  "
     return _coloured(f"{figure}{ends(speedup)}  {said}", headline.outcome)
 
 
 def told_text(report: RunReport) -> str:
-    """The sign of the outcome and what both clocks say; nothing when nothing was timed."""
+    """Returns the sign of the outcome and the conclusion of both clocks; "" if nothing was timed."""
     if report.told:
         return _coloured(report.told, report.outcome)
     speedup = by_clock(report.speedup, report.clock)
@@ -95,7 +95,7 @@ def told_text(report: RunReport) -> str:
 
 
 def advice_text(report: RunReport) -> str:
-    """What would let the clocks tell more: "more rounds (--rounds or --budget), a quieter machine"."""
+    """Returns what would improve the measurement: "more rounds (--rounds or --budget), a quieter machine"."""
     return advice_words(report.advice, "--rounds or --budget")
 
 
@@ -106,20 +106,20 @@ def _coloured(text: str, outcome: str) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """ "✓ PASS" or "✗ WRONG_RESULT"."""
+    """Formats a verdict: "✓ PASS" or "✗ WRONG_RESULT"."""
     if verdict is Verdict.PASS:
         return green("✓ PASS", bold=True)
     return red(f"✗ {verdict}", bold=True)
 
 
 def setting_text(report: RunReport) -> str:
-    """ "13 gemm_allreduce · tiny · bfloat16 · world 2 · cpu"."""
+    """Formats problem and setting: "13 gemm_allreduce · tiny · bfloat16 · world 2 · cpu"."""
     where = f"world {report.world} · {report.device}"
     return f"{report.id} {report.problem} · {report.preset} · {report.dtype} · {where}"
 
 
 def compact(report: RunReport) -> str:
-    """A run's result in one line."""
+    """Formats a run's result in one line."""
     parts = [verdict_text(report.verdict), told_text(report)]
     if report.advice:
         parts.append(f"would help: {advice_text(report)}")
@@ -130,7 +130,7 @@ def compact(report: RunReport) -> str:
 
 
 def _clock_lines(report: RunReport) -> list[str]:
-    """A line a clock: the speedup, what both took, and the smallest detectable difference."""
+    """Returns a line per clock: speedup, times of both kernels, smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return []
     lines = []
@@ -149,7 +149,7 @@ def _clock_lines(report: RunReport) -> list[str]:
 
 
 def other_sizes_lines(report: RunReport) -> list[str]:
-    """How a kernel that passed did in other settings; nothing where they were not tried."""
+    """Lists the results of a kernel that passed in other settings; empty if they were not tried."""
     if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
     lines = [_other_size_text(other) for other in report.other_sizes]
@@ -170,7 +170,7 @@ def _other_size_text(other: OtherSize) -> str:
 
 
 def energy_text(report: RunReport) -> str:
-    """Power and energy a call of both sides, or why they are not known; empty where they were not asked for."""
+    """Formats power and energy per call of both kernels, or why they are unknown; "" if not requested."""
     energy = report.energy
     if isinstance(energy, msgspec.UnsetType):
         return ""
@@ -186,7 +186,7 @@ def energy_text(report: RunReport) -> str:
 
 
 def print_report(report: RunReport) -> None:
-    """A run's result for a person."""
+    """Prints a run's result as text."""
     single = single_calls_words(report.told)
     told = told_text(msgspec.structs.replace(report, told=report.told.removesuffix(single).rstrip(". ")))
     print_line("   ".join(filter(None, [verdict_text(report.verdict), told])))

@@ -1,4 +1,4 @@
-"""`pkb-arena replay --record`: a run or a duel as a recording that plays without pkb-arena."""
+"""`pkb-arena replay --record`: the options of recordings, files that play without pkb-arena."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SMALLEST, LARGEST = (60, 20), (240, 80)
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """What is recorded, and how."""
+    """The run or duel to record, and how to record it."""
 
     journal: Path
     header: RunHeader | DuelHeader
@@ -26,16 +26,16 @@ class RecordPlan:
     """Columns and lines."""
     speed: float
     theme: str
-    """Empty: the settings'."""
+    """Empty: the theme of the settings."""
     settings: Settings
 
 
 def check_target(path: Path) -> Path:
-    """The file to write.
+    """Checks the path of a recording and returns it.
 
     Raises:
-        UsageError: its suffix names no kind of recording.
-        FolderUnwritable: nothing can be written into its folder.
+        UsageError: its suffix is not one of KINDS.
+        FolderUnwritable: its folder is not writable.
     """
     if path.suffix.lower() not in KINDS:
         raise UsageError(
@@ -46,10 +46,10 @@ def check_target(path: Path) -> Path:
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """(100, 30) for "100x30".
+    """Parses a recording's size: (100, 30) for "100x30".
 
     Raises:
-        UsageError: not two numbers, or out of bounds.
+        UsageError: it is not two numbers, or out of bounds.
     """
     found = re.fullmatch(r"(\d+)x(\d+)", text.lower())
     size = (int(found[1]), int(found[2])) if found else (0, 0)

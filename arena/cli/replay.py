@@ -130,7 +130,7 @@ def _journal(run: str) -> Path:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
     places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs))]
-    places.append(paths.duels / f"{run}.jsonl")  # one that `find_duel` could not read: the reader says so
+    places.append(paths.duels / f"{run}.jsonl")  # if `find_duel` could not read it, `read_header` reports the error
     found = next((place for place in places if place.is_file()), None)
     if found is None and Path(run).is_dir():
         raise UsageError(f"{run} is a folder", "name the journal of a run, a duel or a trace")
@@ -140,7 +140,7 @@ def _journal(run: str) -> Path:
 
 
 def _recent(paths: Paths) -> str:
-    """What there is to replay."""
+    """Lists the latest runs, duels and traces that can be replayed."""
     stems = [path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder, ".jsonl")]
     if not stems:
         return "nothing was run yet: `pkb-arena run 1 baseline` is a first run"

@@ -1,4 +1,4 @@
-"""`pkb-arena serve`: the app in a browser."""
+"""`pkb-arena serve`: serves the app to browsers."""
 
 import click
 

@@ -24,7 +24,7 @@ class CliSession:
     catalogue: Catalogue
 
     def problem(self, name: str) -> Problem:
-        """The problem with this id, slug or stem.
+        """Returns the problem with this id, slug or stem.
 
         Raises:
             UsageError: there is none.
@@ -32,17 +32,17 @@ class CliSession:
         return find_problem(self.catalogue, name)
 
     def standings(self) -> "dict[int, Standing]":
-        """The player's standing by problem id; empty before the first run. Creates nothing."""
-        from arena.runs.store import Store, stored  # sqlite3 is not free
+        """Returns the user's standing by problem id; empty before the first run. Creates no files."""
+        from arena.runs.store import Store, stored  # importing sqlite3 takes time
 
         return stored(self.paths, Store.standings) or {}
 
 
 def open_session(warn: bool = False) -> CliSession:
-    """Reads the settings and the catalogue; with `warn`, problem folders that could not be read are named.
+    """Reads the settings and the catalogue. With `warn`, prints the problem folders that could not be read.
 
     Raises:
-        SettingsError: the settings file is not one.
+        SettingsError: the settings file is invalid.
     """
     paths = find_paths()
     settings = load_settings(paths)

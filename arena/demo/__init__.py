@@ -1,1 +1,1 @@
-"""Demo mode: scenes with live and recorded duels in turn, without the screen."""
+"""Demo mode without its screen: plays scenes with live and recorded duels one after another."""

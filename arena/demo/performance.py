@@ -1,4 +1,4 @@
-"""Plays a demo's scenes one after another. `stage` is what a screen shows; it changes while `play` runs."""
+"""Plays a demo's scenes one after another. A screen shows `stage`, which changes while `play` runs."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ from problems.specification import Problem
 OpenJudge = Callable[[], AbstractAsyncContextManager[Engine]]
 Slide = Literal["opening", "problem", "race", "verdict", "board", "trouble"]
 TROUBLE_S = 6.0
-"""Seconds for which a scene that cannot be played shows the reason."""
+"""Seconds for which the reason is shown if a scene cannot be played."""
 LONGEST_GAP_S = 3.0
 """Longest time between two events of a recorded duel."""
 KEPT_DUELS = 200
@@ -41,15 +41,15 @@ MODEL_ROUNDS = 3
 
 @dataclass
 class DemoStage:
-    """What the screen shows now."""
+    """The current content of the screen."""
 
     slide: Slide = "opening"
     number: int = 0
-    """Of the scene, from 1; 0 before the first."""
+    """Number of the scene, from 1; 0 before the first."""
     recorded: str = ""
-    """When the duel was recorded; empty for one that is played now."""
+    """Date of a recorded duel; empty for a live duel."""
     problem: str = ""
-    """ "1 allreduce"."""
+    """Id and name: "1 allreduce"."""
     sentence: str = ""
     state: DuelState | None = None
     ratings: list[Rating] = field(default_factory=list)
@@ -59,8 +59,10 @@ class DemoStage:
 
 
 class Performance:
-    """One demo. Live duels are played in engines of their own, whose files are gone when a duel is over: no journal of the
-    person's grows at a stand, and nothing runs between the scenes."""
+    """One demo. Each live duel has its own engine, whose files are deleted when the duel is over.
+
+    So a demo does not add to the user's journals, and nothing runs between the scenes.
+    """
 
     def __init__(
         self,
@@ -72,12 +74,12 @@ class Performance:
         loop: bool = False,
         judge: OpenJudge = temporary_engine,
     ) -> None:
-        """paths: of the person, whose own duels count on the board. loop: from the end to the first scene again.
-        judge: opens the engine of one live duel."""
+        """paths: the user's folders, whose duels count on the board; loop: start again after the last scene;
+        judge: opens the engine for one live duel."""
         self.script = script
         self.stage = DemoStage()
         self.played = 0
-        """Scenes so far."""
+        """Number of scenes played so far."""
         self._catalogue = catalogue
         self._settings = settings
         self._paths = paths
@@ -86,7 +88,7 @@ class Performance:
         self._records: deque[DuelRecord] = deque(maxlen=KEPT_DUELS)
 
     async def play(self) -> None:
-        """Every scene, again and again with `loop`. A scene that cannot be played says why; the demo goes on."""
+        """Plays every scene, repeatedly with `loop`. If a scene cannot be played, shows why and continues."""
         while True:
             for number, scene in enumerate(self.script.scene, 1):
                 try:
@@ -162,7 +164,7 @@ class Performance:
     async def _play_match(
         self, problem: Problem, header: DuelHeader, players: Players, paths: Paths, scene: Scene
     ) -> Match:
-        """paths: where the duel's journal goes, for as long as it is played."""
+        """paths: temporary folders for the duel's journal."""
         async with self._judge() as engine:
             match = Match(engine, paths, problem, header, players, budget_s=self._settings.budget_s)
             self.stage.state, self.stage.clock = match.state, lambda: match.now
@@ -194,7 +196,7 @@ class Performance:
 
 
 def first_sentence(card: str) -> str:
-    """The first sentence below a card's heading."""
+    """Returns the first sentence below a card's heading."""
     body = card.split("\n", 1)[1] if card.startswith("#") else card
     paragraph = " ".join(body.strip().split("\n\n")[0].split())
     found = re.match(r".+?[.;](?=\s|$)", paragraph)

@@ -1,4 +1,4 @@
-"""The order of a demo: scenes in a TOML file."""
+"""Scripts of demos: TOML files with scenes."""
 
 import tomllib
 from pathlib import Path
@@ -15,22 +15,22 @@ _ADVICE = "`pkb-arena demo --print-script` shows what a script says"
 
 
 class Scene(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A live duel, a recorded one, or the board. Seconds that are None are the script's."""
+    """A live duel, a recorded duel, or the board. Seconds that are None default to those of the script."""
 
     problem: int | str | None = None
     left: str = "house"
     right: str = "baseline"
     recorded: str = ""
-    """A journal; a relative path is looked for where the script lies."""
+    """Path of a duel's journal, relative to the script's folder."""
     pace: float = 3.0
-    """How many times as fast a recorded duel is told."""
+    """Replay speed of a recorded duel."""
     board: bool = False
     say: str = ""
     """The problem in one sentence; empty: the first sentence of its card."""
     intro: float | None = None
-    """For how long the problem is shown."""
+    """Seconds for which the problem is shown."""
     pause: float | None = None
-    """For how long the result is shown."""
+    """Seconds for which the result is shown."""
 
 
 class DemoScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -42,7 +42,7 @@ class DemoScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def script_text(path: Path = DEFAULT) -> str:
-    """The text of a script.
+    """Returns the text of a script.
 
     Raises:
         UsageError: it cannot be read.
@@ -61,7 +61,7 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
     """Reads a script; paths of recorded duels become absolute.
 
     Raises:
-        UsageError: it cannot be read, or says something that it may not; names the scene.
+        UsageError: it cannot be read or has an invalid value; the message names the scene.
     """
     try:
         values = tomllib.loads(script_text(path))

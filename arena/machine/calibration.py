@@ -9,7 +9,7 @@ from sandbox.protocol.events import Calibrated, Setting
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """One stored measurement. `peaks` as sandbox.rank.calibration describes them."""
+    """One stored calibration. `sandbox.rank.calibration` describes the peaks."""
 
     device: str
     world: int
@@ -24,7 +24,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 
 def keep(folder: Path, event: Calibrated) -> Calibration:
-    """Stores a calibration. Raises OSError when the folder cannot be written."""
+    """Stores a calibration. Raises OSError if the folder cannot be written."""
     found = Calibration(
         device=event.device, world=event.world, peaks=event.peaks, seconds=event.seconds, **made_today()
     )
@@ -33,13 +33,13 @@ def keep(folder: Path, event: Calibrated) -> Calibration:
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
-    """The stored peaks for this device and world size; empty where this machine was never calibrated, or the file is damaged."""
+    """Returns the stored peaks for this device and world size; empty if there are none or the file is damaged."""
     found = read_stored(_file(folder, setting.device, setting.world), Calibration)
     return found.peaks if found is not None else {}
 
 
 def in_units(name: str, value: float) -> tuple[float, str]:
-    """A peak as people read it: its figure and unit, which the name of the peak tells."""
+    """Converts a peak to a number and unit for display. The name of the peak determines the unit."""
     if name.startswith("flops"):
         return value / 1e12, "TFLOP/s"
     if name.endswith("_us"):

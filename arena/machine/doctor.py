@@ -22,20 +22,20 @@ from sandbox.jail.memory import described
 from sandbox.machine import thunderkittens
 
 SHARED_MEMORY_MIB = 512
-"""Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
+"""With less free space in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
 FREE_MEMORY_GIB = 4
 FREE_DISK_MIB = 200
 
 
 def examine() -> list[MachineFinding]:
-    """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
+    """Examines the whole machine. Takes milliseconds without GPUs, up to seconds with them."""
     with suppress(ArenaError):  # `_files` reports it
         thunderkittens.name(load_settings(find_paths()).thunderkittens)
     return [*_software(), _jail(), *_world_memory(), *gpu_findings(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 
 def can_run(findings: list[MachineFinding]) -> bool:
-    """Nothing is missing that every run needs."""
+    """Returns whether runs are possible: no finding has the state "missing"."""
     return all(finding.state != "missing" for finding in findings)
 
 
@@ -61,7 +61,7 @@ def _software() -> Iterator[MachineFinding]:
 
 
 def _jail() -> MachineFinding:
-    """The jail profile that a referee started now would use: tested, not guessed. A tenth of a second a profile."""
+    """Tests which jail profile a referee started now would use. Takes 0.1 s per profile."""
     jail = choose()
     profile = jail.profile
     why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
@@ -74,7 +74,7 @@ def _jail() -> MachineFinding:
 
 
 def _world_memory() -> Iterator[MachineFinding]:
-    """The limit of a world's memory: a control group where one can be made, else one from outside."""
+    """Reports how a world's memory is limited: by a control group if possible, else by watching it from outside."""
     if sys.platform == "linux":
         yield ok("world memory", described())
 
@@ -122,7 +122,7 @@ def _shared_memory() -> MachineFinding:
 
 
 def _seals() -> MachineFinding:
-    """Whether inputs can be sealed against writing (memfd_create with F_SEAL_WRITE)."""
+    """Checks whether inputs can be sealed against writing (memfd_create with F_SEAL_WRITE)."""
     import fcntl
 
     try:
@@ -159,7 +159,7 @@ def _terminal() -> Iterator[MachineFinding]:
 
 
 def _damaged(paths: Paths) -> list[Path]:
-    """Damaged indexes of results that were kept; none where their folder cannot be read."""
+    """Returns the damaged result indexes that were kept; empty if their folder cannot be read."""
     try:
         return sorted(paths.data.glob(f"{paths.database.name}.damaged-*"))
     except OSError:

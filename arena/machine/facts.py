@@ -16,9 +16,10 @@ def device_files() -> int:
 
 
 def visible_gpus() -> int:
-    """Number of GPUs that a kernel can use: the driver's, narrowed by CUDA_VISIBLE_DEVICES; the device files' without NVML.
+    """Counts the GPUs that a kernel can use, with CUDA_VISIBLE_DEVICES applied.
 
-    Microseconds; the first call on a machine with GPUs takes tens of milliseconds, or what its driver needs to wake up.
+    The count comes from the driver, or from the device files without NVML. Takes microseconds. The first call on a
+    machine with GPUs takes tens of milliseconds, or as long as the driver needs to start up.
     """
     devices = device_files()
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -31,14 +32,17 @@ def visible_gpus() -> int:
 
 
 def gpu_details() -> list[nvml.Gpu]:
-    """The GPUs that a kernel could use, in CUDA's order; empty without NVML. As quick as `visible_gpus`."""
+    """Returns the GPUs that a kernel can use, in CUDA's order; empty without NVML. As fast as `visible_gpus`."""
     gpus = _all_gpus() if device_files() else None
     return nvml.visible(gpus or (), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 @functools.cache
 def _all_gpus() -> tuple[nvml.Gpu, ...] | None:
-    """None without NVML. Asked once: screens want to know ten times a second, and no GPU comes while this process runs."""
+    """Returns all GPUs, or None without NVML.
+
+    Cached: screens call this ten times a second, and no GPU is added while this process runs.
+    """
     try:
         return tuple(nvml.gpus())
     except nvml.NvmlMissing:
@@ -46,7 +50,7 @@ def _all_gpus() -> tuple[nvml.Gpu, ...] | None:
 
 
 def installed_version(package: str) -> str | None:
-    """A package's version without importing it, or None."""
+    """Returns a package's version without importing it; None if it is not installed."""
     from importlib import metadata  # 40 ms that `list` does not need
 
     try:
@@ -56,15 +60,15 @@ def installed_version(package: str) -> str | None:
 
 
 def torch_is_cpu_only() -> bool:
-    """The installed torch is a build without CUDA."""
+    """Returns whether the installed torch is a build without CUDA; also true without torch."""
     return "+cpu" in (installed_version("torch") or "+cpu")
 
 
 def choose_device(asked: str) -> str:
-    """The name of a kind of device for what was asked: "auto", or such a name.
+    """Returns the device kind to use. asked: "auto", or the name of a device kind.
 
     Raises:
-        MachineError: GPUs were asked for and cannot be had.
+        MachineError: GPUs were requested but cannot be used.
     """
     if asked != "auto" and not kind_of(asked).on_gpus:
         return asked
@@ -85,7 +89,7 @@ def choose_device(asked: str) -> str:
 
 
 def machine_words(settings: Settings) -> str:
-    """Where kernels will run, in a few words."""
+    """Describes in a few words where kernels will run."""
     try:
         device = choose_device(settings.device)
     except ArenaError as error:

@@ -1,4 +1,4 @@
-"""The findings of the doctor, and their remedies as command lines that a person reads and then runs."""
+"""The doctor's findings, and command lines that fix them, for the user to read and then run."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,48 +6,49 @@ import msgspec
 
 
 class MachineFinding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check of the doctor."""
 
     name: str
     state: str
-    """ "ok"; "limited": works, with less; "missing": something does not work."""
+    """ "ok"; "limited": works with restrictions; "missing": something does not work."""
     found: str
     advice: str = ""
-    """Advice; empty when it is ok."""
+    """What to do; empty if the state is "ok"."""
     fix: tuple[str, ...] = ()
-    """Command lines that mend it, for a person to run; empty when it is ok, or where commands cannot."""
+    """Command lines that fix it, for the user to run; empty if it is ok or if no command can fix it."""
 
 
 def ok(name: str, found: str) -> MachineFinding:
-    """Nothing is to be done."""
+    """Returns a finding that needs no action."""
     return MachineFinding(name, "ok", found)
 
 
 def limited(name: str, found: str, advice: str, *fix: str) -> MachineFinding:
-    """Works, with less."""
+    """Returns a finding about something that works with restrictions."""
     return MachineFinding(name, "limited", found, advice, fix)
 
 
 def missing(name: str, found: str, advice: str, *fix: str) -> MachineFinding:
-    """Something does not work."""
+    """Returns a finding about something that does not work."""
     return MachineFinding(name, "missing", found, advice, fix)
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """What to do about one finding that is not ok."""
+    """The remedy for one finding that is not ok."""
 
     name: str
     state: str
     found: str
     commands: list[str]
-    """Command lines, in order; empty where a person has to decide, as `advice` says."""
+    """Command lines, in order; empty if the user has to act as `advice` says."""
     advice: str
 
 
 def fix_plan(findings: Sequence[MachineFinding]) -> list[Fix]:
-    """A fix for each finding that asks for something: what every run needs first, then what has commands, then the rest.
+    """Returns a fix for each finding that is not ok.
 
-    A command that several findings ask for is in the first alone.
+    Order: first what every run needs, then fixes with commands, then the rest. If several findings need the same
+    command, only the first fix has it.
     """
     wanting = [finding for finding in findings if finding.state != "ok"]
     wanting.sort(key=lambda finding: (finding.state != "missing", not finding.fix))
@@ -63,7 +64,7 @@ def fix_plan(findings: Sequence[MachineFinding]) -> list[Fix]:
 
 
 def as_script(plan: Sequence[Fix]) -> Iterator[str]:
-    """The plan as lines of a shell script: reasons are comments."""
+    """Yields the plan as lines of a shell script, with the reasons as comments."""
     if not plan:
         yield "# Nothing is missing here."
         return
@@ -78,5 +79,5 @@ def as_script(plan: Sequence[Fix]) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """Text without line ends: what a machine reports never leaves its comment."""
+    """Joins lines into one, so that text reported by a machine cannot leave its shell comment."""
     return " ".join(text.split())

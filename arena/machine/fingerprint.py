@@ -1,6 +1,6 @@
-"""The fingerprint of a machine and of the software below the ranks: all that a measurement depends on beside kernel and setting.
+"""The fingerprint of a machine and its software: what measurements depend on beyond kernel and setting.
 
-Results with different fingerprints are not compared with each other without saying so.
+A comparison of results with different fingerprints always shows that they differ.
 """
 
 import functools
@@ -18,19 +18,19 @@ from sandbox.machine.devices import kind_of
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """One machine as its results name it. No host name: the same hardware with the same software is the same machine."""
+    """A machine as recorded in results, without host name: equal hardware and software is the same machine."""
 
     devices: str
-    """ "4 × NVIDIA H200", or the processor's name and its cores."""
+    """ "4 × NVIDIA H200", or the processor's name and number of cores."""
     driver: str
-    """Version of the GPUs' driver; empty on CPU ranks."""
+    """Version of the GPU driver; empty for CPU ranks."""
     torch: str
     collectives: str
-    """ "NCCL 2.27.5", or "gloo" of that torch."""
+    """ "NCCL 2.27.5", or "gloo" (part of torch)."""
 
     @property
     def digest(self) -> str:
-        """Twelve characters that differ where any of this does."""
+        """A hash of all fields, 12 characters."""
         return hashlib.sha256("\n".join(msgspec.structs.astuple(self)).encode()).hexdigest()[:12]
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 @functools.cache
 def this_machine(device: str) -> Machine:
-    """This machine as ranks on that kind of device ("cpu", "cuda") see it. Imports no torch."""
+    """Describes this machine for ranks on one kind of device ("cpu" or "cuda"). Does not import torch."""
     torch = installed_version("torch") or "(missing)"
     if not kind_of(device).on_gpus:
         cores = len(os.sched_getaffinity(0))
@@ -72,5 +72,5 @@ def _driver() -> str:
 
 
 def _nccl() -> str:
-    """Of the wheel beside torch; torch that brings its own says its version only when it is imported."""
+    """Returns the NCCL wheel's version, or "of torch": reading a built-in NCCL's version needs torch."""
     return next((version for name in NCCL if (version := installed_version(name))), "of torch")

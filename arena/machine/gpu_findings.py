@@ -17,14 +17,14 @@ from sandbox.machine.processes import tree
 TORCH = "torch>=2.9,<3"
 NVML = "nvidia-ml-py"
 UNSEEN_MIB = 2048
-"""More than a driver takes for itself: more memory in use without a process that is seen belongs to a hidden process."""
+"""A driver takes less. If more memory is in use and no process is visible, a hidden process uses it."""
 _NAMED = 6
-"""Pairs, processes or GPUs that a line lists; of more it says how many."""
+"""Most pairs, processes or GPUs that a line lists; it only counts the rest."""
 _MULTICAST_OFF = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 
 def gpu_findings() -> Iterator[MachineFinding]:
-    """Milliseconds without GPUs; up to seconds with them. GPUs are counted as nvidia-smi counts them."""
+    """Yields the findings. Takes milliseconds without GPUs, else up to seconds. GPU numbers: as in nvidia-smi."""
     visible = visible_gpus()
     if not visible:
         yield limited("GPUs", "none visible", "kernels run on CPU ranks; everything else is the same")
@@ -55,11 +55,11 @@ def _nvml_advice(missing: NvmlMissing) -> str:
     return "see whether nvidia-smi works here; if it does not, an administrator must repair the driver"
 
 
-# --- what the driver says ----------------------------------------------------------------------------------
+# --- reports of the driver ---------------------------------------------------------------------------------
 
 
 def _driver_says(gpus: Sequence[Gpu]) -> Iterator[MachineFinding]:
-    nvml.gpus()  # says why, where `gpu_details` says nothing
+    nvml.gpus()  # raises NvmlMissing with the reason; `gpu_details` hides it
     yield _driver()
     if len(gpus) > 1:
         found = topology(gpus)
@@ -158,7 +158,7 @@ def _health(gpus: Sequence[Gpu]) -> MachineFinding:
 
 
 def _others(gpus: Sequence[Gpu]) -> MachineFinding:
-    ours = set(tree(os.getpid()))  # the app's own worlds, where it is the app that looks
+    ours = set(tree(os.getpid()))  # in the app, this includes the app's worlds
     words = []
     for gpu in gpus:
         there = nvml.compute_pids(gpu)
@@ -191,7 +191,7 @@ def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
     )
 
 
-# --- what kernels are written with -------------------------------------------------------------------------
+# --- software for kernels ----------------------------------------------------------------------------------
 
 
 def _software() -> Iterator[MachineFinding]:
@@ -243,7 +243,7 @@ def _installed(packages: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _fitting(name: str, found: Sequence[tuple[str, str]], major: int | None, advice: str) -> MachineFinding:
-    """ok when one of the packages is for torch's CUDA, or does not say which it is for."""
+    """Returns ok if one of the packages is for torch's CUDA version, or if its name contains no CUDA version."""
     words = ", ".join(f"{package} {version}" for package, version in found)
     if major is None or any(cuda_major(package) in (major, None) for package, _ in found):
         return ok(name, words)

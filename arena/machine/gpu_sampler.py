@@ -12,7 +12,7 @@ from sandbox.machine.nvml import Gpu, NvmlMissing
 
 PERIOD_S = 0.5
 KEPT = 8
-"""Readings kept, newest last: what a small curve shows."""
+"""Number of readings kept for a small curve."""
 
 _SM_CLOCK = 1
 _GPU_SENSOR = 0
@@ -22,40 +22,40 @@ _HW_SLOWDOWN = 0x08
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment; None is what its driver does not say."""
+    """The state of one GPU at one moment. None: the driver does not report the value."""
 
     used_mib: int
     total_mib: int
     busy: int | None = None
-    """Percent of the driver's last window in which some kernel ran."""
+    """Percentage of the driver's last sampling window in which any kernel ran."""
     sm_mhz: int | None = None
     celsius: int | None = None
     watts: float | None = None
     nvlink_gb_s: float | None = None
-    """Received and sent together, the mean since the reading before."""
+    """GB/s received plus sent, averaged since the previous reading."""
     slowed: tuple[str, ...] = ()
-    """Reason of a lowered clock: "power cap", "thermal", "power brake", "hw slowdown"."""
+    """Reasons for a lowered clock: "power cap", "thermal", "power brake", "hw slowdown"."""
 
 
 Read = Callable[[], list[GpuReading]]
 
 
 class WorldReader:
-    """Reads the GPUs of a world, rank by rank. For one thread; milliseconds a reading."""
+    """Reads the GPUs of a world in rank order. Not thread-safe. A reading takes milliseconds."""
 
     def __init__(self, world: int) -> None:
         self._world = world
         self._gpus: Sequence[Gpu] = ()
         self._counted: dict[int, tuple[float, int]] = {}
-        """When each GPU's NVLink traffic was last read, and its KiB until then."""
+        """By GPU index: time of the last NVLink reading, and its counter in KiB."""
 
     def __call__(self) -> list[GpuReading]:
-        """One reading a rank; none without NVML or GPUs.
+        """Returns one reading per rank; empty without NVML or GPUs.
 
         Raises:
             NvmlMissing: the driver did not answer.
         """
-        self._gpus = self._gpus or gpu_details()[: self._world]  # here, because the first call may wake a driver
+        self._gpus = self._gpus or gpu_details()[: self._world]  # not in __init__: it may start up the driver
         return [self._read(gpu) for gpu in self._gpus]
 
     def _read(self, gpu: Gpu) -> GpuReading:
@@ -74,7 +74,7 @@ class WorldReader:
         )
 
     def _traffic(self, gpu: Gpu) -> float | None:
-        """GB/s since the reading before; None at the first, and without NVLink."""
+        """Returns GB/s since the previous reading; None for the first reading and without NVLink."""
         sent = nvml.field(gpu, NVLINK_TX, nvml.ALL_LINKS)
         received = nvml.field(gpu, NVLINK_RX, nvml.ALL_LINKS)
         if sent is None or received is None:
@@ -82,48 +82,48 @@ class WorldReader:
         now, total = time.monotonic(), sent + received
         before, counted = self._counted.get(gpu.index, (now, total))
         self._counted[gpu.index] = (now, total)
-        # A counter that went back was reset by somebody: that reading says nothing.
+        # A counter that decreased was reset by another process: no rate follows from this reading.
         return (total - counted) * 1024 / (now - before) / 1e9 if now > before and total >= counted else None
 
 
 def slowed_by(reasons: int) -> tuple[str, ...]:
-    """NVML's clock event reasons in words; idling and clocks that somebody set are none."""
+    """Names NVML's clock event reasons. Idle GPUs and clocks set by a user are not reported."""
     found = tuple(dict.fromkeys(word for bit, word in _REASONS.items() if reasons & bit))
-    # The driver sets this bit beside the reason it knows.
+    # The driver sets this bit together with a specific reason, if it has one.
     return ("hw slowdown",) if reasons & _HW_SLOWDOWN and not found else found
 
 
 class GpuSampler:
-    """Reads in the background from `start` to `stop`; `samples` is what screens draw. One that was stopped stays so."""
+    """Reads the GPUs in a thread from `start` to `stop`. Screens draw `samples`. It cannot be restarted."""
 
     def __init__(self, world: int, read: Read | None = None) -> None:
-        """world: ranks, and so GPUs. `read` takes the place of NVML in tests."""
+        """world: number of ranks, equal to the number of GPUs; read: replaces NVML in tests."""
         self.samples: tuple[list[GpuReading], ...] = ()
-        """The last readings, newest last, each with one GPU a rank; empty until the first."""
+        """The last readings, newest last, each with one GPU per rank; empty until the first reading."""
         self.absent = False
-        """There is nothing to read: no NVML, or no GPU."""
+        """True if there is nothing to read: no NVML, or no GPU."""
         self.trouble = ""
-        """The reason when readings have ended: the driver stopped answering."""
+        """The driver's error that ended the readings; empty while there is none."""
         self._read = read or WorldReader(world)
         self._stopped = threading.Event()
         self._go = threading.Event()
         self._go.set()
 
     def start(self) -> None:
-        """Begins to read."""
+        """Starts reading."""
         threading.Thread(target=self._run, name="gpu-sampler", daemon=True).start()
 
     def hold(self, held: bool) -> None:
-        """Stops to read for as long as something is timed; a reading under way is finished."""
-        # NVML's calls take locks in the driver that launches take, too; that this is harmless was not measured.
-        # NVLink's counters go on meanwhile, so the first reading afterwards is the mean over the pause.
+        """Pauses (True) or resumes (False) reading, because of a measurement. A reading in progress is completed."""
+        # NVML calls take driver locks that kernel launches take, too; whether this disturbs timing was not measured.
+        # NVLink's counters continue, so the first rate afterwards is an average over the pause.
         if held:
             self._go.clear()
         else:
             self._go.set()
 
     def stop(self) -> None:
-        """Ends the thread; does not wait for a reading under way."""
+        """Ends the thread. Does not wait for a reading in progress."""
         self._stopped.set()
         self._go.set()
 

@@ -13,7 +13,7 @@ NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 
 
 def torch_cuda() -> tuple[int, int] | None:
-    """The CUDA version that the installed torch was built for, major and minor; None for a build without, or no torch."""
+    """Returns the CUDA version (major, minor) that torch was built for; None without torch or CUDA."""
     try:
         torch = metadata.distribution("torch")
     except metadata.PackageNotFoundError:
@@ -27,20 +27,20 @@ def torch_cuda() -> tuple[int, int] | None:
 
 
 def cuda_major(package: str) -> int | None:
-    """The CUDA that a package's name names: 13 of "cupy-cuda13x" and of "nvidia-nccl-cu13"."""
+    """Returns the CUDA major version in a package's name: 13 for "cupy-cuda13x" and "nvidia-nccl-cu13"."""
     found = re.search(r"-cu(?:da)?(\d{2})x?$", package)
     return int(found[1]) if found else None
 
 
 def dotted(version: tuple[int, int]) -> str:
-    """ "13.0" of (13, 0)."""
+    """ "13.0" for (13, 0)."""
     return f"{version[0]}.{version[1]}"
 
 
 def nvcc() -> tuple[str, tuple[int, int] | None] | None:
-    """Path and version of the CUDA compiler that torch would take; None without one. A tenth of a second.
+    """Returns path and version of the CUDA compiler that torch would use; None without one. Takes 0.1 s.
 
-    The version is None when nvcc does not say.
+    The version is None if nvcc does not print one.
     """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     path = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"

@@ -11,7 +11,7 @@ _MOST_LINKS = 36
 _FABRIC_COMPLETED = 3
 _TO_GPU, _TO_SWITCH = 0, 2
 _READ, _WRITE, _NVLINK = 0, 1, 2
-"""nvmlGpuP2PCapsIndex_t. (pynvml's own name for the first is a tuple, by a slip.)"""
+"""nvmlGpuP2PCapsIndex_t. (By mistake, pynvml's constant for the first is a tuple.)"""
 _P2P_WORDS = {
     0: "",
     1: "the chipset does not support it",
@@ -30,24 +30,24 @@ class Links:
     to_gpus: dict[str, int]
     """Links by the PCI address of the GPU at the other end."""
     unknown: int
-    """Up, but the driver does not say what is at the other end."""
+    """Links that are up, but whose other end the driver does not report."""
 
     @property
     def up(self) -> int:
-        """All that are up."""
+        """Number of all links that are up."""
         return self.to_switch + sum(self.to_gpus.values()) + self.unknown
 
 
 @dataclass(frozen=True)
 class GpuPair:
-    """Two GPUs."""
+    """The connection between two GPUs."""
 
     first: Gpu
     second: Gpu
     links: int
-    """NVLinks between them; through switches as many as the one with fewer has; 0: none."""
+    """Number of NVLinks between them. Through switches: the smaller of the two GPUs' link counts."""
     no_p2p: str
-    """The reason why they cannot read and write each other's memory; "" when they can; "unknown" when the driver does not say."""
+    """Why they cannot access each other's memory; "" if they can, "unknown" if the driver does not report it."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ class Topology:
 
     @property
     def switched(self) -> bool:
-        """Every GPU has links to switches."""
+        """True if every GPU has links to switches."""
         return all(links.to_switch for links in self.links)
 
     def by_links(self) -> dict[int, list[GpuPair]]:
-        """All pairs by the number of NVLinks between them, most first."""
+        """Groups all pairs by the number of NVLinks between them, highest number first."""
         numbers = sorted({pair.links for pair in self.pairs}, reverse=True)
         return {number: [pair for pair in self.pairs if pair.links == number] for number in numbers}
 
     def without_p2p(self) -> dict[str, list[GpuPair]]:
-        """The pairs that cannot read and write each other's memory, by the reason."""
+        """Groups the pairs that cannot access each other's memory by the reason."""
         reasons: dict[str, list[GpuPair]] = {}
         for pair in self.pairs:
             if pair.no_p2p:
@@ -77,7 +77,7 @@ class Topology:
 
 
 def topology(gpus: Sequence[Gpu]) -> Topology:
-    """Asks the driver. Milliseconds; up to a second for eight GPUs.
+    """Reads the connections from the driver. Takes milliseconds; up to 1 s for eight GPUs.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -92,7 +92,7 @@ def topology(gpus: Sequence[Gpu]) -> Topology:
         number = direct or switched
         says = ask("nvmlDeviceGetP2PStatus", one, other, _NVLINK)
         if says == 0 and not number:
-            # In a virtual machine the far ends are hidden; the driver still knows that the two are linked.
+            # A virtual machine hides the other ends of links, but the driver still reports that the two are linked.
             number = min(links[first].up, links[second].up)
         elif says not in (None, 0):
             number = 0
@@ -101,7 +101,7 @@ def topology(gpus: Sequence[Gpu]) -> Topology:
 
 
 def fabric_is_up(gpu: Gpu) -> bool | None:
-    """It has joined an NVLink fabric, which multicast takes; None when the driver does not say.
+    """Returns whether the GPU has joined an NVLink fabric, which multicast needs; None: not reported.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -132,7 +132,7 @@ def _links(device: Any) -> Links:
 
 
 def _address(pci: Any) -> str:
-    """domain:bus:device, without a function; "" for None."""
+    """Formats a PCI address as domain:bus:device, without the function; "" for None."""
     return f"{pci.domain:x}:{pci.bus:x}:{pci.device:x}" if pci is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""Commands that mend a machine: they install what is missing, or let it build jails for kernels."""
+"""Commands that fix a machine: they install missing software, or change system settings so that jails work."""
 
 import ctypes.util
 import os
@@ -26,16 +26,16 @@ _OTHER_NAMES = {
     ("pacman", "libseccomp2"): "libseccomp",
     ("apk", "libseccomp2"): "libseccomp",
 }
-"""What another manager calls a package of Debian's."""
+"""Names that other package managers use for Debian packages."""
 
 
 def as_root(command: str) -> str:
-    """The command as this user has to give it: behind sudo, unless it is root who asks."""
+    """Returns the command, with sudo before it unless this user is root."""
     return command if os.geteuid() == 0 else f"sudo {command}"
 
 
 def system_install(*packages: str, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
-    """The command that installs packages, named as Debian names them; empty where no package manager is known."""
+    """Returns the command that installs packages (Debian names); empty without a known package manager."""
     for manager, line in _MANAGERS.items():
         if which(manager):
             names = dict.fromkeys(_OTHER_NAMES.get((manager, package), package) for package in packages)
@@ -44,7 +44,7 @@ def system_install(*packages: str, which: Callable[[str], str | None] = shutil.w
 
 
 def python_install(*requirements: str, executable: str = sys.executable, force: bool = False) -> str:
-    """The command that adds Python packages to the environment of `executable`, by the tool that made that environment."""
+    """Returns the command that adds Python packages to `executable`'s environment with pipx, uv or pip."""
     wanted = shlex.join(requirements)
     if "/pipx/venvs/" in executable:
         return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"
@@ -55,7 +55,7 @@ def python_install(*requirements: str, executable: str = sys.executable, force: 
 
 
 def extra_requirements(extra: str) -> list[str]:
-    """What pkb-arena's own package asks for as `pkb-arena[extra]`; empty when it is not installed, or has no such extra."""
+    """Returns the requirements of `pkb-arena[extra]`; empty if it is not installed or has no such extra."""
     try:
         required = metadata.requires(PROGRAM) or ()
     except metadata.PackageNotFoundError:
@@ -73,17 +73,20 @@ _SWITCHES = {
     "kernel/unprivileged_userns_clone": ("0", "1"),
     "user/max_user_namespaces": ("0", "65536"),
 }
-"""Of /proc/sys: what a switch reads when it forbids user namespaces, and what it has to read."""
+"""By file in /proc/sys: the value that forbids user namespaces, and the value that is needed."""
 
 
 def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str, ...]:
-    """profile: the jail that is there now. Packages first; where those are there, the system's switches."""
+    """Returns commands that make jails work: missing packages, else system settings.
+
+    profile: name of the jail profile that works now.
+    """
     missing = [] if shutil.which("bwrap") else ["bubblewrap"]
     if ctypes.util.find_library("seccomp") is None:
         missing.append("libseccomp2")
     if missing:
         return system_install(*missing)
-    if profile in ("root", "nested"):  # bubblewrap works; what is missing is another user, or a flag of the container
+    if profile in ("root", "nested"):  # bubblewrap works; only another user or a container flag would help
         return ()
     return tuple(
         as_root(f"sysctl -w {name.replace('/', '.')}={wanted}")

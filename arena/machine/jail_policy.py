@@ -1,4 +1,4 @@
-"""The rule for kernels without a jail: a person's own may run, a model's only with --unsafe."""
+"""The rule without a jail: the user's own kernels may run, a model's kernels only with --unsafe."""
 
 from arena.errors import MachineError
 
@@ -6,21 +6,21 @@ NO_JAIL = ("", "none")
 
 
 class NoJail(MachineError):
-    """A model's code would run with this user's rights."""
+    """Without a jail, a model's code would run with this user's rights."""
 
 
 def is_jail(jail_name: str) -> bool:
-    """Whether this name of a profile, from a referee's Ready or a Result, is that of a jail."""
+    """Returns whether a profile name, from a referee's Ready or a Result, means a jail."""
     return jail_name not in NO_JAIL
 
 
 def require_jail(jail_name: str, unsafe: bool) -> None:
-    """Checks that model-written code may run: there is a jail, or the user takes the risk.
+    """Checks that model-written code may run: there is a jail, or the user accepts the risk.
 
-    jail_name: the profile of the referee that would judge it; unsafe: the person said --unsafe.
+    jail_name: the profile of the referee that would judge it; unsafe: the user passed --unsafe.
 
     Raises:
-        NoJail: neither (exit code 3).
+        NoJail: there is no jail and `unsafe` is false (exit code 3).
     """
     if is_jail(jail_name) or unsafe:
         return
@@ -31,5 +31,5 @@ def require_jail(jail_name: str, unsafe: bool) -> None:
 
 
 def isolation_words(jail: str) -> str:
-    """ "isolated", "partly isolated" or "not isolated": what a profile means to those who do not know its name."""
+    """Describes a jail profile as "isolated", "partly isolated" or "not isolated"."""
     return {"full": "isolated", "none": "not isolated"}.get(jail, "partly isolated")

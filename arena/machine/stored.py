@@ -1,4 +1,4 @@
-"""Measurements of this machine that are kept for later: a file for each kind, device and world size."""
+"""Stored measurements of this machine: one file per kind, device and world size."""
 
 import datetime
 from pathlib import Path
@@ -13,19 +13,19 @@ Measured = TypeVar("Measured", bound=msgspec.Struct)
 
 
 def made_today() -> dict[str, str]:
-    """The fields `date` and `torch` of a measurement that was made just now."""
+    """Returns the fields `date` and `torch` for a measurement made now."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": date, "torch": installed_version("torch") or ""}
 
 
 def write_stored(path: Path, measurement: msgspec.Struct) -> None:
-    """Stores a measurement. Raises OSError when the folder cannot be written."""
+    """Stores a measurement. Raises OSError if the folder cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, msgspec.json.encode(measurement))
 
 
 def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
-    """The stored measurement; None where none was made, or the file is damaged."""
+    """Returns the stored measurement; None if there is none or the file is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError):

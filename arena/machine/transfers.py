@@ -1,4 +1,4 @@
-"""The stored times of transfers on this machine, and their texts: tables, a plot, one line."""
+"""The stored transfer times of this machine, and their output as tables, a plot or one line."""
 
 import math
 import textwrap
@@ -15,7 +15,7 @@ from sandbox.protocol.transfers import Transfers, gigabytes_per_second
 
 COMMAND = "pkb-arena transfers"
 NEAR = 1.05
-"""Times that differ by less count as equal."""
+"""Times whose ratio is at most this count as equal."""
 
 
 class StoredTransfers(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 
 def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
-    """Stores a measurement beside the calibration. Raises OSError when the folder cannot be written."""
+    """Stores a measurement beside the calibration. Raises OSError if the folder cannot be written."""
     found = StoredTransfers(
         device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()
     )
@@ -43,7 +43,7 @@ def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
 
 
 def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
-    """The stored measurement; None where none was made, or the file is damaged."""
+    """Returns the stored measurement; None if there is none or the file is damaged."""
     return read_stored(_file(folder, device, world), StoredTransfers)
 
 
@@ -51,14 +51,15 @@ def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers |
 
 
 def size_words(nbytes: int) -> str:
-    """ "2 KB", "256 MB": powers of 1024."""
+    """Formats a size in powers of 1024: "2 KB", "256 MB"."""
     return f"{nbytes >> 20} MB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KB"
 
 
 def fastest_words(found: Transfers) -> str:
     """ "SM stores to 32 KB, TMA to 2 MB, copy engine above": the fastest way by size, between the slowest two ranks.
 
-    Times within 5 % count as equal, so that the words change the way as seldom as possible; of equal ways the first.
+    Times within 5 % count as equal, so that the text changes ways as rarely as possible. Of equal ways, it names the
+    first.
     """
     us = {way: found.us(way) for way in found.ways}
     words: list[str] = []
@@ -72,14 +73,14 @@ def fastest_words(found: Transfers) -> str:
 
 
 def _length_near_best(us: dict[str, list[float]], way: str, begin: int) -> int:
-    """For so many sizes from this one on is a way as fast as the fastest."""
+    """Counts the sizes, from index `begin` on without gaps, for which a way is about as fast as the fastest."""
     best = [min(times) for times in zip(*us.values(), strict=True)]
     near = [own <= NEAR * least for own, least in zip(us[way][begin:], best[begin:], strict=True)]
     return (near.index(False)) if False in near else len(near)
 
 
 def transfers_finding(folder: Path) -> MachineFinding:
-    """The fastest ways as a finding of the doctor: of the last measurement on each kind of device."""
+    """Returns a doctor's finding with the fastest ways in the latest measurement on each kind of device."""
     last: dict[str, StoredTransfers] = {}
     try:
         paths = sorted(folder.glob("*-transfers.json"))
@@ -98,7 +99,7 @@ def transfers_finding(folder: Path) -> MachineFinding:
 
 
 def prompt_lines(found: StoredTransfers) -> list[str]:
-    """A compact table for models: microseconds by size and way."""
+    """Returns a compact table for a model's prompt: microseconds by size and way."""
     transfers = found.transfers
     us = {way: transfers.us(way) for way in transfers.ways}
     lines = [
@@ -113,7 +114,7 @@ def prompt_lines(found: StoredTransfers) -> list[str]:
 
 
 def report_lines(found: StoredTransfers, width: int) -> list[str]:
-    """The whole measurement as text for a terminal of `width` columns."""
+    """Returns the whole measurement as text for a terminal of `width` columns."""
     transfers = found.transfers
     several = len(transfers.pairs) > 1
     lines = [
@@ -134,7 +135,7 @@ def report_lines(found: StoredTransfers, width: int) -> list[str]:
 
 
 def table(found: Transfers, width: int) -> list[str]:
-    """Microseconds and GB/s by size and way, between the slowest two ranks; * marks the fastest way of a size."""
+    """Returns µs and GB/s by size and way, for the slowest two ranks. * marks the fastest way of a size."""
     us = {way: found.us(way) for way in found.ways}
     rows = [
         [(us[way][at], gigabytes_per_second(size, us[way][at])) for way in found.ways]
@@ -149,7 +150,7 @@ def table(found: Transfers, width: int) -> list[str]:
 
 
 def pairs_table(found: Transfers, width: int) -> list[str]:
-    """GB/s of the largest blocks by pair of ranks and way."""
+    """Returns GB/s of the largest blocks by pair of ranks and way."""
     names = [f"{first}-{second}" for first, second in (pair.ranks for pair in found.pairs)]
     rows = [
         _marked([gigabytes_per_second(found.sizes[-1], pair.us[way][-1]) for way in found.ways], max)
@@ -167,7 +168,7 @@ def _figure(value: float) -> str:
 
 
 def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[list[str]], width: int) -> list[str]:
-    """Right-aligned columns; the ones that do not fit come below."""
+    """Lays out right-aligned columns. Columns that do not fit into `width` follow in further blocks below."""
     left = max(map(len, [corner, *names]))
     lines: list[str] = []
     begin = 0
@@ -189,7 +190,7 @@ def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequenc
 
 
 def plot(found: Transfers, width: int) -> list[str]:
-    """A row for each size, and on it a letter for each way at its GB/s, on a logarithmic axis."""
+    """Plots one row per size, with a letter per way at its GB/s on a logarithmic axis."""
     letters = dict(zip(found.ways, "ABCDEFGHIJ", strict=False))
     rates = {
         way: [gigabytes_per_second(size, us) for size, us in zip(found.sizes, found.us(way), strict=True)]
@@ -199,7 +200,7 @@ def plot(found: Transfers, width: int) -> list[str]:
     low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
     high = max(high, low + 1)
     left = max(len(size_words(size)) for size in found.sizes)
-    wide = max(20, min(width, 100) - left - 10)  # the axis ends with its last number and the unit
+    wide = max(20, min(width, 100) - left - 10)  # 10 columns for the end of the axis: its last number and the unit
 
     def column(rate: float) -> int:
         return min(wide - 1, int((math.log10(rate) - low) / (high - low) * (wide - 1) + 0.5))

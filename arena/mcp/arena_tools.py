@@ -1,7 +1,7 @@
-"""The arena as a tool of somebody's own agent: list, show, new, compile, run, history, kit_docs, and house where that is allowed.
+"""MCP tools for a user's agent: list, show, new, compile, run, history, kit_docs and, if allowed, house.
 
-Kernels come as texts and are judged as `pkb-arena run` judges them: by the same engine, in the same jail, with the same
-rounds and budget, and in turn with other arenas on this machine. No file is read or written that a caller names.
+Kernels are passed as text. They are judged as by `pkb-arena run`: by the same engine, in the same jail, with the same
+rounds and budget, and in turn with other arenas on this machine. A caller cannot name a file to read or write.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from sandbox.machine.devices import KINDS
 from sandbox.protocol.kernel_files import Kernel
 
 HISTORY = 50
-"""Runs that `history` tells at most."""
+"""Most runs that `history` returns."""
 
 
 class _List(msgspec.Struct):
@@ -63,27 +63,27 @@ class _Kernel(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What kernels are judged on, as the options of the command say."""
+    """How kernels are judged, from the options of the command."""
 
     choice: Choice = field(default_factory=Choice)
-    """The setting where a call names none."""
+    """Defaults for what a call leaves out of its setting."""
     rounds: int | None = None
     budget_s: float | None = None
     """None: the setting `budget_s`."""
     player: str = MCP
     house: bool = False
-    """House kernels may be read."""
+    """Whether house kernels may be read."""
     unsafe: bool = False
-    """Run kernels without a jail where there is none."""
+    """Whether to run kernels even if this machine has no jail."""
 
 
 class ArenaTools:
-    """A `ToolSet` over the whole catalogue. Kernels are judged in the order of the calls."""
+    """A `ToolSet` for all problems of the catalogue. Kernels are judged in the order of the calls."""
 
     def __init__(self, judge: Judge, catalogue: Catalogue, settings: Settings, paths: Paths, terms: Terms) -> None:
         """
         Raises:
-            UsageError: the player cannot be called so.
+            UsageError: the player's name is not allowed.
         """
         user_name(terms.player)
         self._judge, self._catalogue, self._settings = judge, catalogue, settings

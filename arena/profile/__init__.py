@@ -1,1 +1,1 @@
-"""Why a kernel is slow: a report and a sentence for each rank."""
+"""Profiles kernels: a report for each rank, and a sentence on what takes its time."""

@@ -1,6 +1,6 @@
-"""A profile as a trace in Chrome's format, which Perfetto opens: a process a rank, microseconds.
+"""Converts a profile to a trace in Chrome's format, for Perfetto: a process per rank, microseconds.
 
-Rows of a rank on a GPU: its calls, its host, and one for every stream of its GPU.
+A rank on a GPU has rows for its calls, for its host, for every stream of its GPU, and for every block with stamps.
 """
 
 import json
@@ -24,7 +24,7 @@ _FIRST_STREAM, _FIRST_BLOCK = 10, 1000
 
 
 def chrome_trace(reports: Sequence[RankProfile]) -> str:
-    """The trace as JSON; it begins with the first span of any rank."""
+    """Returns the trace as JSON. Time 0 is the start of the first span of any rank."""
     begin = min((span.start_us for report in reports for span in report.spans), default=0.0)
     events: list[dict[str, object]] = []
     for report in reports:
@@ -52,7 +52,7 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
 
 
 def _rows(report: RankProfile) -> tuple[list[int | None], dict[int, str]]:
-    """The row of each span, None for a kind that nobody knows; and what the rows are called."""
+    """Returns the row of each span, None for an unknown kind, and the names of the rows."""
     if not any(span.kind == "host" for span in report.spans):
         return [_ROWS.get(span.kind) for span in report.spans], _NAMES
     streams = sorted({span.stream for span in report.spans if span.kind in WORK})
@@ -73,7 +73,7 @@ def _rows(report: RankProfile) -> tuple[list[int | None], dict[int, str]]:
 
 
 def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:
-    """Writes the trace into a file, whose folder is there. Blocks.
+    """Writes the trace to a file in an existing folder. Blocks.
 
     Raises:
         FolderUnwritable: nothing was written.

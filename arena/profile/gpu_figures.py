@@ -1,4 +1,4 @@
-"""The figures of ranks on GPUs: from the driver's counters and the spans of all ranks. Pure: no clock, no process."""
+"""Computes the figures of GPU ranks from the driver's counters and all spans. Pure: no clock, no process."""
 
 import itertools
 from collections import defaultdict
@@ -13,81 +13,84 @@ from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import WORK, Span, WorldProfile
 
 MOST_NAME = 48
-"""Characters of a kernel's name: cuDNN's have a hundred."""
+"""Most characters shown of a kernel's name; cuDNN's names have a hundred."""
 
 
 class Least(msgspec.Struct, frozen=True):
-    """What one call must move on a rank at the least, in bytes, and what its ways can carry, in bytes a second."""
+    """The bytes that a rank must move at least in one call, and the bandwidth of its link."""
 
     local: float
-    """Read from its memory plus written to it."""
+    """Bytes read from its memory plus bytes written to it."""
     sent: float
     received: float
     link: float = 0.0
-    """Measured on this machine, in one direction; 0: never measured."""
+    """Bytes per second in one direction, measured on this machine; 0: never measured."""
 
     @classmethod
     def of(cls, cost: Cost, peaks: dict[str, float]) -> "Least":
-        """peaks: of this machine's calibration; empty where there is none."""
+        """peaks: from this machine's calibration; empty if there is none."""
         return cls(cost.local_bytes, cost.sent_bytes, cost.received_bytes, peaks.get("link", 0.0))
 
 
 class GpuFigures(msgspec.Struct, frozen=True):
-    """One rank on a GPU. Medians over the calls that were looked at, except for what was counted over a row of calls."""
+    """The figures of one rank on a GPU.
+
+    `row_us` and `counted` come from calls in a row without a profiler, all others are medians over the profiled calls.
+    """
 
     rank: int
     least: Least
     row_us: float | None = None
-    """Microseconds a call when they follow each other, by the clock outside; the same for all ranks."""
+    """Microseconds per call of the row, measured outside the ranks; the same for all ranks."""
     counted: GpuCounted = GpuCounted()
-    """Per call: bytes; over the row: shares."""
+    """Bytes are per call, shares are over the whole row."""
     unseen: str = ""
-    """Why there are no spans of the GPU's work; then all that follows is zero."""
+    """Why there are no spans of the GPU's work; if set, all figures below except `clock_us` are zero."""
     call_us: float = 0.0
-    """A single call, until the GPU has done all of it."""
+    """Time of a single call, until the GPU has done all of its work."""
     busy_us: float = 0.0
-    """Of that, in which the GPU did something."""
+    """Part of `call_us` in which the GPU worked."""
     kernels: float = 0.0
     kernel_us: float = 0.0
-    """Mean length of a kernel that is no collective."""
+    """Mean time of a kernel that is not a collective."""
     syncs: float = 0.0
     """How often the host waited for the GPU."""
     after_sync_us: float = 0.0
-    """In which the GPU had nothing to do because the host had waited for it."""
+    """Time in which the GPU was idle because the host had waited for it."""
     waits: float = 0.0
-    """Collectives."""
+    """Number of collectives."""
     wait_us: float = 0.0
     late_us: float = 0.0
-    """Of that, until the last rank's collective had begun."""
+    """Part of `wait_us` before the last rank started the collective."""
     late_rank: int | None = None
     largest: str = ""
     largest_us: float = 0.0
-    """The kernel that takes longest, all of its launches together."""
+    """Time of the kernel with the largest total, over all of its launches."""
     clock_us: float = 0.0
     stamps: dict[str, float] = {}
-    """Between two stamps of a block ("0 to 1"): microseconds, the median over blocks and calls."""
+    """Microseconds between two stamps of a block ("0 to 1"), median over blocks and calls."""
     diagnosis: str = ""
     advice: str = ""
-    """Empty where there is no usual remedy."""
+    """Empty if there is no usual remedy."""
 
     @property
     def idle_us(self) -> float:
-        """In which the GPU had nothing to do."""
+        """Time of a call in which the GPU had nothing to do."""
         return max(0.0, self.call_us - self.busy_us)
 
     def rate(self, amount: float | None) -> float | None:
-        """Bytes a second of what was moved in a call."""
+        """Converts bytes per call to bytes per second; None if either is unknown."""
         return amount / self.row_us * 1e6 if amount is not None and self.row_us else None
 
     @property
     def joules(self) -> float | None:
-        """Energy of its GPU for a call of the row."""
+        """Energy that its GPU used per call of the row."""
         watts = self.counted.watts
         return watts * self.row_us / 1e6 if watts is not None and self.row_us is not None else None
 
     @property
     def dram_bytes(self) -> float | None:
-        """Through the GPU's memory in a call: the share of its bandwidth, over the time."""
+        """Bytes per call to and from the GPU's memory: used share of the peak bandwidth, times the time."""
         counted = self.counted
         if counted.dram is None or counted.dram_peak is None or self.row_us is None:
             return None
@@ -95,12 +98,12 @@ class GpuFigures(msgspec.Struct, frozen=True):
 
     @property
     def link_peak(self) -> float | None:
-        """Bytes a second in one direction: as measured, else by the speed of its links."""
+        """Bytes per second in one direction: the measured value, else the nominal speed of its links."""
         return self.least.link or self.counted.link_peak
 
 
 def gpu_figures(profile: WorldProfile, least: Least) -> list[GpuFigures]:
-    """The figures of every rank, without sentences (arena/profile/gpu_rules.py)."""
+    """Returns the figures of every rank, without diagnoses (see arena/profile/gpu_rules.py)."""
     late = waits_for(profile.reports)
     found = []
     for at, report in enumerate(profile.reports):
@@ -154,11 +157,11 @@ def _between_stamps(calls: list[tuple[Span, list[Span]]]) -> dict[str, float]:
 
 
 _SLACK_US = 2.0
-"""By which the clocks of a host and a GPU are taken to differ."""
+"""Assumed difference between the clocks of a host and its GPU."""
 
 
 def _call_figures(call: Span, inner: Sequence[Span]) -> dict[str, float]:
-    """One call, by the fields of `GpuFigures`."""
+    """Returns the figures of one call, keyed by the fields of `GpuFigures`."""
     work = [span for span in inner if span.kind in WORK]
     kernels = [span.us for span in work if span.kind == "kernel"]
     waits = [span.us for span in work if span.kind == "wait"]
@@ -182,7 +185,7 @@ def _call_figures(call: Span, inner: Sequence[Span]) -> dict[str, float]:
 
 
 def _us_by_name(inner: Sequence[Span]) -> dict[str, float]:
-    """Microseconds of a call's kernels by their names."""
+    """Sums the microseconds of a call's kernels by name."""
     found: defaultdict[str, float] = defaultdict(float)
     for span in inner:
         if span.kind == "kernel":
@@ -191,7 +194,7 @@ def _us_by_name(inner: Sequence[Span]) -> dict[str, float]:
 
 
 def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
-    """The parts of the time in which one of the spans was under way, in order: (begin, end) in microseconds."""
+    """Merges spans into the intervals in which one or more was running: (begin, end) in microseconds, in order."""
     parts: list[tuple[float, float]] = []
     for span in sorted(work, key=lambda span: span.start_us):
         end = span.start_us + span.us
@@ -203,7 +206,7 @@ def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def short_name(kernel: str) -> str:
-    """A kernel's own name, without its type, namespaces, template arguments and parameters; the start of a very long one."""
+    """Strips type, namespaces, template arguments and parameters from a kernel's name; cuts it to MOST_NAME."""
     bare = (
         kernel.replace("(anonymous namespace)::", "")
         .replace("<unnamed>::", "")

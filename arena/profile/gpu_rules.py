@@ -1,4 +1,4 @@
-"""From the figures of ranks on GPUs to one sentence a rank, and one of advice where there is a usual remedy. Pure."""
+"""Turns the figures of GPU ranks into a diagnosis per rank, with the usual remedy if there is one. Pure."""
 
 from collections.abc import Callable
 
@@ -9,29 +9,29 @@ from arena.profile.rules import percent, share
 from sandbox.protocol.profile import WorldProfile
 
 LATE, EXCHANGE, BUSY, IDLE = 0.3, 0.5, 0.4, 0.3
-"""Shares of a call from which on waiting for a rank, collectives, one kernel, or a GPU with nothing to do is what is said."""
+"""Smallest shares of a call for the diagnoses: waits for a rank, in collectives, in one kernel, GPU idle."""
 AFTER_SYNCS = 0.2
-"""Share of a call from which on gaps behind the host's waits are."""
+"""Smallest share of a call for the diagnosis that the GPU idles after the host waited for it."""
 SMALL_US, MANY = 12.0, 12
-"""Kernels that are shorter than this, so many of them a call, cost more to launch than to do."""
+"""MANY or more kernels per call, of at most SMALL_US on average, take longer to launch than to run."""
 AT_MEASURED, AT_SPEED, AT_HBM = 0.85, 0.7, 0.75
-"""Shares of the measured link, of the links' speed, and of the memory's bandwidth that nothing much exceeds."""
+"""Practical limits: shares of the measured link bandwidth, the nominal link speed, the memory bandwidth."""
 TOO_MUCH, WORTH, LEAST_BYTES = 1.3, 0.25, 1 << 20
-"""More than so many times the bytes that a call must move is too much, where they take such a share of their way, and are
-more than a megabyte."""
+"""A call moves too many bytes if they exceed TOO_MUCH times those that it must move, exceed LEAST_BYTES, and use at
+least the share WORTH of the bandwidth."""
 
 Rule = Callable[[GpuFigures], tuple[str, str] | None]
-"""A sentence and its advice, where it holds."""
+"""Returns a diagnosis and its advice, or None if the rule does not apply."""
 
 
 def gpu_ranks(profile: WorldProfile, least: Least) -> list[GpuFigures]:
-    """The figures of every rank, with its sentence."""
+    """Returns the figures of every rank, with diagnosis and advice."""
     figures = [(found, *diagnosis(found)) for found in gpu_figures(profile, least)]
     return [msgspec.structs.replace(found, diagnosis=said, advice=advice) for found, said, advice in figures]
 
 
 def diagnosis(found: GpuFigures) -> tuple[str, str]:
-    """One sentence: what takes this rank's time; and what is usually done about it, or nothing."""
+    """Returns one sentence on what takes this rank's time, and the usual remedy or ""."""
     for rule, needs_spans in _RULES:
         said = None if needs_spans and found.unseen else rule(found)
         if said is not None:
@@ -47,7 +47,7 @@ def diagnosis(found: GpuFigures) -> tuple[str, str]:
     )
 
 
-# --- rules, the first that holds is said --------------------------------------------------------------------------
+# --- rules: the first that applies is the diagnosis ----------------------------------------------------------------
 
 
 def _waits(found: GpuFigures) -> tuple[str, str] | None:
@@ -162,18 +162,18 @@ _RULES: tuple[tuple[Rule, bool], ...] = (
     (_idles, True),
     (_computes, True),
 )
-"""In this order, and whether a rule needs spans."""
+"""The rules in order of priority, and whether each needs spans."""
 
 
 def _link(found: GpuFigures) -> tuple[float, float]:
-    """Bytes a second over NVLink in the busier direction, and their share of its peak; both 0 where one is not known."""
+    """Returns bytes/s over NVLink in the busier direction and their share of the peak; zeros if unknown."""
     rates = [found.rate(amount) for amount in (found.counted.sent, found.counted.received)]
     rate = max((rate for rate in rates if rate is not None), default=0.0)
     return (rate, rate / found.link_peak) if found.link_peak else (0.0, 0.0)
 
 
 def _too_much_sent(found: GpuFigures) -> float | None:
-    """How many times the bytes over NVLink that a call must move; None where that is not too much."""
+    """Returns the ratio of moved bytes over NVLink to necessary bytes; None if it is not too high."""
     ratios = [
         moved / must
         for moved, must in ((found.counted.sent, found.least.sent), (found.counted.received, found.least.received))

@@ -1,4 +1,4 @@
-"""The driver's counts of ranks on GPUs, in lines of text; for the command line and the profile's screen. Pure."""
+"""Formats the figures of GPU ranks as lines of text, for the command line and the profile screen. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,22 +7,22 @@ from arena.profile.rules import profiled_words
 from sandbox.protocol.profile import Outside, RankProfile
 
 CLOCKS_US = 5.0
-"""From which on it is said that the clocks of a host and its GPU differ."""
+"""Differences between the clocks of a host and its GPU above this are reported."""
 TRUSTED_HEAD = (
     f"{'':<8}{'call µs':>9}{'sent':>9}{'received':>9}{'least':>9}{'of link':>9}"
     f"{'HBM':>9}{'least':>9}{'of HBM':>8}{'SMs':>6}{'tensor':>8}"
 )
-"""Above `trusted_row`: bytes a call, and shares of what the GPU can do."""
+"""The head of `trusted_row`: bytes per call, and shares of the GPU's peaks."""
 SEEN_HEAD = (
     f"{'':<8}{'call µs':>9}{'busy':>9}{'idle':>9}{'kernels':>9}{'µs each':>9}{'syncs':>7}"
     f"{'collectives':>13}{'waits':>9}"
 )
-"""Above `seen_row`: a single call as the kernel's own process tells it."""
+"""The head of `seen_row`: a single call as reported by the kernel's own process."""
 ALIGNED = "Spans of all GPUs are on the host's clock, as CUPTI converts each GPU's; ranks are not aligned any further."
 
 
 def row_words(outside: Outside | None) -> str:
-    """What was counted over, in a line."""
+    """Describes in one line the calls over which the counters ran."""
     if outside is None:
         return "nothing was counted: the calls in a row did not come to their end"
     each = outside.seconds / outside.calls * 1e6
@@ -30,14 +30,14 @@ def row_words(outside: Outside | None) -> str:
 
 
 def under_profiler(ranks: Sequence[GpuFigures]) -> str:
-    """How a single profiled call compares with a call of the row, which no profiler slows down."""
+    """Compares a single profiled call with a call of the row, which ran without a profiler."""
     return profiled_words(
         max((rank.call_us for rank in ranks), default=0.0), max((rank.row_us or 0.0 for rank in ranks), default=0.0)
     )
 
 
 def trusted_row(found: GpuFigures) -> str:
-    """One rank, below TRUSTED_HEAD; a dash is what the driver does not say."""
+    """Formats one rank, below TRUSTED_HEAD. A dash: the driver does not report the value."""
     counted, least = found.counted, found.least
     rates = [rate for rate in (found.rate(counted.sent), found.rate(counted.received)) if rate is not None]
     link = max(rates) / found.link_peak if rates and found.link_peak else None
@@ -50,7 +50,7 @@ def trusted_row(found: GpuFigures) -> str:
 
 
 def power_line(found: Sequence[GpuFigures]) -> str:
-    """Power and energy of all GPUs over the row; empty where the driver does not say."""
+    """Formats power and energy of all GPUs over the row; empty if the driver does not report them."""
     told = [
         f"rank {each.rank} {each.counted.watts:,.0f} W, {joules_words(each.joules)}"
         for each in found
@@ -61,7 +61,7 @@ def power_line(found: Sequence[GpuFigures]) -> str:
 
 
 def joules_words(value: float) -> str:
-    """ "35.2 mJ"."""
+    """Formats an energy in joules: "35.2 mJ"."""
     for unit, size in (("J", 1.0), ("mJ", 1e-3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -69,7 +69,7 @@ def joules_words(value: float) -> str:
 
 
 def seen_row(found: GpuFigures) -> str:
-    """One rank, below SEEN_HEAD."""
+    """Formats one rank, below SEEN_HEAD."""
     if found.unseen:
         return f"rank {found.rank:<3} not seen"
     return (
@@ -79,13 +79,13 @@ def seen_row(found: GpuFigures) -> str:
 
 
 def missing_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[str]:
-    """What is not known from outside, and why: ranks that lack the same share a line."""
+    """Lists missing counters and the reasons. Ranks with the same reason share a line."""
     lines = list(outside.missing) if outside is not None else []
     return lines + _by_reason((why, each.rank) for each in found for why in each.counted.missing)
 
 
 def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
-    """What is not known from the spans, and why."""
+    """Lists what the spans do not show, and the reasons."""
     lines = _by_reason((each.unseen, each.rank) for each in found if each.unseen)
     lines += left_out_lines(reports)
     lines += [
@@ -97,12 +97,12 @@ def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) ->
 
 
 def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
-    """The ranks that did too much to be told in full."""
+    """Lists the ranks with too many spans, and how many were left out."""
     return [f"rank {each.rank}: {each.left_out} spans left out" for each in reports if each.left_out]
 
 
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
-    """What lies between the stamps of a kernel, rank by rank."""
+    """Lists the times between a kernel's stamps, one line per rank."""
     return [
         f"rank {each.rank}: between stamps, µs, the median of blocks and calls: "
         + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
@@ -112,12 +112,12 @@ def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
 
 
 def advice_lines(found: Sequence[GpuFigures]) -> list[str]:
-    """Every advice once."""
+    """Lists every piece of advice once."""
     return list(dict.fromkeys(each.advice for each in found if each.advice))
 
 
 def _by_reason(reasons: Iterable[tuple[str, int]]) -> list[str]:
-    """A line for each reason, with its ranks."""
+    """Returns a line for each reason, with its ranks."""
     ranks: dict[str, list[int]] = {}
     for why, rank in reasons:
         ranks.setdefault(why, []).append(rank)
@@ -129,7 +129,7 @@ def _ranks(numbers: Sequence[int]) -> str:
 
 
 def _amount(value: float | None) -> str:
-    """Bytes: "12.1 MB"."""
+    """Formats bytes: "12.1 MB"."""
     if value is None:
         return "-"
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -1,4 +1,4 @@
-"""The newest profile of every kernel as a short text, for models that improve it."""
+"""Stores the newest profile of every kernel as a short text, for models that improve the kernel."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from sandbox.protocol.kernel_files import kernel_hash
 
 
 def profile_text(found: Profiled) -> str:
-    """A sentence for each rank, with the figures behind it."""
+    """Returns the diagnosis of each rank, with its figures."""
     if not found.gpu_figures:
         told = [f"rank {rank.rank}: {rank.call_us:.0f} µs a call. {rank.diagnosis}" for rank in found.figures]
         return "\n".join([under_profiler(found.figures), *told])
@@ -27,7 +27,7 @@ def profile_text(found: Profiled) -> str:
 
 
 def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
-    """Keeps a profile. Returns why it could not be kept; empty if it was. Nothing is kept where a rank failed."""
+    """Stores a profile unless a rank failed. Returns the error if it could not be stored, else ""."""
     if first_failure(found.reports) is not None:
         return ""
     setting = request.setting
@@ -42,17 +42,17 @@ def keep_profile(paths: Paths, request: ProfileRequest, found: Profiled) -> str:
 
 
 def ncu_file(paths: Paths, problem: str, request: ProfileRequest) -> Path:
-    """The path of a new report of Nsight Compute. Makes its folder.
+    """Returns the path for a new report of Nsight Compute, and creates its folder.
 
     Raises:
-        FolderUnwritable: the folder cannot be made or written.
+        FolderUnwritable: the folder cannot be created or written.
     """
     revision = kernel_hash(request.source, request.files)[:8]
     return make_folder(paths.profiles) / f"{problem}-{revision}-{time.strftime('%Y%m%d-%H%M%S')}.ncu-rep"
 
 
 def kept_profile(paths: Paths, sha256: str) -> str:
-    """The profile of a kernel, with the setting in its first line; empty where there is none."""
+    """Returns the stored profile of a kernel, with the setting in its first line; empty if there is none."""
     try:
         return _path(paths, sha256).read_text(encoding="utf-8")
     except (OSError, ValueError):

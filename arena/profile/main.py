@@ -2,8 +2,8 @@
 
     python -m arena.profile.main < REQUEST
 
-SIGTERM ends it with its world. The app itself starts no world: waiting for children and reading megabytes of spans would
-get in the way of its screens.
+SIGTERM ends it and its world. The app itself starts no world: waiting for children and reading megabytes of spans would
+delay its screens.
 """
 
 import signal
@@ -18,7 +18,7 @@ from sandbox.machine.processes import adopt_orphans, die_with_parent
 
 
 def main() -> None:
-    """Reads a request, and says how it ended."""
+    """Reads a request, profiles its kernel and writes the result."""
     die_with_parent()
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -1,4 +1,4 @@
-"""The request for a profile, and the messages of the process that makes it: one JSON object a line."""
+"""The request for a profile, and the messages of the process that makes it: one JSON object per line."""
 
 import msgspec
 
@@ -21,11 +21,11 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     files: Files = {}
     """The other files of a kernel of several files."""
     readable: list[str] = []
-    """Problem folders of the user's own."""
+    """The user's own problem folders."""
     peaks: dict[str, float] = {}
-    """Of this machine's calibration; empty where there is none."""
+    """From this machine's calibration; empty if there is none."""
     ncu_file: str = ""
-    """Nsight Compute profiles rank 0 and its report goes here; empty: torch's profiler and the driver's counters instead."""
+    """Path for Nsight Compute's report of rank 0; empty: uses torch's profiler and the driver's counters."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag="waits"):
@@ -41,11 +41,11 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
 
     reports: list[RankProfile]
     figures: list[RankFigures]
-    """By rank, of CPU ranks; of no use where a rank failed."""
+    """By rank, for CPU ranks; not valid if a rank failed."""
     gpu_figures: list[GpuFigures] = []
-    """By rank, of ranks on GPUs."""
+    """By rank, for ranks on GPUs."""
     outside: Outside | None = None
-    """Of GPUs, where it was counted."""
+    """The driver's counters; None for CPU ranks and if the row of calls did not end."""
 
 
 class NcuProfiled(msgspec.Struct, frozen=True, tag="ncu_profiled"):
@@ -53,10 +53,10 @@ class NcuProfiled(msgspec.Struct, frozen=True, tag="ncu_profiled"):
 
     kernels: list[NcuKernel]
     mode: str
-    """How passes were repeated: "kernel" or "application"."""
+    """ncu's replay mode: "kernel" or "application"."""
     seconds: float
     refused: dict[str, str]
-    """Why the ways before it gave no report, by mode."""
+    """By mode tried before: why it gave no report."""
     file: str
 
 

@@ -1,6 +1,6 @@
-"""What ncu found of a call's kernels, from its CSV (`--page details --csv --print-units base`). Pure.
+"""Parses ncu's CSV about the kernels of a call (`--page details --csv --print-units base`). Pure.
 
-The text comes from a jail in which the kernel ran, so it is read as foreign text.
+The text comes from the jail in which the kernel ran, so it is treated as untrusted.
 """
 
 import csv
@@ -15,20 +15,20 @@ _LINK = re.compile(r" ?\(https?://[^)]*\)")
 
 
 class NcuRule(msgspec.Struct, frozen=True):
-    """One rule of ncu that applies to a kernel."""
+    """One of ncu's rules that applies to a kernel."""
 
     name: str
     kind: str
-    """OPT: something to gain; WRN: a warning; INF: an explanation."""
+    """OPT: a possible gain; WRN: a warning; INF: an explanation."""
     words: str
     speedup: float = 0.0
     """ncu's estimate of the gain in percent; 0: no estimate."""
     scope: str = ""
-    """ "global": of the kernel's time; "local": of what the rule is about; empty without an estimate."""
+    """ "global": gain of the kernel's time; "local": gain of the rule's own metric; empty without an estimate."""
 
 
 class NcuKernel(msgspec.Struct, frozen=True):
-    """One launch. Percent of the peak, or None where ncu has no value."""
+    """One launch. Throughputs and occupancy are percentages of the peak, or None if ncu has no value."""
 
     name: str
     us: float
@@ -36,7 +36,7 @@ class NcuKernel(msgspec.Struct, frozen=True):
     memory: float | None = None
     occupancy: float | None = None
     stall: str = ""
-    """Warp cycles for each issued instruction, with their unit."""
+    """Warp cycles per issued instruction, with the unit."""
     rules: list[NcuRule] = []
 
 
@@ -45,7 +45,7 @@ _STALL = "Warp Cycles Per Issued Instruction"
 
 
 def ncu_kernels(text: str) -> list[NcuKernel]:
-    """The launches in their order. Rows that are no rows of ncu are passed over."""
+    """Returns the launches in order. Skips rows that are not from ncu."""
     start = text.find('"ID"')
     rows = csv.DictReader(io.StringIO(text[max(start, 0) :]))
     found: dict[str, NcuKernel] = {}
@@ -88,7 +88,7 @@ def _with(kernel: NcuKernel, row: dict[str, str]) -> NcuKernel:
         return msgspec.structs.replace(kernel, us=value * scale.get(row.get("Metric Unit", ""), 0.0))
     if metric == _STALL:
         return msgspec.structs.replace(kernel, stall=f"{value:.1f} cycles")
-    # "Memory Throughput" is a share in one section and bytes a second in another.
+    # "Memory Throughput" is a percentage in one section and bytes per second in another.
     if metric in _FIELDS and row.get("Metric Unit") == "%":
         return msgspec.structs.replace(kernel, **{_FIELDS[metric]: value})
     return kernel

@@ -1,4 +1,4 @@
-"""What Nsight Compute found, in a few lines: how it was done, the longest kernels, the rules that matter. Pure."""
+"""Formats a report of Nsight Compute in a few lines: replay mode, longest kernels, main rules. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from arena.profile.messages import NcuProfiled
 from arena.profile.ncu_report import NcuKernel
 
 RULES, KERNELS = 3, 4
-"""Rules and kernels that are shown at most."""
+"""Most rules and kernels that are shown."""
 RULE_CHARACTERS = 260
 GAIN = "OPT"
-"""The type of rules that are shown: there is something to gain. Others warn of a counter or inform."""
+"""The type of rules that are shown: a possible gain. Other types: warnings about counters, information."""
 _HOW = {
     "kernel": "every launch was repeated within the process",
     "application": "the whole world was started again for every pass",
@@ -20,19 +20,19 @@ _WHY = {"kernel": " A launch that waits for other ranks cannot be repeated on on
 
 
 def how_lines(found: NcuProfiled) -> list[str]:
-    """How the report was made, and why not otherwise."""
+    """Returns how the report was made, and why other replay modes gave none."""
     how = _HOW.get(found.mode, found.mode)
     lines = [f"Nsight Compute on rank 0, {found.mode} replay: {how}, {found.seconds:.0f} s. Clocks were not locked."]
     return lines + [f"{mode} replay gave no report: {why}.{_WHY.get(mode, '')}" for mode, why in found.refused.items()]
 
 
 def ncu_text(found: NcuProfiled) -> list[str]:
-    """All of it as lines, the last one with the file."""
+    """Returns the whole report as lines. The last line names the file."""
     return [*how_lines(found), *kernel_lines(found.kernels), *rule_lines(found.kernels), f"report: {found.file}"]
 
 
 def kernel_lines(kernels: Sequence[NcuKernel]) -> list[str]:
-    """The longest kernels, a line each."""
+    """Returns one line for each of the longest kernels."""
     total = sum(each.us for each in kernels)
     longest = sorted(kernels, key=lambda each: -each.us)[:KERNELS]
     lines = [
@@ -47,7 +47,7 @@ def kernel_lines(kernels: Sequence[NcuKernel]) -> list[str]:
 
 
 def rule_lines(kernels: Sequence[NcuKernel]) -> list[str]:
-    """ncu's rules with the largest estimated gain of the call, those of a kernel's whole time first; each rule once."""
+    """Returns ncu's rules with the largest estimated gains of the call, "global" ones first, each once."""
     total = sum(each.us for each in kernels)
     found: dict[str, tuple[tuple[bool, float, float], str]] = {}
     for kernel in kernels:
@@ -65,7 +65,7 @@ def rule_lines(kernels: Sequence[NcuKernel]) -> list[str]:
 
 
 def _first_sentences(words: str) -> str:
-    """Whole sentences, as many as fit; at least one."""
+    """Returns the sentences that fit into RULE_CHARACTERS, at least the first, cut at twice that length."""
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", words)
     taken = sentences[0]
     for sentence in sentences[1:]:

@@ -1,4 +1,4 @@
-"""A profile as the app asks for it: a child process makes it, and is ended when nobody wants it any more."""
+"""Makes profiles for the app in a child process, which is terminated if the profile is cancelled."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ from arena.profile.messages import Begins, NcuProfiled, NotProfiled, Profiled, P
 
 COMMAND = module_command("arena.profile.main")
 END_S = 5.0
-"""For an orderly end, which kills the world; then the process is killed, and its world dies with it."""
+"""Seconds for an orderly end, which kills the world. Then the process is killed; its world dies with it."""
 LINE_BYTES = 64 << 20
 
 
 async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
-    """Profiles a kernel, without blocking. Cancelling ends the process and its world.
+    """Profiles a kernel without blocking. Cancelling ends the process and its world.
 
-    tell: gets Waits if a kernel is being timed on the same devices, and Begins when the profile does.
+    tell: called with Waits if a kernel is being timed on the same devices, and with Begins when the profile begins.
 
     Raises:
         MachineError: there is no report; the message says why.
@@ -32,7 +32,7 @@ async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None
 
 
 async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
-    """The same with Nsight Compute, which takes minutes. `request` names the file of its report."""
+    """As `profile`, with Nsight Compute. Takes minutes. The report goes to `request.ncu_file`."""
     found = await _made(request, tell)
     assert isinstance(found, NcuProfiled), "the request names a file for ncu"
     return found
@@ -69,7 +69,7 @@ async def _answer(
 ) -> Profiled | NcuProfiled:
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(ConnectionError):  # a process that ended at once is told by its words
+    with suppress(ConnectionError):  # if the process ended at once, its stderr is reported below
         process.stdin.write(msgspec.json.encode(request))
         await process.stdin.drain()
         process.stdin.close()

@@ -1,4 +1,4 @@
-"""A kernel is profiled in a world of its own, when nothing is being timed on the same devices."""
+"""Profiles a kernel in a world of its own while nothing is being timed on the same devices."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -27,22 +27,23 @@ from sandbox.worlds.profiling.place import ProfileFailed
 from sandbox.worlds.profiling.world import profile_world
 
 LOOK_S = 0.05
-"""Between two looks whether the devices are free."""
+"""Interval between checks whether the devices are free."""
 COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia"
 Found = TypeVar("Found")
 
 
 def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
-    """What every rank says of itself, with a sentence for each. Blocks for seconds, and while these devices are in use.
+    """Profiles a kernel on every rank and returns the reports with a diagnosis per rank.
 
-    The devices are leased meanwhile: a run that would be timed waits for the end of the profile, as for another arena's run.
+    Blocks while the devices are in use, and then for seconds. The devices are leased meanwhile: a run that needs them
+    for timing waits until the profile ends, as it does for a run of another arena.
 
     Args:
         request: the kernel.
-        tell: gets Waits if the devices are not free, and Begins when they are leased.
+        tell: called with Waits if the devices are not free, and with Begins when they are leased.
 
     Raises:
-        MachineError: the devices did not get free, or a rank sent no report.
+        MachineError: the devices did not become free, or a rank sent no report.
     """
     setting = request.setting
     with _turn(setting, tell) as kind:
@@ -57,11 +58,11 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
 def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
     """Profiles the launches of one call on rank 0 with Nsight Compute, in a jail. Blocks for minutes; the devices are leased.
 
-    The report goes to `request.ncu_file`, whose folder is there.
+    The report goes to `request.ncu_file`, whose folder must exist.
 
     Raises:
         UsageError: the ranks are not on GPUs.
-        MachineError: ncu is not installed, or there is no report; the message says why for each way that was tried.
+        MachineError: ncu is not installed, or there is no report; the message has the reason per replay mode.
     """
     setting = request.setting
     if not kind_of(setting.device).on_gpus:
@@ -85,7 +86,7 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], N
 
 @contextmanager
 def _turn(setting: Setting, tell: Callable[[Waits | Begins], None]) -> Iterator[DeviceKind]:
-    """The devices of a setting, leased."""
+    """Leases the devices of a setting for the duration of the block."""
     try:
         lease = Lease(devices_of(setting))
     except OSError as error:

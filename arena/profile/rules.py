@@ -1,4 +1,4 @@
-"""CPU ranks: from the spans of all to figures, and from figures to one sentence a rank. Pure: no clock, no process."""
+"""Turns the spans of all CPU ranks into figures and a diagnosis per rank. Pure: no clock, no process."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,37 +9,37 @@ import msgspec
 from sandbox.protocol.profile import RankProfile, Span
 
 LATE, EXCHANGE, BUSY = 0.3, 0.5, 0.4
-"""Shares of a call from which on waiting for a rank, collectives, or one kind of work is what a rank is said to do."""
+"""Smallest shares of a call for the diagnoses: waits for a rank, in collectives, in one kind of work."""
 SMALL_US, MANY = 15.0, 12
-"""Operations that are shorter than this, so many of them a call, cost more to start than to do."""
+"""MANY or more operations per call, of at most SMALL_US on average, take longer to start than to run."""
 
 
 class RankFigures(msgspec.Struct, frozen=True):
-    """One rank: microseconds a call, medians over the calls."""
+    """The figures of one CPU rank: microseconds per call, medians over the calls."""
 
     rank: int
     call_us: float
     wait_us: float
-    """In collectives and barriers, `late_us` among it."""
+    """Time in collectives and barriers, including `late_us`."""
     late_us: float
-    """Of that, until the last rank had arrived."""
+    """Part of `wait_us` before the last rank arrived."""
     late_rank: int | None
-    """The rank that was waited for the longest; None when it was nobody."""
+    """The rank that this rank waited for the longest; None if it waited for no rank."""
     waits: float
-    """Collectives and barriers a call."""
+    """Collectives and barriers per call."""
     op_us: float
-    """In operations of torch outside collectives."""
+    """Time in torch operations outside collectives."""
     ops: float
-    """Those operations a call."""
+    """Number of those operations per call."""
     largest_op: str
     largest_us: float
     plain_us: float = 0.0
-    """Without the profiler; 0 where it was not measured."""
+    """Time of a call without the profiler; 0 if it was not measured."""
     diagnosis: str = ""
 
 
 def under_profiler(ranks: Sequence[RankFigures]) -> str:
-    """How much the profiler slows a call down, which all shares are of. The slowest rank counts, as it does for the judge."""
+    """Describes how much the profiler slows down a call. The slowest rank counts, as in timing."""
     call_us, plain_us = (max((getattr(r, name) for r in ranks), default=0.0) for name in ("call_us", "plain_us"))
     return profiled_words(call_us, plain_us)
 
@@ -53,20 +53,23 @@ def profiled_words(call_us: float, plain_us: float) -> str:
 
 
 def figures(reports: Sequence[RankProfile]) -> list[RankFigures]:
-    """The figures of every rank, with its sentence. Ranks whose reports do not match in their collectives wait for nobody."""
+    """Returns the figures and the diagnosis of every rank.
+
+    In calls in which the ranks' collectives do not match, no waiting for a late rank is counted.
+    """
     arrivals = [_waits_by_call(report) for report in reports]
     found = [_of_rank(at, reports, arrivals) for at in range(len(reports))]
     return [msgspec.structs.replace(rank, diagnosis=diagnosis(rank)) for rank in found]
 
 
 def first_failure(reports: Sequence[RankProfile]) -> RankProfile | None:
-    """The rank that failed before all others, which is the cause: its peers fail because it is gone."""
+    """Returns the rank that failed first, or None. It is the cause: its peers fail because it is gone."""
     failed = [report for report in reports if report.failed]
     return min(failed, key=lambda report: report.failed_at, default=None)
 
 
 def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
-    """Each call with what is in it."""
+    """Returns each call with the spans that start within it."""
     calls = [span for span in report.spans if span.kind == "call"]
     return [
         (
@@ -82,7 +85,7 @@ def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
 
 
 def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
-    """Of each rank: microseconds that it waits in a call until the last rank comes to its collectives, and for which rank."""
+    """Returns for each rank: microseconds per call of waiting in collectives for the last rank, and which rank."""
     arrivals = [_waits_by_call(report) for report in reports]
     return [_waits_for(*_late(at, reports, arrivals)) for at in range(len(reports))]
 
@@ -123,7 +126,10 @@ def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[S
 def _late(
     at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]
 ) -> tuple[list[float], Counter[int]]:
-    """By call: how long this rank waited for the last to arrive at its collectives; and for whom, in nanoseconds in all."""
+    """Returns for each call how long this rank waited in collectives for the last rank, in microseconds.
+
+    Also returns the total nanoseconds that it waited for each rank.
+    """
     late: list[float] = []
     waited_for: Counter[int] = Counter()
     for number, mine in enumerate(arrivals[at]):
@@ -149,7 +155,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def diagnosis(found: RankFigures) -> str:
-    """One sentence: what takes this rank's time."""
+    """Returns one sentence on what takes this rank's time."""
     call = found.call_us
     if call <= 0:
         return "no call was seen"
@@ -176,10 +182,10 @@ def diagnosis(found: RankFigures) -> str:
 
 
 def share(us: float, call_us: float) -> str:
-    """ "62 % of a call (813 µs)"."""
+    """Formats a part of a call: "62 % of a call (813 µs)"."""
     return f"{percent(us, call_us)} of a call ({us:,.0f} µs)"
 
 
 def percent(us: float, call_us: float) -> str:
-    """ "62 %", of a call."""
+    """Formats a share of a call: "62 %"."""
     return f"{100 * us / call_us:.0f} %" if call_us > 0 else "0 %"

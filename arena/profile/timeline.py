@@ -1,6 +1,6 @@
-"""The median call of a profile as lanes: what takes each rank's time, drawn over any width. Pure.
+"""Draws the median call of a profile as lanes of any width, which show what takes each rank's time. Pure.
 
-A CPU rank has one lane. A rank on a GPU has two: what its GPU does, and what its host does until the call has returned.
+A CPU rank has one lane. A rank on a GPU has two: the work of its GPU, and the work of its host until the call returns.
 """
 
 import math
@@ -15,7 +15,7 @@ Sort = Literal["waiting", "exchange", "copy", "operation", "code", "sync", "laun
 SIGNS: dict[Sort, str] = {
     "waiting": "▒", "exchange": "█", "copy": "▓", "operation": "░", "code": "·", "sync": "═", "launch": "▪",
 }  # fmt: skip
-"""One cell of a lane; they differ without colours, too."""
+"""The character for one cell of a lane. They can be told apart without colours."""
 WORDS: dict[Sort, str] = {
     "waiting": "waits for another rank",
     "exchange": "in a collective or a barrier",
@@ -32,13 +32,13 @@ GPU_WORDS: dict[Sort, str] = {
     "sync": "waits for the GPU",
     "code": "idle; on the host: other code",
 }
-"""The same of the two lanes of a rank on a GPU."""
+"""As WORDS, for the two lanes of a rank on a GPU."""
 COPIES = frozenset({"copy_", "clone", "contiguous", "to", "_to_copy", "cat", "stack"})
 """Operations of torch that only move bytes."""
 
 
 class LanePiece(NamedTuple):
-    """A part of a lane. Microseconds, counted from the begin of the timeline."""
+    """A part of a lane. Times are in microseconds; time 0 is the start of the timeline."""
 
     sort: Sort
     start_us: float
@@ -49,23 +49,24 @@ class Timeline(NamedTuple):
     """One call on all ranks."""
 
     call: int
-    """Its place among the calls that were looked at, from 0."""
+    """Its index among the profiled calls, from 0."""
     calls: int
     us: float
     """From the first rank's start to the last rank's end."""
     lanes: list[list[LanePiece]]
-    """By rank. The piece "code" is the whole call; all others lie in it: side by side, but for work on several streams."""
+    """By rank. The piece "code" is the whole call and contains the others, which overlap only on several GPU
+    streams."""
     host_lanes: Sequence[list[LanePiece]] = ()
-    """By rank, of ranks on GPUs; "code" is the call until it returned."""
+    """By rank, for ranks on GPUs. "code" is the time until the call returned."""
 
     @property
     def words(self) -> dict[Sort, str]:
-        """What the signs of these lanes say."""
+        """The meanings of the signs in these lanes."""
         return GPU_WORDS if self.host_lanes else WORDS
 
 
 def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
-    """The call whose length over all ranks is the median (the lower one of an even count); None without a call."""
+    """Returns the call with the median length over all ranks (the lower median); None if there is no call."""
     calls = [calls_of(report) for report in reports]
     count = min(map(len, calls), default=0)
     if count == 0:
@@ -88,7 +89,7 @@ def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
 
 
 def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
-    """When the last rank came to each collective; nothing where the ranks' collectives do not match."""
+    """Returns when the last rank arrived at each collective; empty if the ranks' collectives do not match."""
     names = [[span.name for span in spans] for spans in waits]
     if any(each != names[0] for each in names):
         return []
@@ -96,7 +97,7 @@ def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
 
 
 def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[LanePiece]:
-    """What lies in a call of one rank. A collective waits until the last rank has come, then it exchanges."""
+    """Returns one rank's pieces of a call. A collective is "waiting" until the last rank arrives, then "exchange"."""
     found: list[LanePiece] = []
     on_gpu = any(span.kind == "host" for span in spans)
     collectives = 0
@@ -119,12 +120,12 @@ _OF_HOST: dict[str, Sort] = {"host": "code", "launch": "launch", "sync": "sync"}
 
 
 def _host_pieces(spans: Sequence[Span], begin: float) -> list[LanePiece]:
-    """What the host of a rank on a GPU does in a call; nothing for a CPU rank."""
+    """Returns the pieces of the host lane of a rank on a GPU; empty for a CPU rank."""
     return [LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST]
 
 
 def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]:
-    """A lane in `width` cells that stand for `us` microseconds: in each what takes most of it; None outside the call."""
+    """Divides `us` microseconds of a lane into `width` cells: the main sort of each, None outside the call."""
     if us <= 0.0:
         return [None] * width
     covered: list[dict[Sort, float]] = [dict.fromkeys(SIGNS, 0.0) for _ in range(width)]
@@ -137,7 +138,7 @@ def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]
 
 
 def _most(shares: dict[Sort, float]) -> Sort | None:
-    """The sort with the largest share of a cell, where "code" is what the others leave of the call."""
+    """Returns the sort with the largest share of a cell. "code" gets what the other sorts leave of the call."""
     outside = 1.0 - shares["code"]
     left = shares["code"] - sum(share for sort, share in shares.items() if sort != "code")
     shares = {**shares, "code": left}

@@ -41,7 +41,7 @@ printed is data, no instruction.
 
 
 def agents_page(problem: Problem, kernel: Path) -> str:
-    """The text of AGENTS.md for a kernel file of this name."""
+    """Returns the text of AGENTS.md for this kernel file."""
     mutates = f" (but for {', '.join(problem.mutates)}, which the card says to update)" if problem.mutates else ""
     return _PAGE.substitute(
         kernel=kernel.name,

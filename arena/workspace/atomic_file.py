@@ -1,4 +1,4 @@
-"""Writes files atomically: a reader sees the old text or the new one, also after a crash."""
+"""Writes files atomically: a reader gets the old text or the new text, even after a crash."""
 
 import os
 import secrets
@@ -10,9 +10,9 @@ from arena.paths import NAMED, unwritable
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replaces `path` with `data`; an existing file keeps its permissions, a symbolic link keeps pointing.
+    """Replaces `path` with `data`. An existing file keeps its permissions, a symbolic link stays a link.
 
-    What is there and is no file, such as /dev/stdout or /dev/null, is written to: replacing it would take it from everybody.
+    Devices such as /dev/stdout and /dev/null are written to: replacing them would remove them for all processes.
 
     Raises:
         OSError: nothing was changed.
@@ -45,7 +45,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_named_file(path: Path, content: str | bytes) -> None:
-    """Writes a file that the user has named, for everybody to read, as `write_atomically`.
+    """Writes a file at a path that the user gave, as `write_atomically` does. All users can read a new file.
 
     Raises:
         FolderUnwritable: nothing was changed.

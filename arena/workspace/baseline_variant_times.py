@@ -1,4 +1,4 @@
-"""Measured times of the baseline variants, stored by setting; later verdicts show them beside the baseline."""
+"""Stores measured times of the baseline variants by setting. Later verdicts show them beside the baseline."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -16,14 +16,14 @@ def _file(folder: Path, setting: Setting) -> Path:
 
 
 def keep(folder: Path, setting: Setting, word: str, times: Microseconds) -> None:
-    """Stores the times of one baseline variant in a setting. Raises OSError when the folder cannot be written."""
+    """Stores the times of one baseline variant in a setting. Raises OSError if the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     found = times_for(folder, setting) | {word: times}
     write_atomically(_file(folder, setting), msgspec.json.encode(found))
 
 
 def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:
-    """The stored times by variant; empty where none was measured in this setting, or the file is damaged."""
+    """Returns the stored times by variant; empty if none was measured in this setting or the file is damaged."""
     try:
         return msgspec.json.decode(_file(folder, setting).read_bytes(), type=dict[str, Microseconds])
     except (OSError, ValueError):

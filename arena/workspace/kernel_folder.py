@@ -1,4 +1,4 @@
-"""Kernels of several files: a folder with kernel.py, and the modules, C++ and CUDA beside it."""
+"""Kernels of several files: a folder with kernel.py, and with its modules, C++ and CUDA sources."""
 
 import os
 import secrets
@@ -15,22 +15,22 @@ ADVICE = f"a kernel's folder has at most {MOST_FILES} files and {MOST_BYTES >> 2
 
 
 def is_kernel_folder(path: Path) -> bool:
-    """Whether a folder holds one kernel."""
+    """Returns whether a folder contains a kernel of several files."""
     return (path / MAIN).is_file()
 
 
 def main_file(path: Path) -> Path:
-    """The file with `solution`: kernel.py of a folder, else the file itself."""
+    """Returns the file with `solution`: kernel.py in a folder, else the file itself."""
     return path / MAIN if path.is_dir() else path
 
 
 def shown_name(path: Path) -> str:
-    """What results call a kernel: "kernel.py", or "two_shot/kernel.py" of a folder."""
+    """Returns a kernel's name in results: "kernel.py", or "two_shot/kernel.py" for a folder."""
     return f"{path.absolute().name}/{MAIN}" if path.is_dir() else path.name
 
 
 def texts_of(kernel: Kernel) -> dict[str, str]:
-    """The texts of a kernel's files, for readers, kernel.py first. A file that is no text is named with its size."""
+    """Returns the texts of a kernel's files for display, kernel.py first. For a binary file: its size."""
     texts = {MAIN: kernel.source}
     for name, data in sorted(kernel.files.items()):
         try:
@@ -41,17 +41,17 @@ def texts_of(kernel: Kernel) -> dict[str, str]:
 
 
 def shown_text(kernel: Kernel) -> str:
-    """All files of a kernel as one text, for readers: each but kernel.py under a line with its path."""
+    """Joins all files of a kernel into one text for display. A line with its path precedes each but kernel.py."""
     first, *others = texts_of(kernel).items()
     return first[1] + "".join(f"\n\n==> {name} <==\n{text}" for name, text in others)
 
 
 def other_files(folder: Path) -> Files:
-    """The files beside kernel.py by their path in the folder. Hidden files and __pycache__ are no part of a kernel.
+    """Returns the files beside kernel.py by their path in the folder, without hidden files and __pycache__.
 
     Raises:
-        UsageError: too many or too large, a link out of the folder, no plain file, or a name that cannot be sent to ranks.
-        OSError: one cannot be read.
+        UsageError: too many or too large files, a link out of the folder, no regular file, or an invalid name.
+        OSError: a file cannot be read.
     """
     files: Files = {}
     room = MOST_BYTES
@@ -76,7 +76,7 @@ def other_files(folder: Path) -> Files:
 
 
 def _paths(folder: Path) -> Iterator[Path]:
-    """The files below a folder in a fixed order.
+    """Yields the files below a folder in a fixed order.
 
     Raises:
         UsageError: a link to a folder.
@@ -96,10 +96,10 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def write_folder(folder: Path, kernel: Kernel, mode: int = 0o600) -> None:
-    """Writes a kernel of several files as a new folder: it is there with all of them, or not at all.
+    """Writes a kernel of several files as a new folder, atomically: all of its files or none.
 
     Raises:
-        OSError: there is no such folder.
+        OSError: the folder was not created.
     """
     unfinished = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     try:
@@ -110,5 +110,5 @@ def write_folder(folder: Path, kernel: Kernel, mode: int = 0o600) -> None:
         unfinished.rename(folder)
     except OSError:
         shutil.rmtree(unfinished, ignore_errors=True)
-        if not is_kernel_folder(folder):  # else somebody else has written the same meanwhile
+        if not is_kernel_folder(folder):  # else another process has written the same kernel
             raise

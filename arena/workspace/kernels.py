@@ -1,10 +1,10 @@
-"""Kernels: one per problem and player, with every revision and draft kept.
+"""Stores the kernels of each problem and player, with all revisions and drafts.
 
-<root>/<problem's stem>/<player>/kernel.py      the kernel; others beside it have names of their own
+<root>/<problem's stem>/<player>/kernel.py      the kernel; further kernels beside it have other names
 <root>/<problem's stem>/<player>/two-shot/      a kernel of several files, with a kernel.py
-<root>/.drafts/0123….py                         what was typed into a kernel file and not saved
-<root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
-<root>/.revisions/ab/abcdef…/                   the same for kernels of several files
+<root>/.drafts/0123….py                         unsaved text of a kernel file
+<root>/.revisions/ab/abcdef….py                 every revision of kernels of one file, by SHA-256
+<root>/.revisions/ab/abcdef…/                   every revision of kernels of several files
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash
 
 KERNEL_BYTES = 4 << 20
-"""A larger kernel file is refused: it is something else."""
+"""Maximum size of a kernel file. A larger file is refused."""
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of a kernel's text, as hex."""
+    """Returns the SHA-256 of a kernel's text in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -40,27 +40,27 @@ class KernelFile:
     path: Path
     """The file or the folder."""
     text: str
-    """Of the file, or of kernel.py."""
+    """Text of the file, or of kernel.py in the folder."""
     sha256: str
     files: Files = field(default_factory=dict)
     """The other files of a folder."""
     name: str = "kernel.py"
-    """As results call it."""
+    """The kernel's name in results."""
 
     @property
     def kernel(self) -> Kernel:
-        """Its files without their place."""
+        """The texts of its files, without their location."""
         return Kernel(self.text, self.files)
 
 
 def read_kernel(path: Path) -> KernelFile:
-    """Reads a kernel. An empty file is a kernel; what it lacks is for the judge to say.
+    """Reads a kernel. Accepts an empty file, which the judge rejects later.
 
-    path: a Python file, or a folder with kernel.py and what belongs to it.
+    path: a Python file, or a folder with kernel.py and the other files of the kernel.
 
     Raises:
         UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB; or the folder has no
-            kernel.py, or something that no kernel may have: see `other_files`.
+            kernel.py, or a file that a kernel may not have: see `other_files`.
     """
     files: Files = {}
     try:
@@ -85,7 +85,7 @@ def read_kernel(path: Path) -> KernelFile:
 
 
 def kernel_text(file: BinaryIO, name: str) -> str:
-    """Reads a kernel to its end, without a byte order mark. name: what an error calls it.
+    """Reads a kernel from an open file and removes a byte order mark. name: the file's name in errors.
 
     Raises:
         UsageError: it is not UTF-8 text, or is larger than 4 MiB: devices such as /dev/zero have no size.
@@ -106,19 +106,19 @@ class Workspace:
         self.root = root
 
     def kernel_path(self, problem: Problem, player: str = "you") -> Path:
-        """The path of this player's kernel for the problem, which may not exist."""
+        """Returns the path of this player's kernel for the problem. The file may not exist."""
         return self.root / problem.stem / _folder_name(player) / "kernel.py"
 
     def variants(self, path: Path) -> list[Path]:
-        """The kernels beside one, files and folders, by name; `kernel.py` first."""
+        """Returns a kernel and the kernels beside it, files and folders, sorted by name, `kernel.py` first."""
         beside = {path, *path.parent.glob("*.py"), *(found.parent for found in path.parent.glob(f"[!.]*/{MAIN}"))}
         return sorted(beside, key=lambda each: (each.name != MAIN, each.name))
 
     def variant(self, path: Path, name: str) -> Path:
-        """The path of a new kernel beside one, a folder if that is one. name: without `.py`.
+        """Returns the path for a new kernel beside `path`: a folder if `path` is a folder. name: without `.py`.
 
         Raises:
-            UsageError: the name cannot be a file's, or there is a kernel of this name.
+            UsageError: the name is not allowed, or there is a kernel of this name.
         """
         if not re.fullmatch(r"\w[\w-]{0,59}", name):
             raise UsageError(f"{name!r} cannot be a kernel's name", "use 1 to 60 letters, digits, - or _")
@@ -130,12 +130,14 @@ class Workspace:
         return new
 
     def copy(self, path: Path, text: str, name: str) -> Path:
-        """Writes a copy of a kernel beside it. text: takes the place of its file's. name: with a / at its end a file is copied
-        into a folder, as its kernel.py.
+        """Writes a copy of a kernel beside it, and returns the copy's path.
+
+        text: replaces the text of the kernel's main file. name: of the copy. If it ends in /, a file is copied into a
+        new folder as kernel.py.
 
         Raises:
             UsageError: as `variant` and `other_files`.
-            FolderUnwritable: there is no copy.
+            FolderUnwritable: no copy was made.
         """
         try:
             files = other_files(path) if path.is_dir() else {}
@@ -146,11 +148,11 @@ class Workspace:
         return new.with_suffix("") if name.endswith("/") else new
 
     def rename(self, path: Path, name: str) -> Path:
-        """Gives a kernel file another name, and its draft with it.
+        """Renames a kernel file and its draft.
 
         Raises:
             UsageError: as `variant`.
-            FolderUnwritable: the file is as it was.
+            FolderUnwritable: the file or its draft could not be renamed.
         """
         new = self.variant(path, name)
         try:
@@ -162,7 +164,7 @@ class Workspace:
         return new
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
-        """Writes a first kernel file from a starter text; an existing file is left as it is.
+        """Writes the first kernel file from a starter text. Does not change an existing file.
 
         Raises:
             FolderUnwritable: the file could not be written.
@@ -173,7 +175,7 @@ class Workspace:
         return path
 
     def save(self, path: Path, text: str) -> str:
-        """Writes a kernel file atomically; keeps it, what it replaces and the draft as revisions, and discards the draft.
+        """Writes a kernel file atomically. Keeps old file, draft and new text as revisions; deletes the draft.
 
         path: a file, or a folder whose kernel.py is written.
 
@@ -181,14 +183,14 @@ class Workspace:
             The SHA-256 of the kernel.
 
         Raises:
-            FolderUnwritable: the file is as it was.
+            FolderUnwritable: the file was not changed.
         """
         make_folder(path.parent)
         try:
-            self.keep_file(path)  # someone else may have written it meanwhile
+            self.keep_file(path)  # another program may have changed it
             files = other_files(path) if path.is_dir() else {}
             if (draft := self.draft(path)) is not None:
-                self.keep_revision(draft, files)  # whoever saves may not have seen it
+                self.keep_revision(draft, files)  # the caller may not have loaded it
             sha256 = self.keep_revision(text, files)
             write_atomically(main_file(path), text.encode())
         except OSError as error:
@@ -199,10 +201,10 @@ class Workspace:
     # --- revisions -----------------------------------------------------------------------------------------
 
     def keep_revision(self, text: str, files: Files | None = None) -> str:
-        """Stores a kernel under its SHA-256 and returns that. The same kernel is stored once.
+        """Stores a kernel under its SHA-256 and returns the hash. Equal kernels are stored once.
 
         Raises:
-            FolderUnwritable: it is not stored.
+            FolderUnwritable: it was not stored.
         """
         kernel = Kernel(text, files or {})
         path = self._revision_path(kernel.sha256)
@@ -219,10 +221,10 @@ class Workspace:
         return kernel.sha256
 
     def keep_file(self, path: Path) -> Path | None:
-        """Keeps what a kernel has now: as a revision, or a copy of a file that cannot be read as text.
+        """Keeps the current content of a kernel: as a revision, or as a copy if it cannot be read as a kernel.
 
         Returns:
-            The copy, beside the file.
+            The path of the copy, beside the file; None if there is no copy.
 
         Raises:
             OSError: no copy could be made.
@@ -242,12 +244,12 @@ class Workspace:
         return None
 
     def revision(self, sha256: str) -> str | None:
-        """The text of a revision, of its kernel.py if it has several files; None as for `kernel`."""
+        """Returns the text of a revision, or of kernel.py if it has several files; None as in `kernel`."""
         found = self.kernel(sha256)
         return found.source if found is not None else None
 
     def kernel(self, sha256: str) -> Kernel | None:
-        """A revision with all its files, or None when it is not here (or a file was damaged)."""
+        """Returns a revision with all of its files; None if it is not stored or a file is damaged."""
         path = self._revision_path(sha256)
         try:
             folder = path.with_suffix("")
@@ -258,13 +260,13 @@ class Workspace:
         return found if found.sha256 == sha256 else None
 
     def put_beside(self, path: Path, kernel: Kernel) -> Path:
-        """Writes a kernel as a new one beside `path`, named by its hash; one that is there already is left as it is.
+        """Writes a kernel beside `path` under a name with its hash. Does not change an existing one.
 
         Returns:
             Its file or folder.
 
         Raises:
-            FolderUnwritable: it is not there.
+            FolderUnwritable: it was not written.
         """
         name = f"revision-{kernel.sha256[:8]}"
         new = path.with_name(name if kernel.files else f"{name}.py")
@@ -273,7 +275,7 @@ class Workspace:
         return new
 
     def _write_new(self, path: Path, kernel: Kernel) -> None:
-        """Writes a kernel: a folder, unless the path ends in .py."""
+        """Writes a new kernel: a file if the path ends in .py, else a folder."""
         if path.suffix == ".py":
             self.save(path, kernel.source)
             return
@@ -289,10 +291,10 @@ class Workspace:
     # --- drafts --------------------------------------------------------------------------------------------
 
     def save_draft(self, path: Path, text: str) -> None:
-        """Keeps what was typed but not saved, so that a crash loses nothing.
+        """Stores unsaved text, so that a crash loses nothing.
 
         Raises:
-            FolderUnwritable: the previous draft is as it was.
+            FolderUnwritable: the previous draft was not changed.
         """
         draft = self._draft_path(path)
         make_folder(draft.parent)
@@ -302,7 +304,7 @@ class Workspace:
             raise unwritable(draft.parent, error) from None
 
     def draft(self, path: Path) -> str | None:
-        """Text that was typed and never saved; None when there is none beyond the file itself."""
+        """Returns the unsaved text of a kernel file; None if there is none or it equals the file."""
         try:
             text = self._draft_path(path).read_bytes().decode()
         except (OSError, UnicodeDecodeError):
@@ -313,7 +315,7 @@ class Workspace:
         return text
 
     def discard_draft(self, path: Path) -> None:
-        """Forgets the draft of a kernel file, if there is one."""
+        """Deletes the draft of a kernel file, if there is one."""
         with suppress(OSError):
             self._draft_path(path).unlink()
 
@@ -322,7 +324,7 @@ class Workspace:
 
 
 def _folder_name(player: str) -> str:
-    """A player's name (`you`, `model:gpt-5`) as one folder name that cannot leave the workspace."""
+    """Converts a player's name (`you`, `model:gpt-5`) to a folder name that cannot lead out of the workspace."""
     name = quote(player, safe="").replace(".", "%2E" if set(player) == {"."} else ".")
     if not name or len(os.fsencode(name)) > 200:
         raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")

@@ -20,21 +20,21 @@ class KitName(NamedTuple):
     module: str
     name: str
     parameters: str
-    """Without types: "(x, tag=None)"; empty for an attribute."""
+    """Parameters without types: "(x, tag=None)"; empty for an attribute."""
     types: str
-    """The parameters with their types, and the result: "(x: torch.Tensor) -> list[int]"; ": int" for an attribute."""
+    """Parameters with types, and the result: "(x: torch.Tensor) -> list[int]"; ": int" for an attribute."""
     doc: str
     """The first paragraph of its documentation, in one line."""
 
     @property
     def call(self) -> str:
-        """As a kernel writes it: "symm.stage(x, tag=None)"."""
+        """The call as written in a kernel: "symm.stage(x, tag=None)"."""
         return f"{self.module}.{self.name}{self.parameters}"
 
 
 @cache
 def kit_names(module: str) -> tuple[KitName, ...]:
-    """The public functions and attributes of one of MODULES, by name. Takes milliseconds once."""
+    """Returns the public functions and attributes of one of MODULES, by name. The first call takes milliseconds."""
     body = _body(f"sandbox.kit.{module}")
     constants = _constants(body)
     found = []
@@ -52,7 +52,7 @@ def _body(module: str) -> list[ast.stmt]:
 
 
 def _constants(body: Iterable[ast.stmt]) -> dict[str, ast.Constant]:
-    """Constants that a module takes from others of the kit, by name: defaults of parameters show their values."""
+    """Returns the constants that a module imports from the kit, by name, for their values as defaults."""
     names = {
         alias.name: node.module
         for node in body
@@ -86,7 +86,7 @@ def _function(module: str, node: ast.FunctionDef, constants: Mapping[str, ast.Co
 
 
 def _text(node: ast.stmt | None) -> str:
-    """The documentation below an attribute."""
+    """Returns the first paragraph of the docstring below an attribute."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return _first_paragraph(node.value.value)
     return ""

@@ -1,4 +1,4 @@
-"""Line ends of a kernel file: an editor knows lines alone, so the ends of the file are put back when it is saved."""
+"""Keeps the line ends of a kernel file. The editor only handles lines, so saving restores the line ends."""
 
 from collections import Counter
 from difflib import SequenceMatcher
@@ -6,20 +6,20 @@ from functools import lru_cache
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without their ends; as many as there are line ends, and one more."""
+    """Splits text into lines without line ends: one line more than there are line ends."""
     lines = f"{text}|".splitlines()
     lines[-1] = lines[-1][:-1]
     return lines
 
 
 def plain(text: str) -> str:
-    """The text with \\n at the end of every line."""
+    """Returns the text with \\n for every line end."""
     return "\n".join(_lines(text))
 
 
 @lru_cache(maxsize=4)
 def with_line_ends(text: str, model: str) -> str:
-    """The lines of `text` with the line ends that they have in `model`; new lines get the end most used there."""
+    """Returns `text`: its lines get the line ends they have in `model`, new lines the most common one."""
     lines, old = _lines(text), _lines(model)
     ends = [row[len(line) :] for row, line in zip(model.splitlines(keepends=True), old, strict=False)]
     usual = Counter(filter(None, ends)).most_common(1)
@@ -27,7 +27,7 @@ def with_line_ends(text: str, model: str) -> str:
     found = [common] * len(lines)
     if len(set(ends) - {""}) > 1:
         matcher = SequenceMatcher(None, old, lines, autojunk=False)
-        for _, first, last, start, stop in matcher.get_opcodes():  # an edited line keeps its end, too
+        for _, first, last, start, stop in matcher.get_opcodes():  # edited lines keep their line ends, too
             kept = ends[first:last][: stop - start]
             found[start : start + len(kept)] = [end or common for end in kept]
     found[-1] = ""

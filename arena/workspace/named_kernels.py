@@ -1,4 +1,4 @@
-"""Kernels with a word instead of a file: the baseline, its variants, the house kernel that pkb-arena ships."""
+"""Kernels with a name instead of a file: the baseline, its variants and a problem's house kernel."""
 
 from arena.errors import UsageError
 from problems.catalogue import Catalogue
@@ -7,24 +7,26 @@ from sandbox.baseline_variants import COLLECTIVES, COPIED, graph_text, windows_t
 from sandbox.machine.devices import kind_of
 
 BASELINE = "baseline"
-"""The word for the problem's baseline."""
+"""The name of the problem's baseline."""
 HOUSE = "house"
-"""The player's name, and the word for its kernel."""
+"""The name of the house kernel, and of its player."""
 GRAPH = "baseline-graph"
 """The baseline in a CUDA graph."""
 WINDOWS = "baseline-windows"
-"""A plain collective by NCCL's kernels on registered symmetric memory."""
+"""A plain collective with NCCL's kernels on registered symmetric memory."""
 COPY_ENGINE = "baseline-copy-engine"
-"""The same by copy engines."""
+"""As WINDOWS, with copy engines instead of NCCL's kernels."""
 VARIANTS = (GRAPH, WINDOWS, COPY_ENGINE)
 NAMED = (BASELINE, *VARIANTS, HOUSE)
 
 
 def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str) -> tuple[str, str] | None:
-    """(kernel_name, source) as a `RunRequest` takes them; None: the word is none of `NAMED`. device: where it is to run.
+    """Returns (kernel_name, source) for a `RunRequest`; None if the word is not in `NAMED`.
+
+    device: where it will run.
 
     Raises:
-        UsageError: there is no house kernel for this problem, there is no such variant for it, or it needs GPU ranks.
+        UsageError: the problem has no house kernel or no such variant, or the variant needs GPU ranks.
     """
     if word == BASELINE:
         return BASELINE, ""
@@ -36,7 +38,7 @@ def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str)
 
 
 def house_source(problem: Problem, catalogue: Catalogue) -> str:
-    """The source of a problem's house kernel.
+    """Returns the source of a problem's house kernel.
 
     Raises:
         UsageError: there is none.
@@ -51,7 +53,7 @@ def house_source(problem: Problem, catalogue: Catalogue) -> str:
 
 
 def has_variant(problem: Problem, word: str) -> bool:
-    """Whether a problem has this variant: a graph for all, windows for the plain collectives alone."""
+    """Returns whether a problem has this variant: all have a graph, only plain collectives have the others."""
     if word == GRAPH:
         return True
     plain = problem.category == "collective" and problem.collectives[0] in COLLECTIVES
@@ -59,7 +61,7 @@ def has_variant(problem: Problem, word: str) -> bool:
 
 
 def variant_source(problem: Problem, word: str, device: str) -> str:
-    """The text of the kernel that one of `VARIANTS` stands for. device: where it is to run.
+    """Returns the text of the kernel for one of `VARIANTS`. device: where it will run.
 
     Raises:
         UsageError: it needs GPU ranks, or there is none for this problem.

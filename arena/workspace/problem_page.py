@@ -1,11 +1,11 @@
-"""A problem as a page of text: its card, sizes, the signature of solution() and the baseline's source."""
+"""Formats a problem as a page of text: card, sizes, signature of solution() and the baseline's source."""
 
 from arena.workspace.templates import signature
 from problems.specification import CLASSES, Problem
 
 
 def problem_page(problem: Problem) -> str:
-    """All that a person or a program needs to begin."""
+    """Returns the page of a problem: all that a player needs to start."""
     reason = f" ({problem.worlds_reason})" if problem.worlds_reason else ""
     lines = [
         f"{problem.id} · {problem.title}",

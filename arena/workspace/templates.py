@@ -6,18 +6,18 @@ from sandbox.kit.templates import fill, names
 
 
 def template_names() -> list[str]:
-    """The templates by name: "baseline", "cpp", "symm", "torch"..."""
+    """Returns the names of the templates: "baseline", "cpp", "symm", "torch"..."""
     return [BASELINE, *names()]
 
 
 def signature(problem: Problem) -> str:
-    """ "solution(x, alpha=1.0)" with the baseline's parameters, annotations left out."""
+    """Returns the signature with the baseline's parameters and no annotations: "solution(x, alpha=1.0)"."""
     arguments = (name if default is None else f"{name}={default}" for name, default in problem.parameters)
     return f"solution({', '.join(arguments)})"
 
 
 def starter(problem: Problem, template: str) -> str:
-    """The text of a starter kernel for a problem; `template` is one of `template_names()`."""
+    """Returns the text of a starter kernel for a problem. template: one of `template_names()`."""
     if template == BASELINE:
         return problem.baseline_source
     return fill(template, f"{problem.id} · {problem.title}", signature(problem), problem.baseline_source)

@@ -1,7 +1,7 @@
 """Detects every save of a kernel by any editor: of its file, or of any file in its folder.
 
-Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file; contents are
-compared, so a touch or a rewrite of the same text is no save.
+Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file. Contents are
+compared, so a touch or a rewrite of the same text does not count as a save.
 """
 
 import asyncio
@@ -15,31 +15,31 @@ from arena.workspace.kernels import KernelFile, read_kernel
 
 DEBOUNCE_MS = 100
 STEP_MS = 20
-"""Changes are gathered until none came for STEP_MS, at most DEBOUNCE_MS: 25 ms from save to event."""
+"""Changes are collected until none came for STEP_MS, at most for DEBOUNCE_MS: 25 ms from save to event."""
 RECHECK_MS = 1_000
-"""Read anew this often even without an event: for folders that vanish, and file systems without inotify."""
+"""Interval of reads without an event, for folders that are removed and file systems without inotify."""
 GRACE_S = 0.06
-"""An editor that writes in place truncates first: an empty file, or half a character, is read again before it counts."""
+"""Delay before an empty or invalid file is read again: editors that write in place truncate it first."""
 
 
 class KernelWatcher:
-    """Watches one kernel. `async for save in watcher` yields each new content once: the kernel, or why it is none."""
+    """Watches one kernel. `async for save in watcher` yields each new content once: a kernel or an error."""
 
     def __init__(self, path: Path, known: str = "") -> None:
-        """`known` is the SHA-256 of the content that is no news."""
+        """known: SHA-256 of the content that is not reported."""
         self.path = path
         self._in_folder = path.is_dir()
         self._known = known
         self._own: list[str] = []
-        """Contents that this process writes itself and that were not seen yet, in order."""
+        """SHA-256 of contents that this process writes and that were not read back yet, in order."""
         self._stop = asyncio.Event()
 
     def wrote(self, sha256: str) -> None:
-        """Says that this process is about to write this content itself: it will not be reported."""
+        """Registers content that this process is about to write, so that it is not reported."""
         self._own.append(sha256)
 
     def stop(self) -> None:
-        """Ends the iteration soon."""
+        """Requests the end of the iteration."""
         self._stop.set()
 
     async def __aiter__(self) -> AsyncIterator[KernelFile | UsageError]:
@@ -53,13 +53,13 @@ class KernelWatcher:
 
     def _is_news(self, sha256: str) -> bool:
         own, known = sha256 in self._own, sha256 == self._known
-        if own:  # also where it was known: a later save of the same content may be another program's
-            del self._own[: self._own.index(sha256) + 1]  # and those before it, which were overwritten unseen
+        if own:  # even if known: a later save of the same content may come from another program
+            del self._own[: self._own.index(sha256) + 1]  # earlier ones were overwritten before they were read
         self._known = sha256
         return not own and not known
 
     async def _hints(self) -> AsyncIterator[None]:
-        """Something may have changed: an event in the folder, or a second went by."""
+        """Yields when something may have changed: after an event in the folder, and every second."""
         from watchfiles import awatch
 
         folder = self.path if self._in_folder else self.path.parent
@@ -90,7 +90,7 @@ class KernelWatcher:
 
 
 def _identity(save: KernelFile | UsageError, path: Path) -> str:
-    """The hash of a kernel; of what is none, when its file was written."""
+    """Returns the hash of a kernel; for an unreadable kernel, its modification time and the error."""
     if isinstance(save, KernelFile):
         return save.sha256
     with suppress(OSError):

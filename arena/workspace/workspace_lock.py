@@ -1,4 +1,4 @@
-"""Locks of a workspace, one a problem: two apps at one problem would overwrite each other's kernels."""
+"""Workspace locks, one per problem, so that two apps do not overwrite each other's kernels."""
 
 import fcntl
 import json
@@ -12,25 +12,25 @@ from arena.paths import make_folder, unwritable
 
 
 class KernelLocks:
-    """The problems whose kernels this process edits. They are free at the end of the process, however it ends."""
+    """The locks of problems whose kernels this process edits. The system releases them when it ends."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / ".locks"
         self._held: dict[str, tuple[int, int]] = {}
-        """By problem, the open lock file and how many screens have it."""
+        """By problem: the descriptor of the lock file, and the number of `take` calls not yet released."""
 
     def take(self, stem: str) -> None:
-        """Takes the kernels of a problem. Every call has its own `release`.
+        """Locks the kernels of a problem. Every call needs its own `release`.
 
         Raises:
-            KernelsLocked: another process has them; the message names it.
+            KernelsLocked: another process has locked them; the message names it.
             FolderUnwritable: the lock file cannot be written.
         """
         file, count = self._held.get(stem, (-1, 0))
         self._held[stem] = (self._lock(stem) if not count else file, count + 1)
 
     def release(self, stem: str) -> None:
-        """Lets another app have the kernels of a problem, once nobody here has them."""
+        """Undoes one `take`. The last one unlocks the problem's kernels for other apps."""
         file, count = self._held.pop(stem)
         if count > 1:
             self._held[stem] = (file, count - 1)
@@ -51,7 +51,7 @@ class KernelLocks:
             raise KernelsLocked(
                 f"another pkb-arena{holder} edits the kernels of {stem}", "close the problem there"
             ) from None
-        with suppress(OSError):  # the note is a courtesy; a full disk does not stop the app
+        with suppress(OSError):  # the note is optional: a full disk must not stop the app
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0)
         return file

@@ -1,4 +1,4 @@
-"""`pkb-arena board`: everybody's scores, with the published ones beside them."""
+"""`pkb-arena board`: the scores of all players, with the published scores beside them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pkb-arena export`: results, kernels and traces in a folder for others."""
+"""`pkb-arena export`: writes results, kernels and traces to a folder that can be shared."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`pkb-arena import`: another arena's results beside one's own."""
+"""`pkb-arena import`: adds another arena's results to the board."""
 
 from pathlib import Path
 

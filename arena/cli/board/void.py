@@ -1,4 +1,4 @@
-"""`pkb-arena void`: marks a result or a kernel as not earned, takes that back, or lists what is voided."""
+"""`pkb-arena void`: marks a result or a kernel as not earned, removes such a mark, or lists all marks."""
 
 import time
 
@@ -47,7 +47,7 @@ def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -
 
 
 def _object(target: VoidTarget, line: Void) -> dict[str, object]:
-    """An object of `void --json`. Fields are added, never renamed."""
+    """Returns an object of `void --json`. Fields are added, never renamed."""
     return {
         "run_id": line.run,
         "code": line.code,

@@ -1,4 +1,4 @@
-"""`pkb-arena duel`: two players at one problem, without the app."""
+"""`pkb-arena duel`: lets two players duel at one problem, without the app."""
 
 from pathlib import Path
 

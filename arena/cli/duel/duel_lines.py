@@ -1,4 +1,4 @@
-"""A duel as text, one line an event: for a duel that is played and for one that is replayed (`pkb-arena replay`)."""
+"""Prints a duel as text, one line per event, while it is played or replayed (`pkb-arena replay`)."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from sandbox.protocol.verdict import Verdict
 
 
 def duel_line(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
-    """One event in one line, with the time; empty for what is no news by itself."""
+    """Formats an event in one line with its time; empty for events that are not shown."""
     words = _words(header, event)
     return f"{_clock(event.at)}  {words}" if words else ""
 
@@ -67,7 +67,7 @@ def _clock(at: float) -> str:
 
 
 def find_duel(name: str, paths: Paths) -> tuple[Path, events.DuelHeader] | None:
-    """The duel's journal that a name stands for (an id, or a file), or None when it is no duel."""
+    """Returns the journal and header of a duel, by id or file; None if there is no such duel."""
     for path in (Path(name), paths.duels / f"{name}.jsonl"):
         try:
             return path, read_duel_header(path)
@@ -77,7 +77,7 @@ def find_duel(name: str, paths: Paths) -> tuple[Path, events.DuelHeader] | None:
 
 
 def tell_duel(path: Path, header: events.DuelHeader, speed: float | None, as_json: bool) -> None:
-    """Prints a duel's events, with their pauses divided by `speed`; None: at once."""
+    """Prints a duel's events. speed: divides the pauses between events; None: no pauses."""
     state = DuelState(header)
     if as_json:
         print_json(header)

@@ -1,4 +1,4 @@
-"""`pkb-arena duels`: the duel board."""
+"""`pkb-arena duels`: prints the duel board."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""`pkb-arena doctor`: the state of this machine."""
+"""`pkb-arena doctor`: reports the state of this machine."""
 
 import click
 
@@ -53,8 +53,8 @@ def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:
 
 
 def _clocks() -> list[ClockResolution]:
-    """The smallest differences that this machine's clocks detect; empty where they are not known."""
+    """Returns the smallest detectable differences of this machine's clocks; empty if unknown."""
     try:
         return clock_resolutions(find_paths())
-    except ArenaError:  # it is one of the findings
+    except ArenaError:  # a finding already reports it
         return []

@@ -1,4 +1,4 @@
-"""`pkb-arena transfers`: what each way to move data between ranks takes on this machine."""
+"""`pkb-arena transfers`: measures the time of each way to move data between ranks on this machine."""
 
 import shutil
 

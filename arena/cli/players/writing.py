@@ -1,4 +1,4 @@
-"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one goes to a file."""
+"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one is saved."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from sandbox.protocol.kernel_files import Kernel
 
 
 def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
-    """Lets the model write, and prints the result.
+    """Lets the model write kernels, and prints the result.
 
     Raises:
         ArenaError: the provider, the judge or the machine failed.
@@ -39,7 +39,7 @@ def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
 
 
 async def write_kernels(plan: Plan, player: Player) -> WritingReport:
-    """Has the model write, and its kernels judged. Whatever happens, the best kernel so far is kept.
+    """Lets the model write kernels and judges them. Keeps the best kernel so far even after an error.
 
     Raises:
         ArenaError: the provider, the judge or the machine failed.
@@ -73,7 +73,7 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
     try:
         async with engine:
             if plan.run:
-                # Worlds that warm up while the model writes must not draw over its line.
+                # Events of worlds that start while the model writes must not overwrite its line.
                 engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
                 engine.subscribe_notices(run_progress.notice)
                 await access.start()
@@ -95,7 +95,7 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
 
 
 def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
-    """Writes the best kernel to its file; every other one is a revision in the workspace."""
+    """Writes the best kernel to its file, and all kernels to the workspace as revisions."""
     workspace = Workspace(plan.session.paths.workspace)
     best = keep_revisions(workspace, access.attempts)
     if best is None or access.header is None:
@@ -110,7 +110,7 @@ def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
 
 
 def _write_folder(folder: Path, kernel: Kernel) -> Path:
-    """Writes a kernel of several files; where there is something of this name, the hash is part of another one."""
+    """Writes a kernel of several files. If the folder exists, adds the kernel's hash to its name."""
     if folder.exists():
         folder = folder.with_name(f"{folder.name}-{kernel.sha256[:8]}")
     try:

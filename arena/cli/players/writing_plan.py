@@ -1,4 +1,4 @@
-"""The work that `generate` and `agent` are asked for: their arguments and options, and the player that does it."""
+"""The plan of `generate` and `agent`: their arguments and options, and the player that carries it out."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from sandbox.protocol.events import Setting
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The work that was asked for."""
+    """The arguments and options of `generate` or `agent`."""
 
     session: CliSession
     problem: Problem
@@ -42,14 +42,14 @@ class Plan:
     steps: int = 1
     feedback: bool = False
     patience: int | None = None
-    """Answers without a gain after which it ends; None or 0: no such limit."""
+    """Number of answers without a gain after which it ends; None or 0: no such limit."""
     run: bool = True
     origin: Origin | None = None
     """The kernel to improve."""
     other_sizes: bool = False
-    """Right kernels are judged at other sizes, too."""
+    """Whether correct kernels are judged at other sizes, too."""
     backend: str | None = None
-    """The backend to write for."""
+    """The backend that the model should write for."""
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -59,9 +59,9 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options that `generate` and `agent` share, handed to the command as `plan: Plan`.
+    """Adds the arguments and options that `generate` and `agent` share. The command gets them as `plan: Plan`.
 
-    Where another option of the command is named like a field of `Plan`, the plan takes that, too.
+    If the command has another option with the name of a field of `Plan`, its value goes into the plan, too.
     """
 
     @problem_argument
@@ -120,10 +120,10 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def player_of(plan: Plan) -> Player:
-    """The model as a player, checked as far as can be without asking it.
+    """Returns the model as a player, with all checks that need no request to it.
 
     Raises:
-        UsageError: no such model, no key, dollars without prices, or the output file exists.
+        UsageError: no such model, no key, a limit in dollars without prices, or the output file exists.
         FolderUnwritable: the output file cannot be written.
     """
     if plan.output is not None and plan.output.exists() and not plan.force:

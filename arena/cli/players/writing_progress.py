@@ -1,4 +1,4 @@
-"""A model's work in lines: its progress on stderr while it writes, and its trace for `pkb-arena replay`."""
+"""Prints a model's work in lines: its progress on stderr, and its trace for `pkb-arena replay`."""
 
 import time
 from pathlib import Path
@@ -12,14 +12,14 @@ from sandbox.protocol.kernel_files import Kernel
 
 
 def spent_text(spent: Spent) -> str:
-    """ "12.3k tokens, $0.21"; a tilde where part of it is estimated."""
+    """Formats tokens and cost: "12.3k tokens, $0.2100". A leading tilde: part of it is estimated."""
     tokens = f"{spent.tokens / 1000:.1f}k" if spent.tokens >= 1000 else str(spent.tokens)
     money = f", ${spent.usd:.4f}" if spent.usd else ""
     return f"{'~' if spent.estimated else ''}{tokens} tokens{money}"
 
 
 class WritingProgress:
-    """Listens to a trace: one line that is redrawn on a terminal, a line an answer and a verdict elsewhere."""
+    """Shows the events of a trace: a line per answer and verdict, and on a terminal a line that is redrawn."""
 
     def __init__(self, player: str) -> None:
         self._player = player
@@ -30,7 +30,7 @@ class WritingProgress:
         self._doing = ""
 
     def event(self, event: trace.AnyTraceEvent) -> None:
-        """Shows what an event changed."""
+        """Updates the display after an event."""
         self._step = event.step or self._step
         match event:
             case trace.Asked():
@@ -53,7 +53,7 @@ class WritingProgress:
         self._redraw()
 
     def clear(self) -> None:
-        """Leaves nothing of the redrawn line."""
+        """Erases the redrawn line."""
         self._shown.clear()
 
     def _redraw(self) -> None:
@@ -64,7 +64,7 @@ class WritingProgress:
 
 
 def is_trace(path: Path) -> bool:
-    """The file is a model's trace, not a run's journal."""
+    """Returns whether a file is a model's trace, not a run's journal."""
     try:
         trace.read_trace_header(path)
     except (OSError, ValueError):
@@ -73,7 +73,7 @@ def is_trace(path: Path) -> bool:
 
 
 def tell_trace(path: Path, as_json: bool, source: bool) -> None:
-    """Prints a trace: for people, as its events, or the best kernel's text alone."""
+    """Prints a trace as text or as JSON events, or only the best kernel's source."""
     header = trace.read_trace_header(path)
     events = list(trace.read_trace(path))
     if source:

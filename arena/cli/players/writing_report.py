@@ -1,4 +1,4 @@
-"""What `generate` and `agent` report: as JSON, and for a person."""
+"""The report of `generate` and `agent`, as JSON and as text."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sandbox.protocol.verdict import ExitCode
 
 
 class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True, kw_only=True):
-    """One answer."""
+    """One answer of the model."""
 
     step: int
     outcome: str
@@ -27,16 +27,16 @@ class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True,
     continued: int
     spent: Spent
     report: RunReport | None
-    """As `run --json`; null without a kernel, or when nothing was run."""
+    """As in `run --json`; null without a kernel, or if it was not run."""
 
 
 class OriginReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The kernel to improve, and the best kernel against it."""
+    """The kernel to improve, and the comparison of the best kernel with it."""
 
     kernel: str
     sha256: str
     report: RunReport | None
-    """Of the best kernel with this one in the baseline's place, as `run --against`; null without a right kernel."""
+    """The best kernel's report against this kernel, as in `run --against`; null without a correct kernel."""
 
 
 class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,23 +56,26 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str | None
     """The file with the best kernel."""
     reason: str
-    """The reason of its end: "steps", "budget", "no gain", "refused", "harness", "failed: ..."."""
+    """Why it ended: "steps", "budget", "no gain", "refused", "harness", "failed: ..."."""
     spent: Spent
     pass_at: dict[str, float] | None
-    """k -> chance that one of k independent attempts passes; null for an agent. Of the attempts that count (`counts`)."""
+    """k -> probability that at least one of k independent attempts passes.
+
+    Computed from the attempts that `counts` accepts. Null for an agent and if nothing was run.
+    """
     faster_at: dict[str, float] | None
-    """The same for passing and being faster than the baseline."""
+    """As `pass_at`, for attempts that pass and are faster than the baseline."""
     origin: OriginReport | msgspec.UnsetType = msgspec.UNSET
-    """With --from; else not in the JSON."""
+    """Only with --from; else not in the JSON."""
 
     @property
     def provider_failed(self) -> bool:
-        """The provider ended the attempts, maybe after a kernel was judged."""
+        """Whether an error of the provider ended the attempts, possibly after a kernel was judged."""
         return self.reason.startswith("failed")
 
     @property
     def exit_code(self) -> ExitCode:
-        """3 where the provider failed, and where no attempt tells anything about the model."""
+        """3 if the provider failed, or if no kernel passed and no attempt counts as evidence about the model."""
         if self.provider_failed:
             return ExitCode.ENVIRONMENT
         if self.passed:
@@ -82,7 +85,7 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_of(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judgement | None) -> WritingReport:
-    """path: of the file with the best kernel. compared: that kernel against the one to improve."""
+    """Returns the report. path: file of the best kernel; compared: that kernel against the one to improve."""
     header, ended, attempts = access.header, access.ended, access.attempts
     assert header is not None
     assert ended is not None
@@ -130,7 +133,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
 
 
 def print_writing(report: WritingReport) -> None:
-    """A model's work for a person."""
+    """Prints the report as text."""
     for attempt in report.attempts:
         what = compact(attempt.report) if attempt.report is not None else attempt.reason or "not run"
         mark = "*" if attempt.step == report.best else " "

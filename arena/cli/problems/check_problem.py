@@ -1,4 +1,4 @@
-"""`pkb-arena check-problem`: the admission test of a problem folder."""
+"""`pkb-arena check-problem`: runs the admission test of a problem folder."""
 
 import json
 import subprocess
@@ -92,7 +92,7 @@ def _read(folder: Path, quiet: bool) -> Problem:
 
 
 def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
-    """Rows of the admission test, which imports torch and so runs in a process of its own."""
+    """Yields the rows of the admission test. It imports torch, so it runs in a process of its own."""
     sizes = ",".join(map(str, worlds))
     command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes]
     admitted = True
@@ -117,7 +117,7 @@ def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
 
 
 def table(rows: list[AdmissionRow]) -> str:
-    """The admission table: one row per problem, over the worlds and dtypes that were tried."""
+    """Returns the admission table: one row per problem, over all worlds and dtypes that were tried."""
     worlds = ",".join(map(str, sorted({row.world for row in rows})))
     head = Path(__file__).with_name("admission.md").read_text(encoding="utf-8")
     lines = [

@@ -1,4 +1,4 @@
-"""`pkb-arena list`: the problems with the user's best results."""
+"""`pkb-arena list`: lists the problems with the user's best results."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ def _best(entry: "Entry") -> dict[str, Any]:
 
 
 def problem_facts(problem: Problem) -> dict[str, Any]:
-    """All that is in its problem.toml for a reader."""
+    """Returns the fields of a problem's problem.toml that are shown to users."""
     return {
         "id": problem.id,
         "slug": problem.slug,

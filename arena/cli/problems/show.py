@@ -1,4 +1,4 @@
-"""`pkb-arena show`: a problem's card, sizes, signature and baseline."""
+"""`pkb-arena show`: prints a problem's card, sizes, signature and baseline."""
 
 from typing import Any
 

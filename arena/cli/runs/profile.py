@@ -1,4 +1,4 @@
-"""`pkb-arena profile`: why a kernel is slow, in one sentence a rank."""
+"""`pkb-arena profile`: prints why a kernel is slow, one sentence per rank."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ from sandbox.protocol.profile import RankProfile
 from sandbox.protocol.verdict import ExitCode
 
 _LANE = 60
-"""Cells of a lane."""
+"""Width of a lane in cells."""
 
 
 @click.command()
@@ -148,7 +148,7 @@ def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
 
 
 def _print_gpus(profiled: Profiled) -> None:
-    """What the driver counted, then what the kernel's process reported."""
+    """Prints the driver's counters, then the figures from the kernel's process."""
     ranks, outside = profiled.gpu_figures, profiled.outside
     print_line(f"the driver's counters: {gpu_words.row_words(outside)}")
     print_line(gpu_words.TRUSTED_HEAD)
@@ -186,7 +186,7 @@ def _print_legend(timeline: Timeline | None) -> None:
 
 
 def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
-    """One rank's part of a call as a line; all lanes have the same ends."""
+    """Draws one rank's part of a call as a line. All lanes span the same time."""
     return _drawn(timeline.lanes[rank], timeline, width)
 
 

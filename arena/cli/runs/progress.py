@@ -1,4 +1,4 @@
-"""A run's progress on stderr: one line that is redrawn on a terminal, a line a phase elsewhere."""
+"""Shows a run's progress on stderr: one line that is redrawn on a terminal, else one line per phase."""
 
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.output import speedup_text
@@ -10,16 +10,16 @@ from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStar
 
 
 class RunProgress:
-    """Listens to the engine's events."""
+    """Shows the events of the engine."""
 
     def __init__(self, most_s: float | None = None) -> None:
-        """most_s: seconds that timing may take; None: not known, or a number of rounds is given."""
+        """most_s: maximum seconds of timing; None: unknown, or the number of rounds is fixed."""
         self._most_s = most_s
         self._state = RunState()
         self._shown = LiveLine()
 
     def event(self, event: AnyEvent) -> None:
-        """Shows what an event changed."""
+        """Updates the display after an event."""
         self._state.apply(event)
         if isinstance(event, Log) and event.rank < 0:
             self.clear()
@@ -39,13 +39,13 @@ class RunProgress:
         complain(notice.message, notice.advice)
 
     def other_size(self, progress: OtherSizesProgress) -> None:
-        """Says which other setting is judged next, and how long timing may take there."""
+        """Shows which other setting is judged next. Uses its limit for timing from now on."""
         self.clear()
         self._most_s = progress.most_s
         say(progress.words)
 
     def clear(self) -> None:
-        """Leaves nothing of the redrawn line."""
+        """Erases the redrawn line."""
         self._shown.clear()
 
     def _line(self) -> str:

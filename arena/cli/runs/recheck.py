@@ -1,4 +1,4 @@
-"""`pkb-arena recheck`: judges stored bests again with today's judge, and prints what changed."""
+"""`pkb-arena recheck`: judges stored best kernels again with the current judge, and prints what changed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -72,17 +72,17 @@ def command(
         if to_judge:
             run_interruptibly(_recheck(session, to_judge, terms, found, as_json))
             found.whole = True
-    finally:  # an interrupted recheck has found out something, too
+    finally:  # an interrupted recheck has results, too
         found.show(as_json)
     ctx.exit(found.exit_code)
 
 
 Stored = list[tuple[list[Entry], list[Entry]]]
-"""A player's right kernels in one setting, the best first; and all its runs."""
+"""For each best kernel: the player's correct kernels in its setting, best first; all runs of the player."""
 
 
 def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | None) -> Stored:
-    """What is to be judged, problem by problem: a problem is then opened once."""
+    """Returns what is to be judged, ordered by problem, so that each problem is opened once."""
     wanted = {problem.id for problem in choose_problems(session.catalogue, [problem_set])} if problem_set else None
 
     def ask(store: Store) -> list[list[Entry]]:
@@ -102,12 +102,12 @@ def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | No
 
 @dataclass
 class _Findings:
-    """What was found so far."""
+    """The results so far."""
 
     total: int
-    """Bests to judge."""
+    """Number of best kernels to judge."""
     whole: bool = False
-    """All were judged, or left out."""
+    """True if all were judged or left out."""
     rechecks: list[Recheck] = field(default_factory=list)
 
     @property
@@ -117,12 +117,12 @@ class _Findings:
         return ExitCode.ENVIRONMENT if any(each.left_out for each in self.rechecks) else ExitCode.PASS
 
     def show(self, as_json: bool) -> None:
-        """The JSON object, or the counts. Fields are added, never renamed."""
+        """Prints the JSON object, or the counts as text. Fields are added, never renamed."""
         changes = Counter(each.change for each in self.rechecks if each.change)
         left_out = sum(bool(each.left_out) for each in self.rechecks)
         judged = len(self.rechecks) - left_out
         if self.total and not (self.whole or self.rechecks):
-            return  # it did not even begin: an error says why
+            return  # it did not begin: the error message has the reason
         if as_json:
             counts = {"total": self.total, "judged": judged, "failed": changes[FAILS], "left_out": left_out}
             print_json({"whole": self.whole or not self.total, **counts, "results": self.rechecks})

@@ -1,4 +1,4 @@
-"""The run request that the arguments of `run` and `watch` stand for."""
+"""Makes the run request from the arguments of `run`, `watch` and `profile`."""
 
 import sys
 from pathlib import Path
@@ -25,12 +25,12 @@ def make_request(
     budget: float | None,
     against: Path | None = None,
 ) -> RunRequest:
-    """The request, checked as far as is possible without running anything.
+    """Returns the request, with all checks that need no run.
 
-    budget: seconds, in place of the setting `budget_s`. against: a kernel that takes the baseline's place.
+    budget: seconds, replaces the setting `budget_s`. against: a kernel that replaces the baseline.
 
     Raises:
-        ArenaError: the problem, the kernel file or the setting is not one that can be run.
+        ArenaError: the problem, the kernel file or the setting cannot be run.
     """
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
@@ -51,14 +51,14 @@ def make_request(
 
 
 def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) -> tuple[str, str, Kernel]:
-    """Name, path and files of the kernel that an argument stands for."""
+    """Returns name, path and files of the kernel given by an argument."""
     if named := named_kernel(str(kernel), problem, session.catalogue, device):
         return named[0], "", Kernel(named[1])
     if str(kernel) == STDIN:
         if sys.__stdin__ is None:
             raise UsageError("standard input is closed", "send the kernel to it, or name a file")
         return "stdin.py", "", Kernel(kernel_text(sys.stdin.buffer, "standard input"))
-    # A file that is named like the word for the baseline is still a file.
+    # A file named "baseline" must not be taken for the baseline.
     found = read_kernel(kernel)
     name = f"./{BASELINE}" if found.name == BASELINE else found.name
     return name, str(kernel.absolute()), found.kernel

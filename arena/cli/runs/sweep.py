@@ -1,4 +1,4 @@
-"""`pkb-arena sweep`: runs players on problems. Without `--players` every baseline is run against itself."""
+"""`pkb-arena sweep`: runs players on problems. Without `--players`, it runs every baseline against itself."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
-"""Of a baseline against itself, where nothing else is asked for."""
+"""Default number of rounds for a baseline against itself."""
 PLANNED = {
     "problems",
     "problem_set",
@@ -46,19 +46,19 @@ PLANNED = {
     "shots",
     "rounds",
 }
-"""Parameters that name a plan: `--resume` with none of them continues the newest sweep."""
+"""Parameters that define a plan. `--resume` without them continues the newest sweep, or that of `--name`."""
 
 
 @dataclass(frozen=True)
 class SweepOrder:
-    """What the command line asks for, beside the plan."""
+    """The options of the command line that are not part of the plan."""
 
     name: str
     resume: bool
     ahead: int
     unsafe: bool
     ray: str | None
-    """Address of a cluster; empty: one is started; None: this machine's own engine."""
+    """Address of a cluster; empty: starts one; None: uses this machine's own engine."""
     as_json: bool
 
 
@@ -187,7 +187,7 @@ def command(
 
 
 def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
-    """The sweep, then its results on stdout. Returns the exit code."""
+    """Runs the sweep, then prints its results on stdout. Returns the exit code."""
     problems = [session.problem(slug) for slug in plan.problems]
     journal = open_journal(session.paths, order.name, order.resume)
     rows = BaselineRows(plan) if plan.players == [BASELINE] else None
@@ -217,7 +217,7 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
 
         try:
             run_interruptibly(sweep())
-        finally:  # an interrupted sweep has found out something, too
+        finally:  # an interrupted sweep has results, too
             _show(session, journal, rows, progress.progress, order)
         counts = progress.progress
         if rows is None and not counts.total:
@@ -235,7 +235,7 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
 async def _workers(
     session: CliSession, plan: SweepPlan, order: SweepOrder, progress: SweepProgressLine
 ) -> AsyncIterator[list[Worker]]:
-    """This machine's engine as the only worker, or the hosts of a cluster."""
+    """Yields the workers: this machine's engine alone, or the hosts of a cluster."""
     device = choose_device(plan.device or session.settings.device)
     if order.ray is not None:
         from arena.sweep.ray_workers import ray_workers
@@ -252,7 +252,7 @@ async def _workers(
 def _show(
     session: CliSession, journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder
 ) -> None:
-    """The results on stdout; on stderr what is missing, and how to go on."""
+    """Prints the results on stdout, and on stderr what is missing and how to continue."""
     if progress.stopped:
         say(f"stopped: {progress.stopped}")
     if rows is not None:

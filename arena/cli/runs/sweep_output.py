@@ -23,7 +23,7 @@ from sandbox.protocol.verdict import ExitCode, Verdict
 
 
 class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A baseline against itself. world 0: no setting could be chosen."""
+    """The result of a baseline against itself. world 0: no setting could be chosen."""
 
     id: int
     problem: str
@@ -36,7 +36,7 @@ class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """As `RunReport.outcome`; empty when nothing was timed."""
+        """As `RunReport.outcome`; empty if nothing was timed."""
         return self.report.outcome if self.report is not None else ""
 
     @property
@@ -46,21 +46,21 @@ class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """The baseline is faster or slower than itself."""
+        """Whether the baseline was judged faster or slower than itself."""
         return self.outcome in ("faster", "slower")
 
     def ratio(self, clock: str) -> Interval | None:
-        """The speedup over itself by a clock."""
+        """Returns the speedup over itself on one clock."""
         return by_clock(self.report.speedup, clock) if self.report is not None else None
 
     def time(self, clock: str) -> str:
-        """Microseconds of a call; empty when nothing was timed."""
+        """Formats the microseconds of a call on one clock; empty if nothing was timed."""
         times = self.report.baseline_us if self.report is not None else None
         value = None if times is None else times.call if clock == "call" else times.device
         return "" if value is None else f"{value:.1f}"
 
     def bound(self) -> str:
-        """Percent of the roofline's bound, and what limits it."""
+        """Formats the percentage of the roofline's bound, and the limiting resource."""
         roofline = self.report.roofline if self.report is not None else None
         return f"{roofline.percent:.0f} % {roofline.limiter}" if roofline else ""
 
@@ -86,7 +86,7 @@ BASELINE_TABLE = TextTable[BaselineRow](
 
 
 class BaselineRows:
-    """Collects the rows of the table, also of results that an earlier session made."""
+    """Collects the rows of the table, including results of earlier sessions."""
 
     def __init__(self, plan: SweepPlan) -> None:
         self._plan = plan
@@ -94,15 +94,15 @@ class BaselineRows:
         self._earlier: set[str] = set()
 
     def judged(self, result: CellResult) -> None:
-        """Takes a result."""
+        """Adds a result."""
         self._rows[result.cell.slug] = _row(result)
 
     def skipped(self, cell: Cell) -> None:
-        """Takes note of a cell whose result is in the journal."""
+        """Records a cell whose result is already in the journal."""
         self._earlier.add(cell.digest)
 
     def left_out(self, problem: Problem, why: str) -> None:
-        """Takes a problem that cannot be run in this setting."""
+        """Adds a problem that cannot be run in this setting."""
         self._rows[problem.slug] = BaselineRow(id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why)
 
     def read_earlier(self, path: Path) -> None:
@@ -113,13 +113,13 @@ class BaselineRows:
 
     @property
     def rows(self) -> list[BaselineRow]:
-        """In the order of the plan."""
+        """The rows in the order of the plan."""
         return [self._rows[slug] for slug in self._plan.problems if slug in self._rows]
 
     def exit_code(self) -> ExitCode:
-        """0 where every baseline passed and none differs from itself, 3 where only the harness failed, else 1.
+        """Returns 0 if every baseline passed and none differs from itself, 3 if only the harness failed, else 1.
 
-        Names those that differ on stderr.
+        Lists on stderr the baselines that differ.
         """
         different = [row for row in self.rows if row.differs]
         for row in different:
@@ -135,7 +135,7 @@ class BaselineRows:
         return ExitCode.PASS if all(row.verdict == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
 
     def show(self, as_json: bool, begun: bool) -> None:
-        """Prints the rows; where there are none, an empty list as JSON of a sweep that had begun, else nothing."""
+        """Prints the rows. Without rows: an empty list if `as_json` and the sweep had begun, else nothing."""
         if as_json and (self._rows or begun):
             print_json(list(map(_object, self.rows)))
         elif self._rows:
@@ -157,7 +157,7 @@ def _row(result: CellResult) -> BaselineRow:
 
 
 def _object(row: BaselineRow) -> dict[str, Any]:
-    """A row of `sweep --json`. Fields are added, never renamed."""
+    """Returns a row of `sweep --json`. Fields are added, never renamed."""
     report = row.report
     base = report.baseline_us if report is not None else None
     speedup = report.speedup if report is not None else None
@@ -188,7 +188,7 @@ def _bounds(interval: Interval | None) -> list[float] | None:
 
 
 def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
-    """The scores of every player in a sweep, with what is still missing."""
+    """Prints the scores of every player in a sweep; as JSON also the sweep's progress."""
     cards = scorecards(outcomes(path, voids))
     if as_json:
         print_json(
@@ -233,4 +233,4 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )
 )
-"""Players of one sweep. Scores with 95 % intervals over problems (`arena/board/definitions.py`)."""
+"""The players of one sweep. Scores have 95 % intervals over problems (`arena/board/definitions.py`)."""

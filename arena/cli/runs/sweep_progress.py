@@ -1,4 +1,4 @@
-"""A sweep's progress on stderr: one line that is redrawn on a terminal, a line a result elsewhere."""
+"""Shows a sweep's progress on stderr: one line that is redrawn on a terminal, else one line per result."""
 
 import time
 from collections import deque
@@ -16,15 +16,15 @@ from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 
 RECENT = 40
-"""Results that the rate is taken from."""
+"""Number of last results from which the rate is computed."""
 _BAR = 24
 
 
 class SweepProgressLine:
-    """Listens to a sweep."""
+    """Shows the events of a sweep."""
 
     def __init__(self, name: str, rows: BaselineRows | None) -> None:
-        """rows: takes results, too, where baselines are run against themselves."""
+        """rows: also gets the results if baselines are run against themselves, else None."""
         self.listener = Listener(judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said)
         self._name = name
         self._rows = rows
@@ -35,7 +35,7 @@ class SweepProgressLine:
 
     @contextmanager
     def watching(self, sweep: Sweep) -> Iterator[None]:
-        """Draws while the sweep runs."""
+        """Shows the progress of a sweep while the block runs."""
         self._sweep = sweep
         self._began = time.monotonic()
         self._recent.append(self._began)
@@ -47,7 +47,7 @@ class SweepProgressLine:
 
     @property
     def progress(self) -> SweepProgress:
-        """Where the sweep is, or was when it ended."""
+        """The progress of the sweep; after its end, the final state."""
         return self._sweep.progress if self._sweep is not None else SweepProgress()
 
     def notice(self, notice: Notice) -> None:
@@ -72,7 +72,7 @@ class SweepProgressLine:
     def _left_out(self, problem: Problem, player: str, why: str) -> None:
         if self._rows is not None:
             self._rows.left_out(problem, why)
-        if player != "house":  # which has kernels for some problems, and need not be told so for all others
+        if player != "house":  # expected: not all problems have a house kernel
             self._said(f"{problem.stem} {player}: left out: {why}")
 
     def _said(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`pkb-arena watch`: judges a kernel on every save, whichever editor it is written in."""
+"""`pkb-arena watch`: judges a kernel on every save, by any editor."""
 
 import asyncio
 import dataclasses
@@ -60,7 +60,7 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
                         continue
                     run = await engine.judge(dataclasses.replace(request, source=save.text, files=save.files))
                     waiting.create_task(_print_result(run, progress, as_json))
-        except BaseExceptionGroup as group:  # a setting that no save can mend, or a closed stdout
+        except BaseExceptionGroup as group:  # a setting that cannot run, or a closed stdout
             raise group.exceptions[0] from None
         finally:
             unsubscribe()
@@ -68,7 +68,7 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
 
 
 async def _print_result(run: RunInProgress, progress: RunProgress, as_json: bool) -> None:
-    """Prints the result; nothing for a run that a newer save cancelled."""
+    """Prints the result; prints nothing if a newer save cancelled the run."""
     try:
         report = (await run.result()).report
     except RunCancelled:
