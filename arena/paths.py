@@ -117,13 +117,15 @@ NAMED = "name a place that can be written"
 
 
 def make_folder(folder: Path, advice: str = _OWN) -> Path:
-    """Creates a folder that only this user can access, and its parents. advice: for the error.
+    """Creates a folder and its missing parents, which only this user can access. advice: for the error.
 
     Raises:
         FolderUnwritable: it cannot be created or is not writable.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in reversed([parent for parent in folder.parents if not parent.exists()]):
+            each.mkdir(mode=0o700, exist_ok=True)  # `parents=True` ignores the mode
+        folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise unwritable(folder, error, advice) from None
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.paths import paths_in
+from arena.paths import make_folder, paths_in
 from arena.runs.index_file import VERSION
 
 pytestmark = pytest.mark.slow
@@ -119,3 +119,9 @@ def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one
     with closing(sqlite3.connect(home / "data" / "results.sqlite")) as index:
         version = index.execute("pragma user_version").fetchone()[0]
     assert version < VERSION  # so the next process fills it
+
+
+def test_new_folders_are_for_their_user_alone(tmp_path: Path) -> None:
+    made = make_folder(tmp_path / "data" / "workspace" / "13")
+    assert [folder.stat().st_mode & 0o777 for folder in (made, *made.parents[:2])] == [0o700] * 3
+    assert make_folder(made) == made
