@@ -61,7 +61,7 @@ def labels(kernel: Kernel) -> list[str]:
 
 
 def backends_of(kernel: Kernel, *, anywhere: bool = False) -> list[Backend]:
-    """The backends that a kernel imports whatever happens: not within a function or a condition, unless `anywhere`."""
+    """The backends that a kernel always imports, not within a function or a condition; with `anywhere`, all of them."""
     lines = (line for line in _lines(kernel) if anywhere or not line[:1].isspace())
     return used(module for line in lines for module in _imported(line))
 
