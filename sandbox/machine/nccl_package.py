@@ -31,7 +31,8 @@ class Layout(NamedTuple):
     initial: Mapping[int, int] = {}
     """Words of ncclDevCommRequirements that are not 0 at first, by offset: its size, a magic number, the version."""
     for_nvrtc: bool = False
-    """The kit can make these headers fit for NVRTC; else nvcc takes them as they are, and their waits do not time out."""
+    """Whether the kit can adapt these headers to NVRTC. Otherwise nvcc compiles them unchanged, and their waits do not
+    time out."""
 
 
 _MAGIC = 0xCAFEBEEF
