@@ -19,7 +19,8 @@ CHECK_TIMES = stopping_rule.CHECK_TIMES
 class Case(msgspec.Struct, frozen=True):
     """A simulated case.
 
-    offset: spread of world offsets (log); references: their number; faster: real speedup minus 1.
+    offset: spread of world offsets (log); references: number of reference worlds; budget_s: of the stopping rule;
+    faster: real speedup minus 1.
     """
 
     noise: Noise

@@ -82,7 +82,7 @@ class Profile:
     loses: str = ""
     """What this profile does not protect; empty for full."""
     advice: str = ""
-    """What improves it on this machine."""
+    """How to improve it on this machine."""
 
     @property
     def forks(self) -> bool:
@@ -172,7 +172,7 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checkout() -> dict[str, str]:
-    """Where a world finds the headers of ThunderKittens; empty without a checkout."""
+    """The variable with the path of ThunderKittens for a world; empty without a checkout."""
     root = thunderkittens.checkout()
     return {} if root is None else {thunderkittens.VARIABLE: str(root)}
 

@@ -41,7 +41,8 @@ LAYOUTS: dict[Version, Layout] = {
     (2, 29, 7): Layout(224, 16, 88, 16, 40, 56, {0: 88, 8: _MAGIC, 12: 22907, 56: 4}),
     (2, 30, 7): Layout(240, 24, 96, 16, 40, 56, {0: 96, 8: _MAGIC, 12: 23007, 56: 4, 80: 1 << 31, 88: 257}),
 }
-"""By version of the library. The struct ncclWindow_vidmem begins alike in all of them. Only 2.28.9 has run on GPUs."""
+"""Layouts by version of the library. The struct ncclWindow_vidmem begins the same way in all of them. Only 2.28.9 has
+run on GPUs."""
 
 
 class NcclHeaders(NamedTuple):

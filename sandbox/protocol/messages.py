@@ -303,7 +303,7 @@ class DrawAgain(Order, frozen=True):
 
 
 class DrawnAgain(Reply, frozen=True):
-    """Whether the new iteration fits: all that a contender knows of the slot is equal.
+    """Whether the new iteration fits: all of the slot that a contender can read is equal.
 
     That is shapes, and inputs that are not withheld. If a rank is drawn alone, its inputs must differ, too, and those
     of all others must be equal.

@@ -46,7 +46,7 @@ _CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
 
 
 def labels(kernel: Kernel) -> list[str]:
-    """The labels of a kernel's Python, in a fixed order. C++ or CUDA beside it is code of its own."""
+    """The labels of a kernel's Python, in a fixed order. C++ or CUDA files count as its own code."""
     lines = _lines(kernel)
     modules = [module for line in lines for module in _imported(line)]
     found = [backend.label for backend in used(modules)]

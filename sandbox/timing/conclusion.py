@@ -1,4 +1,4 @@
-"""The conclusion on speed from both clocks: end-to-end time, or device time where end-to-end time is too noisy."""
+"""The conclusion on speed from both clocks: end-to-end time, or device time if end-to-end time is too noisy."""
 
 from typing import NamedTuple
 
@@ -98,7 +98,7 @@ def _beside(call: Interval, device: Interval) -> str:
 
 
 def ends(interval: Interval) -> str:
-    """ "[0.98, 1.02]", with three decimals where two would hide on which side of 1 it lies."""
+    """ "[0.98, 1.02]", with up to four decimals if an end that is not 1 would be shown as 1."""
     digits = 2
     while digits < 4 and any(end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)):
         digits += 1

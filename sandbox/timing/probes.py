@@ -29,8 +29,8 @@ WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 3, 2
 SHARE = 0.15
 """Share of the batches that become probes, as long as some are due."""
 MOST_TRIES, MOST_HELD_TRIES = 30, 10
-"""Most tries of each kind. A try is repeated if the batch ended before it or a rank was stopped, or if no other inputs
-fit."""
+"""Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped,
+or if no other inputs fit."""
 LEAST_CALLS, DRAWS = 2, 4
 """Least calls of a batch that is stopped, because a single call has no later one. Most draws until inputs fit in the
 place of others."""
@@ -117,7 +117,7 @@ class Probes:
     def proven(self) -> bool:
         """Whether inputs of every kernel were replaced.
 
-        Wanted are all replacements for all ranks, and one for a single rank where that is possible.
+        All wanted replacements for all ranks are needed, and one for a single rank if that is possible.
         """
         return not any(due.replaced or (due.held == WANTED_HELD and self._can_be_held) for due in self.due)
 

@@ -27,8 +27,8 @@ batches."""
 WARM_PAIRS = 2
 """Warm-up batches on either side after their length is known. They do not count."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
-"""Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. So short a batch is far from its
-deadline. The first pair shows how long a call is; later calls are shorter."""
+"""Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
+its deadline. The first pair shows how long a call is; later calls are shorter."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 

@@ -33,12 +33,12 @@ MIDDLE, QUICK = 0.5, 0.25
 """Quantiles of single calls that are compared. Other work makes calls slower, never quicker, so quick calls have less
 noise."""
 LARGE = 1.5
-"""Single calls must show a lead above this clearly if no inputs were replaced within batches."""
+"""A lead above this factor must be clear in single calls if no inputs were replaced within batches."""
 SLOWED_SHARE = 0.7
 """If the baseline's single calls take less than this share of its calls in batches of many, other work slowed the
 batches."""
 LEAST_SHARE = 0.02
-"""Least share of the baseline's time that a single call is taken to need, for its speedup."""
+"""Least share of the baseline's time that a single call is assumed to take, for its speedup."""
 
 Floats = NDArray[np.floating[Any]]
 
