@@ -99,7 +99,7 @@ def _measure(names: list[str], repetitions: int | None, as_json: bool) -> None:
 
 
 def _tabulate(name: str, scope: Scope, as_json: bool) -> None:
-    """Makes a table. Prints the rows that there are also after an interrupt or an error."""
+    """Makes a table. After an interrupt or an error, it still prints the rows made so far."""
     # With --json stdout holds one JSON array at the end; the rows go to stderr as they come.
     tell = say if as_json else print_line
     rows: list[Any] = []

@@ -1,6 +1,6 @@
 """Busy processes, one for every core: the load under which some measurements are repeated.
 
-python -m benchmarks.busy_cores        is one of them
+python -m benchmarks.busy_cores        runs one of them
 """
 
 import asyncio
@@ -17,7 +17,7 @@ END_S = 5.0
 
 @asynccontextmanager
 async def busy_cores() -> AsyncIterator[None]:
-    """A busy process for every core that this one may use; they are killed at the end, or with this process."""
+    """Runs a busy process for every core of this process. They are killed at the end, or with this process."""
     running = []
     try:
         for _ in os.sched_getaffinity(0):
@@ -27,7 +27,7 @@ async def busy_cores() -> AsyncIterator[None]:
                     stdin=DEVNULL,
                     cwd=ROOT,
                     env=module_environment(),
-                    start_new_session=True,  # as another program of the user's: a group of its own to the scheduler
+                    start_new_session=True,  # its own group for the scheduler, like another program
                 )
             )
         yield
@@ -42,7 +42,7 @@ async def busy_cores() -> AsyncIterator[None]:
 
 
 def load(busy: bool) -> AbstractAsyncContextManager[None]:
-    """`busy_cores`, or nothing."""
+    """`busy_cores` if `busy`, else a context that does nothing."""
     return busy_cores() if busy else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Waiting until the processes of an engine are idle: a world that is starting keeps a core busy for seconds."""
+"""Waits until the processes of an engine are idle, because a starting world keeps a core busy for seconds."""
 
 import asyncio
 import os
@@ -11,11 +11,11 @@ LOOK_S = 0.5
 CALM = 0.2
 """Cores that all processes below this one may use together."""
 LOOKS = 2
-"""In a row."""
+"""Calm checks in a row that are needed."""
 
 
 async def until_calm() -> bool:
-    """Waits until all processes below this one use next to no CPU time. False when they still did after LIMIT_S."""
+    """Waits until all processes below this one use next to no CPU time. False if they still do after LIMIT_S."""
     ends = time.monotonic() + LIMIT_S
     calm = 0
     before, since = _used(), time.monotonic()

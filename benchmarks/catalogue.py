@@ -12,7 +12,7 @@ from benchmarks.tables.scope import Conclusion, Scope, Tell
 
 @dataclass(frozen=True)
 class Measurement:
-    """Some figures. module: of its `measure`; empty for those of the app."""
+    """A measurement that gives figures. module: the module of its `measure`; empty for measurements of the app."""
 
     module: str
     sentence: str
@@ -30,12 +30,12 @@ MEASUREMENTS = {
     "sweep-cost": Measurement("benchmarks.sweep_cost", "Time and memory of a result in a long sweep."),
 }
 LONG = {"soak", "save-gpu", "sweep-cost"}
-"""Takes more than some minutes, or needs GPUs: not part of `all`."""
+"""Measurements that take more than some minutes or need GPUs. They are not part of `all`."""
 
 
 @dataclass(frozen=True)
 class RunTable:
-    """A row each of many runs. options: what narrows it down, fields of `Scope`."""
+    """A table with a row for each of many runs. options: the fields of `Scope` that narrow it down."""
 
     module: str
     sentence: str
@@ -86,10 +86,10 @@ TABLES = {
 
 
 async def measure(name: str, repetitions: int | None) -> list[Figure]:
-    """Runs one measurement; `repetitions` None takes the measurement's own number.
+    """Runs one measurement. repetitions: None: the measurement's own number.
 
     Raises:
-        ArenaError: it could not be made here.
+        ArenaError: it cannot be made here.
     """
     module = MEASUREMENTS[name].module
     run = importlib.import_module(module).measure if module else partial(measure_app, name)
@@ -98,15 +98,15 @@ async def measure(name: str, repetitions: int | None) -> list[Figure]:
 
 
 async def tabulate(name: str, scope: Scope, tell: Tell, rows: list[Any]) -> None:
-    """Makes the runs of one table. Each row is added to `rows`, and its line told, as soon as it is there.
+    """Makes the runs of one table. Each row is added to `rows`, and its line passed to `tell`, as soon as it is made.
 
     Raises:
-        ArenaError: it could not be made here, or no further.
+        ArenaError: it cannot be made or continued here.
     """
     await importlib.import_module(TABLES[name].module).measure(scope, tell, rows)
 
 
 def conclude(name: str, rows: list[Any]) -> Conclusion:
-    """What the rows of a table come to, also when it was interrupted."""
+    """The conclusion from the rows of a table, which may be incomplete after an interrupt."""
     conclusion: Conclusion = importlib.import_module(TABLES[name].module).conclude(rows)
     return conclusion

@@ -73,20 +73,23 @@ def solution(*arguments):
 
 
 def with_host_cost(problem: Problem, share: float) -> str:
-    """A kernel whose host is busy for `share` of each call of the baseline on top of it, by what that call took.
+    """A kernel that calls the baseline and then keeps the host busy for `share` of that call's time.
 
-    It so takes 1 + share times as long wherever the host decides how long a call takes, however fast the core is just then.
+    If the host limits the time of a call, it takes 1 + share times as long, whatever the core's present speed.
     """
     return _renamed(problem) + _HOST.format(share=share)
 
 
 def with_device_cost(problem: Problem, added_us: float) -> str:
-    """A kernel whose stream is busy for so many microseconds after each call of the baseline; it prints what it found."""
+    """A kernel that keeps the stream busy for `added_us` after each call of the baseline.
+
+    It prints the added time that it measured.
+    """
     return _renamed(problem) + _DEVICE.format(added_us=added_us)
 
 
 def found_added_us(printed: str) -> float | None:
-    """What such kernels printed: microseconds that are added on the slowest rank; None when they printed nothing of it."""
+    """The added microseconds on the slowest rank, from what such kernels printed; None if they printed none."""
     found = [float(match) for match in _ADDED.findall(printed)]
     return max(found) if found else None
 

@@ -1,6 +1,6 @@
-"""The CuPy that fits a machine: the one for torch's CUDA where torch has one, else for the newest CUDA of the driver.
+"""The CuPy that fits a machine: for torch's CUDA version if torch has one, else for the driver's newest version.
 
-`make install` asks it: what pip has to install goes to stdout, a requirement a line; on stderr is why, or why nothing.
+`make install` runs this. Requirements for pip go to stdout, one per line; the reason goes to stderr.
 """
 
 import sys
@@ -12,7 +12,7 @@ from arena.machine.install_commands import extra_requirements
 
 CudaVersion = tuple[int, int]
 KNOWN = (12, 13)
-"""The CUDA major versions that there is a CuPy for: the extras cuda12 and cuda13."""
+"""The CUDA major versions for which there is a CuPy: the extras cuda12 and cuda13."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,11 @@ class CupyChoice:
 
 
 def choose_cupy(torch: CudaVersion | None, driver: CudaVersion | None, installed: Sequence[str] = ()) -> CupyChoice:
-    """torch: the CUDA it was built for, None for a build without; driver: the newest CUDA it runs; installed: CuPy's packages."""
+    """Chooses the CuPy for these versions.
+
+    torch: the CUDA version it was built for, None for a build without; driver: the newest CUDA version it runs, None
+    without a driver; installed: CuPy's installed packages.
+    """
     if driver is None:
         return CupyChoice("", "no driver answers: there is no GPU to write CUDA C++ for")
     newest = dotted(driver)
@@ -49,7 +53,7 @@ def choose_cupy(torch: CudaVersion | None, driver: CudaVersion | None, installed
 
 
 def this_machine() -> CupyChoice:
-    """The choice for the torch, the driver and the packages that are here."""
+    """The choice for this machine's torch, driver and packages."""
     from arena.machine.facts import installed_version
     from sandbox.machine import nvml
 

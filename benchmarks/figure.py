@@ -4,7 +4,7 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure with its unit and, where there is one, its limit."""
+    """A figure with its unit and, if there is one, its limit."""
 
     name: str
     value: float
@@ -13,11 +13,11 @@ class Figure(msgspec.Struct, frozen=True):
     """The value should be at most this."""
     detail: str = ""
     fault: bool = False
-    """A limit that is not kept is a fault of pkb-arena, whatever the machine."""
+    """Whether an exceeded limit is a fault of pkb-arena, whatever the machine."""
 
     @property
     def kept(self) -> bool:
-        """The promise holds."""
+        """Whether the value is within its limit."""
         return self.limit is None or self.value <= self.limit
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Measurement: what the jail adds to the time from a save to its verdicts, and to starting a process."""
+"""Measurement: what the jail adds to the time from a save to its verdicts, and to the start of a process."""
 
 import asyncio
 import os
@@ -25,10 +25,10 @@ NO_BUBBLEWRAP = {"PATH": str(Path(sys.executable).parent)}
 
 
 async def measure(repetitions: int | None) -> list[Figure]:
-    """Problem 13, tiny, two CPU ranks: two engines side by side, one of them without a jail, saved to in turns.
+    """Measures problem 13, tiny, on two CPU ranks: saves alternate between two engines, one of them without a jail.
 
     Raises:
-        MachineError: there is no jail here, a run did not pass, or nothing came.
+        MachineError: there is no jail here, a run did not pass, or no verdict arrived.
     """
     count = repetitions or REPETITIONS
     jail = choose()
@@ -57,7 +57,7 @@ async def measure(repetitions: int | None) -> list[Figure]:
 async def _pair(
     jailed: SavedKernel, bare: SavedKernel, jailed_first: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """A save with a jail and one without, in either order, while neither side's next world is starting."""
+    """Times a save with a jail and one without, in either order, while no world of either side is starting."""
     times = {}
     for kernel in (jailed, bare) if jailed_first else (bare, jailed):
         await asyncio.gather(jailed.quiet(), bare.quiet())
@@ -66,7 +66,7 @@ async def _pair(
 
 
 def _start_figures(jail: Jail) -> list[Figure]:
-    """Starting a process that ends at once, in a jail and without one, in turns."""
+    """Times the start of a process that ends at once, in a jail and without one, in turns."""
     bare = Jail(NONE, None, {})
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         pairs = [(_start_ms(jail, Path(folder)), _start_ms(bare, Path(folder))) for _ in range(STARTS)]

@@ -2,7 +2,8 @@
 
     python -m benchmarks.killed_sweep FOLDER [--problems SET] [--kills N] [--attempts K] [--ray]
 
-Everything is in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board` shows it. Needs a jail, as every sweep with models.
+FOLDER then has all results: `PKB_ARENA_HOME=FOLDER pkb-arena board` shows them. Needs a jail, as every sweep with
+models.
 """
 
 import json
@@ -31,7 +32,7 @@ ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
 
 @cache
 def catalogue() -> Catalogue:
-    """The problems, read once: every answer needs them."""
+    """The problems, read once, because every answer needs them."""
     return load_catalogue()
 
 
@@ -43,7 +44,7 @@ def answer(prompt: str, able: float, drawn: float) -> str:
     asked = ASKED.search(prompt)
     if asked is None:
         return "I cannot find the problem."
-    # By its number: the worked examples in the prompt have baselines, too.
+    # It is found by its number, because the worked examples in the prompt have baselines, too.
     problem = catalogue().find(asked[1])
     if drawn < able:
         source = problem.house_source or problem.baseline_source
@@ -60,7 +61,7 @@ def answer(prompt: str, able: float, drawn: float) -> str:
 
 
 def serve(able: float) -> int:
-    """A provider of chat completions on a port of its own."""
+    """Starts a provider of chat completions; returns its port."""
 
     class StandIn(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -82,7 +83,7 @@ def serve(able: float) -> int:
             self.wfile.flush()
 
         def log_message(self, format: str, *values: object) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -98,7 +99,7 @@ def resident_mib(pid: int) -> float:
 
 
 def main() -> None:
-    """Runs the sweep and prints its progress; exits with 1 when a result is lost or appears twice."""
+    """Runs the sweep and prints its progress; exits with 1 if a result is lost or appears twice."""
     parser = ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--problems", default="all")

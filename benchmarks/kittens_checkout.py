@@ -29,12 +29,12 @@ _FLAGS = (
     *("-cubin", "-std=c++20", "-DKITTENS_HOPPER", "-gencode", "arch=compute_90a,code=sm_90a", "--use_fast_math"),
     *("--expt-extended-lambda", "--expt-relaxed-constexpr", "-DTORCH_EXTENSION_NAME=kernel"),
 )
-"""As the library's own kernels are built."""
+"""The flags of the library's own kernels."""
 
 
 @dataclass(frozen=True)
 class CheckedKernel:
-    """What became of one kernel."""
+    """The outcome of one kernel."""
 
     name: str
     outcome: str
@@ -65,7 +65,7 @@ def command(checkout: Path, world: int, as_json: bool) -> None:
 
 
 def checked(root: Path, world: int) -> Iterator[CheckedKernel]:
-    """The starter through NVRTC, then the checkout's own parallel kernels through nvcc."""
+    """Compiles the starter through NVRTC, then the checkout's own parallel kernels through nvcc."""
     os.environ[thunderkittens.VARIABLE] = str(root)
     from sandbox.kit import kittens, templates
     from sandbox.kit.errors import CompileError

@@ -1,4 +1,4 @@
-"""Plain ranks: W processes that are no part of the arena. Those of a loop that is measured beside it are stopped meanwhile."""
+"""Plain ranks: W processes that are not part of the arena. The ranks of a plain loop are stopped between its turns."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ from sandbox.protocol.events import Setting
 
 MODULE = "benchmarks.plain_loop.rank"
 JOIN_S, OPEN_S, ANSWER_S = 180.0, 180.0, 120.0
-"""Limits; a rank that says nothing for so long is given up with all the others."""
+"""Deadlines in seconds. If a rank misses one, all ranks are given up."""
 END_S = 5.0
 INPUTS = 24
 INPUT_BYTES = {"cpu": 1 << 30, "cuda": 12 << 30}
@@ -43,11 +43,11 @@ LINE_BYTES = 1 << 20
 
 
 class PlainLoopFailed(MachineError):
-    """A plain rank failed, or said nothing."""
+    """A plain rank failed, or did not reply in time."""
 
 
 class PlainRanks:
-    """The processes. They serve one problem after another, as long as the number of ranks and the devices stay the same."""
+    """The plain ranks. They serve one problem after another while the world size and the devices stay the same."""
 
     def __init__(self, world: int, device: str) -> None:
         self.world = world
@@ -63,7 +63,7 @@ class PlainRanks:
         """
         kind = kind_of(self.device)
         environment = module_environment() | kind.environment(kind.gpus(self.world))
-        environment["OMP_NUM_THREADS"] = "1"  # as torchrun does where it starts several ranks
+        environment["OMP_NUM_THREADS"] = "1"  # as torchrun does if it starts several ranks
         environment["PYTHONUNBUFFERED"] = "1"
         for rank in range(self.world):
             command = module_command(MODULE, str(rank), str(self.world), self.device, self._folder.name)
@@ -77,7 +77,7 @@ class PlainRanks:
                 raise PlainLoopFailed("a plain rank did not join")
 
     async def open(self, setting: Setting) -> int:
-        """Opens a problem; returns how many sets of inputs there are.
+        """Opens a problem; returns the number of sets of inputs.
 
         Raises:
             PlainLoopFailed: it could not be opened.
@@ -88,7 +88,7 @@ class PlainRanks:
         return min(reply.inputs for reply in replies if isinstance(reply, InputsDrawn))
 
     async def time(self, order: TimeCalls | TimeQueued) -> Times:
-        """Times of the slowest rank in each repetition.
+        """Measures the times of the slowest rank in each repetition.
 
         Raises:
             PlainLoopFailed: a call failed, or did not end.
@@ -96,7 +96,7 @@ class PlainRanks:
         return slowest([reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, Times)])
 
     async def soak(self, order: SoakBlock) -> list[Soaked]:
-        """Calls a block of the kit; what each rank found.
+        """Calls a block of the kit; returns the result of each rank.
 
         Raises:
             PlainLoopFailed: a call failed, or did not end.
@@ -105,7 +105,7 @@ class PlainRanks:
 
     @asynccontextmanager
     async def awake(self) -> AsyncIterator[None]:
-        """The ranks may run inside; afterwards all their threads are stopped."""
+        """Continues the ranks within a block; afterwards stops all their threads."""
         self._signal(signal.SIGCONT)
         try:
             yield
@@ -113,7 +113,7 @@ class PlainRanks:
             self._signal(signal.SIGSTOP)
 
     async def close(self) -> None:
-        """Kills every rank, stopped or not. Bounded; may be called twice."""
+        """Kills every rank, stopped or not. Takes at most END_S; may be called twice."""
         self._signal(signal.SIGKILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(END_S):
@@ -130,13 +130,13 @@ class PlainRanks:
     async def _ask(self, order: AnyOrder, limit_s: float) -> list[AnyReply]:
         for process in self._processes:
             assert process.stdin is not None
-            with suppress(ConnectionError, RuntimeError):  # a rank that is gone shows when its reply is read
+            with suppress(ConnectionError, RuntimeError):  # a dead rank is detected when its reply is read
                 process.stdin.write(encode(order) + b"\n")
                 await process.stdin.drain()
         return await self._replies(limit_s)
 
     async def _replies(self, limit_s: float) -> list[AnyReply]:
-        """One of each rank. The first rank that fails ends the wait: the others may wait for it for ever."""
+        """One reply of each rank. The first failure ends the wait, because other ranks may block on the failed one."""
         reading = [asyncio.create_task(self._reply(rank)) for rank in range(len(self._processes))]
         try:
             async with asyncio.timeout(limit_s):

@@ -1,4 +1,4 @@
-"""Turns of a plain loop: call times, and on GPUs device times of queued batches, each the slowest rank's."""
+"""The turns of a plain loop: call times, and on GPUs device times of queued batches, each of the slowest rank."""
 
 from dataclasses import dataclass, field
 
@@ -9,22 +9,22 @@ from sandbox.machine.devices import kind_of
 CALLS = 24
 WARM = 5
 TURN_S = 1.0
-"""That the batches of one clock should take in a turn."""
+"""Target time of one clock's batches in a turn, in seconds."""
 FEWEST, MOST = 5, 60
 """Repetitions of a turn."""
 FEWER_CALLS = (CALLS, 8, 2, 1)
-"""Calls of a queued batch: fewer are tried when a launch queue is too short for more."""
+"""Calls of a queued batch; fewer are tried if a launch queue is too short."""
 WAIT_SHARE, LEAST_WAIT_US, MOST_WAIT_US = 2.0, 3_000.0, 250_000.0
-"""The stream is occupied for so many times what the calls take with nothing in front of them, in microseconds."""
+"""The stream is occupied for this multiple of the calls' own time, within these limits in microseconds."""
 
 
 @dataclass
 class PlainTimes:
-    """Microseconds a call, one for each repetition."""
+    """Microseconds per call, one number for each repetition."""
 
     call: list[float] = field(default_factory=list)
     device: list[float] = field(default_factory=list)
-    """Empty where calls cannot be queued."""
+    """Empty if calls cannot be queued."""
 
 
 class PlainTurns:
@@ -33,10 +33,10 @@ class PlainTurns:
     def __init__(self, ranks: PlainRanks) -> None:
         self.ranks = ranks
         self.queued_calls = CALLS if kind_of(ranks.device).has_gate else 0
-        """Of a queued batch; 0: not even one call can be queued without waiting for the device."""
+        """Calls of a queued batch; 0: not even one call can be queued without waiting for the device."""
 
     async def turn(self) -> PlainTimes:
-        """One turn. The first calls after the stop do not count.
+        """Runs one turn. The first calls after the stop do not count.
 
         Raises:
             PlainLoopFailed: a call failed, or did not end.
@@ -52,7 +52,7 @@ class PlainTurns:
         return times
 
     async def _queued(self, call_us: float, repetitions: int) -> list[float]:
-        """Device times; finds out in the first turn how many calls can be queued."""
+        """Measures device times; finds in the first turn how many calls can be queued."""
         while self.queued_calls:
             tried = self._order(1, call_us)
             if (await self._try(tried)).queued:
@@ -63,7 +63,7 @@ class PlainTurns:
         return []
 
     async def _try(self, order: TimeQueued) -> Times:
-        """Twice for a single batch: the first one may have waited for memory."""
+        """Times batches; repeats a single batch that was not queued, because it may have waited for memory."""
         times = await self.ranks.time(order)
         if order.repetitions == 1 and not times.queued:
             times = await self.ranks.time(order)
@@ -74,11 +74,11 @@ class PlainTurns:
 
 
 def repetitions_for(call_us: float) -> int:
-    """Of a turn, for calls that take so long."""
+    """The repetitions of a turn, for calls of `call_us`."""
     wanted = int(TURN_S / max((CALLS + WARM) * call_us / 1e6, 1e-6))
     return max(FEWEST, min(wanted, MOST))
 
 
 def wait_us(calls: int, call_us: float) -> float:
-    """How long the stream is occupied so that so many calls are queued meanwhile."""
+    """Microseconds to occupy the stream, so that `calls` calls are queued meanwhile."""
     return max(LEAST_WAIT_US, min(WAIT_SHARE * calls * call_us, MOST_WAIT_US))

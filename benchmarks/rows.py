@@ -1,4 +1,4 @@
-"""Rows of a table of runs: what is to be judged, and the result of each run."""
+"""Rows of a table of runs: what is judged, and the result of each run."""
 
 import time
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from sandbox.protocol.events import Microseconds, Result, Roofline, Seconds, Set
 from sandbox.protocol.verdict import Verdict
 
 REFUSED = "REFUSED"
-"""In the place of a verdict: the setting cannot be run."""
+"""Shown in place of a verdict if the setting cannot be run."""
 LOST = 3
 """Harness errors in a row after which a table ends."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run to make: of a kernel that has a word, as for `run`, or of one of the kit's examples by its name."""
+    """One run to make: of a kernel by its word, as for `run`, or of one of the kit's examples by its name."""
 
     problem: Problem
     kernel: str
@@ -55,7 +55,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     outcome: str = ""
     clock: str = ""
-    """Of the headline: "call" or "device"; the outcome is by this clock."""
+    """The clock of the headline and of the outcome: "call" or "device"."""
     told: str = ""
     detail: str = ""
     rounds: int = 0
@@ -69,20 +69,20 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     preset: str = ""
     device: str = ""
     pairs: Counts = Counts()
-    """Pairs of batches that the intervals are made of."""
+    """Pairs of batches from which the intervals are computed."""
     calls: Counts = Counts()
     """Calls of a batch."""
     harness_us: Microseconds | None = None
-    """What the harness itself takes a call; taken off already."""
+    """Overhead per call, already subtracted."""
     phases: Seconds | None = None
-    """Where the time of the run went."""
+    """The durations of the run's phases."""
 
     @property
     def fault(self) -> bool:
-        """The run should have passed, or the baseline was called faster than itself.
+        """Whether the run should have passed and did not, or the baseline was called faster than itself.
 
-        A baseline variant may fail: not every baseline can be captured in a graph. So may a problem that
-        does not run in every world.
+        A baseline variant may fail: not every baseline can be captured in a graph. So may a problem that does not run
+        in every world.
         """
         if self.kernel == BASELINE and self.outcome == "faster":
             return True
@@ -97,7 +97,7 @@ async def judged_row(
     """Makes one run. A setting that cannot be run is a row with `REFUSED`. rounds: None for the default budget.
 
     Raises:
-        MachineError: the device, or that many GPUs, are not there; or the run was cancelled.
+        MachineError: the device or enough GPUs are missing, or the run was cancelled.
     """
     started = time.monotonic()
     setting = None
@@ -156,7 +156,7 @@ def counts(result: Result) -> tuple[Counts, Counts]:
 
 
 def harness(result: Result) -> Microseconds | None:
-    """What the harness takes a call; None when nothing was timed."""
+    """The overhead per call; None if nothing was timed."""
     samples = result.samples
     if not samples.call:
         return None
@@ -167,7 +167,7 @@ def harness(result: Result) -> Microseconds | None:
 def unfinished_row(
     planned: PlannedRun, verdict: str, detail: str, setting: Setting | None = None, started: float = 0.0
 ) -> RunRow:
-    """The row of a run without a result. started: on the monotonic clock; 0 when it never started."""
+    """The row of a run without a result. started: on the monotonic clock; 0 if it never started."""
     return RunRow(
         id=planned.problem.id,
         problem=planned.problem.slug,
@@ -185,7 +185,7 @@ def unfinished_row(
 
 
 def harness_lost(rows: Sequence[RunRow]) -> bool:
-    """The last `LOST` runs ended in harness errors: further runs would, too."""
+    """Whether the last `LOST` runs ended in harness errors, so that further runs would, too."""
     return [row.verdict for row in rows[-LOST:]] == [Verdict.HARNESS_ERROR] * LOST
 
 

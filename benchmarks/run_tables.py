@@ -43,7 +43,7 @@ KERNEL_TABLE = TextTable[RunRow](
 
 
 def _by_clock(row: RunRow, clock: str) -> str:
-    """ "0.998 [0.981, 1.015] even"; "!" after it where 1 is not inside."""
+    """ "0.998 [0.981, 1.015] ±1.7 % even"; with "!" after it if 1 is outside the interval."""
     interval = getattr(row.speedup, clock) if row.speedup else None
     if interval is None:
         return "–"

@@ -17,12 +17,12 @@ KERNEL = "allreduce_two_shot_cuda"
 
 
 async def measure(repetitions: int | None) -> list[Figure]:
-    """Problem 1, production: every save changes the file, so every rank compiles the kernel anew.
+    """Measures problem 1, production. Every save changes the file, so every rank compiles the kernel anew.
 
-    A backend that this machine lacks has no figures. Of each backend the kernel is the starter of `new --template`.
+    A backend that this machine lacks has no figures. The kernel of each backend is the starter of `new --template`.
 
     Raises:
-        MachineError: there is no GPU, a run did not pass, or nothing came.
+        MachineError: there is no GPU, a run did not pass, or no verdict arrived.
     """
     problem = load_catalogue().find("1")
     request = RunRequest(

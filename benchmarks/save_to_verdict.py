@@ -25,19 +25,20 @@ from sandbox.protocol.verdict import Verdict
 
 REPETITIONS = 20
 PAUSE_S = 1.5
-"""Between a verdict and the next save: people type no faster, and the next spare world starts meanwhile."""
+"""Seconds between a verdict and the next save. People type no faster, and the next spare world starts meanwhile."""
 NEXT_SPARE_S = 0.3
-"""Silence after which no further spare world will start."""
+"""Seconds without an event after which no further spare world will start."""
 GIVE_UP_S = 120.0
 
 
 async def measure(repetitions: int | None) -> list[Figure]:
-    """Problem 13, tiny, two CPU ranks: save to correctness verdict, save to full verdict, medians.
+    """Measures problem 13, tiny, on two CPU ranks: median times from a save to both verdicts.
 
-    The baseline is measured longest, as it is neither faster nor slower than itself; the house's kernel is clearly faster.
+    Timing the baseline takes longest, because it is neither faster nor slower than itself; the house kernel is clearly
+    faster.
 
     Raises:
-        MachineError: a run did not pass, or nothing came.
+        MachineError: a run did not pass, or no verdict arrived.
     """
     count, limits = repetitions or REPETITIONS, (0.5, 1.5)
     same = on_cpu_ranks()
@@ -47,9 +48,9 @@ async def measure(repetitions: int | None) -> list[Figure]:
 
 
 async def saves(request: RunRequest, count: int, limits: tuple[float, float], which: str = "") -> list[Figure]:
-    """Saves a kernel again and again; medians with the promises for the correctness verdict and the full one, in seconds.
+    """Saves a kernel repeatedly; returns the median seconds to the correctness verdict and to the full one.
 
-    which: what figures' names end with.
+    limits: of both. which: the end of the figures' names.
     """
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         async with saved_kernel(Path(folder), request) as kernel:
@@ -99,13 +100,13 @@ class SavedKernel:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator["SavedKernel"]:
-        """Writes the file and warms the baseline world, as opening the problem in the app does; then watches."""
+        """Writes the file and makes a first run, as opening the problem in the app does; then judges every save."""
         unsubscribe = self._engine.subscribe(lambda event: self._events.put_nowait((time.monotonic(), event)))
         self._path.write_text(self._request.source)
         watcher = KernelWatcher(self._path, content_hash(self._request.source))
         await self._engine.judge(self._request)
         await self._verdicts()
-        self._seconds.clear()  # this run was no save
+        self._seconds.clear()  # the first run was not a save
         self.jail = self._engine.jail
         judging = asyncio.create_task(self.watch(watcher))
         try:
@@ -116,10 +117,10 @@ class SavedKernel:
             judging.cancel()
 
     async def save(self) -> tuple[float, float]:
-        """Saves a new revision: seconds to the correctness verdict, and to the full one.
+        """Saves a new revision; returns the seconds to the correctness verdict, and to the full one.
 
         Raises:
-            MachineError: it did not pass, or nothing came.
+            MachineError: it did not pass, or no verdict arrived.
         """
         await self.quiet()
         self._saves += 1
@@ -134,7 +135,7 @@ class SavedKernel:
         return {name: statistics.median(getattr(each, name) for each in self._seconds) for name in names}
 
     async def quiet(self) -> None:
-        """The pause between saves, and then until all spare worlds are ready: one starts when the one before it is."""
+        """Waits for the pause between saves, then until all spare worlds are ready. They start one after another."""
         await asyncio.sleep(PAUSE_S)
         starting = False
         while True:
@@ -149,7 +150,7 @@ class SavedKernel:
                 starting = event.state == "starting"
 
     async def _verdicts(self) -> tuple[float, float]:
-        """When the correctness verdict and the full verdict of the next run came."""
+        """The times at which the correctness verdict and the full verdict of the next run arrived."""
         first = None
         try:
             async with asyncio.timeout(GIVE_UP_S):
@@ -170,7 +171,7 @@ class SavedKernel:
 async def saved_kernel(
     folder: Path, request: RunRequest, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[SavedKernel]:
-    """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history.
+    """Yields a watched kernel with its own engine, which stores everything in `folder`, not in the user's history.
 
     environment: variables of that engine's referee.
     """

@@ -1,4 +1,4 @@
-"""Measurement: many runs of every kind in one engine. Counts what they leave behind; compares the last with the first."""
+"""Measurement: many runs of every kind in one engine. Counts what they leave, and compares the last with the first."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from sandbox.worlds.contenders import SPARES
 REPETITIONS = 500
 ROUNDS = 2
 PATIENCE = "0.5"
-"""Of the usual deadlines: a hanging kernel is given up after 5 s, and a busy machine still gets a batch done."""
+"""Factor of the usual deadlines. A hanging kernel is given up after 5 s, and a busy machine still completes a batch."""
 GIVE_UP_S = 180.0
 MIB = 1 << 20
 
@@ -41,18 +41,19 @@ EXACT = (
 )
 """Quantities that must not grow."""
 RESIDENT = {"resident memory of the engine": 24.0, "resident memory of the referee": 8.0}
-"""MiB that these may grow by: caches and the allocator's own fragments, whatever the number of runs."""
+"""MiB by which these may grow: caches and the allocator's own fragments, whatever the number of runs."""
 SLOWER = 1.5
-"""The median good run of the last tenth against the first's; the machine's own speed varies by some of this."""
+"""Limit for the median time of good runs, last tenth over first tenth. The machine's own speed varies by some of
+this."""
 
 Sample = dict[str, float]
 
 
 async def measure(repetitions: int | None) -> list[Figure]:
-    """Problem 1, tiny, two CPU ranks: what is there after every run, first tenth against last.
+    """Runs problem 1, tiny, on two CPU ranks, and compares what is left after each run: first tenth with last.
 
     Raises:
-        MachineError: the referee ended, or said nothing for minutes; or there is no jail.
+        MachineError: the referee ended, or sent nothing for minutes; or there is no jail.
     """
     count = repetitions or REPETITIONS
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
@@ -65,7 +66,7 @@ class _Soak:
     def __init__(self, folder: Path) -> None:
         self.paths = paths_in(folder)
         self.temporary = folder / "tmp"
-        """For temporary files of the referee and its worlds alone."""
+        """Only for temporary files of the referee and its worlds."""
         self.temporary.mkdir()
         self.environment = {"TMPDIR": str(self.temporary), "PKB_DEADLINE_SCALE": PATIENCE}
         self.referee = 0
@@ -107,7 +108,10 @@ class _Soak:
                 self.samples.append(self.sample())
 
     async def judge(self, engine: Engine, kernel: SoakKernel) -> float:
-        """One run, and then until all spares are ready: every sample is taken in the same state. Seconds to the verdict."""
+        """Makes one run, then waits until all spares are ready, so that every sample is taken in the same state.
+
+        Returns the seconds to the verdict.
+        """
         problem = load_catalogue().find("1")
         setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
         request = RunRequest(
@@ -129,7 +133,7 @@ class _Soak:
         return seconds
 
     def sample(self) -> Sample:
-        """The quantities in which a leak shows, now."""
+        """The present values of the quantities in which a leak shows."""
         engine = os.getpid()
         own = [file for file in _files(self.paths.data.parent) if self.temporary not in file.parents]
         journals = sum(file.parent == self.paths.runs for file in own)

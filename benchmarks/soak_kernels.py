@@ -13,7 +13,7 @@ _ADDS = """
 
 @dataclass(frozen=True)
 class SoakKernel:
-    """A kernel and what it gets."""
+    """A kernel and its expected verdict."""
 
     name: str
     source: str
@@ -32,7 +32,7 @@ SOAK_KERNELS = (
     SoakKernel(
         "flooding", 'def solution(tensor):\n    while True:\n        print("x" * 65536)\n', Verdict.OUTPUT_FLOOD
     ),
-    # Children of children that nobody waits for, with files of their own: what the end of a run has to take along.
+    # Children of children that nobody waits for, with files of their own. The end of a run must remove them.
     SoakKernel(
         "forking",
         f"""import os

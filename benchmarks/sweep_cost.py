@@ -1,7 +1,7 @@
-"""Measurement: what a sweep costs beside judging, and how that grows with what it has stored already.
+"""Measurement: what a sweep costs beside judging, and how that grows with the number of stored results.
 
-The judge answers at once. Everything else is as in any sweep: answers and results on the disk one by one, the run's
-own journal, the index of results, the scores.
+The judge answers at once. Everything else is as in any sweep: answers and results are stored one by one, with the run's
+own journal, the index of results and the scores.
 """
 
 import asyncio
@@ -39,18 +39,19 @@ from sandbox.protocol.verdict import Verdict
 STORED = (100, 1000, 10_000)
 KERNEL_BYTES = 3000
 HOSTS, RUNS_EACH, RUN_S = 100, 10, 2.0
-"""Of the simulation of a cluster."""
+"""The simulated cluster: hosts, runs of each, and seconds of a run."""
 MOST_S = 0.05
-"""Of the driver for one result."""
+"""Limit for the driver's time for one result, in seconds."""
 MOST_GROWTH_MIB = 24.0
-"""Of the driver's memory from the first 100 results to the last: keys of results, and offsets of answers."""
+"""Limit for the growth of the driver's memory from the first 100 results to the last. It stores keys of results, and
+offsets of answers."""
 _MIB = 1 << 20
 
 T = TypeVar("T")
 
 
 async def measure(repetitions: int | None) -> list[Figure]:
-    """Seconds and memory for a result at 100, 1000 and 10 000 stored results, or at `repetitions` alone."""
+    """Measures time and memory per result at 100, 1000 and 10 000 stored results, or at `repetitions` alone."""
     stored = (repetitions,) if repetitions is not None else STORED
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         figures = await _play(paths_in(Path(folder)), stored)
@@ -59,7 +60,7 @@ async def measure(repetitions: int | None) -> list[Figure]:
 
 
 async def _hosts(paths: Paths) -> Figure:
-    """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long workers wait for it."""
+    """Simulates hosts whose every run takes `RUN_S`, with one driver: the share of time that they wait for it."""
     problems = load_catalogue().problems
     attempts = -(-HOSTS * RUNS_EACH // len(problems))
     plan = SweepPlan(players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts)
@@ -125,7 +126,7 @@ async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
 
 
 def _reading(paths: Paths, catalogue: Catalogue, count: int) -> list[Figure]:
-    """What it takes to go on, and to show a board."""
+    """The times to continue a sweep and to show a board, and the journal's size per result."""
     path = paths.sweeps / "bench.jsonl"
     seconds, journal = _timed(lambda: SweepJournal(path, "bench"))
     journal.close()
@@ -145,13 +146,13 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def resident_mib() -> float:
-    """Memory of this process that is in RAM."""
+    """Resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
 class _Writer(Player):
-    """Submits another text for every attempt, at once and for nothing."""
+    """Submits a different text for every attempt, at once and at no cost."""
 
     name = PlayerName(PlayerKind.AGENT, "bench")
 
@@ -161,22 +162,25 @@ class _Writer(Player):
 
 
 class InstantJudge:
-    """A judge whose every verdict is PASS, for as many workers as ask. It keeps a run's journal and index as the engine does."""
+    """A judge that always returns PASS, for any number of workers.
+
+    It stores a run's journal and index as the engine does.
+    """
 
     jail = "bench"
 
     def __init__(self, paths: Paths, seconds: float = 0.0) -> None:
-        """seconds: that a run takes, without any work."""
+        """seconds: duration of a run, without any work."""
         self._paths = paths
         self._seconds = seconds
         self._store = Store(paths.database, paths.runs)
         make_folder(paths.runs)
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Does nothing."""
 
     async def judge(self, request: RunRequest) -> "InstantRun":
-        """The verdict is there at once."""
+        """Returns a run that is over."""
         run = InstantRun(header_of(request))
         await asyncio.sleep(self._seconds)
         await asyncio.to_thread(self._keep, run)
@@ -209,7 +213,7 @@ class InstantRun:
         return Judgement(self.header, _RESULT)
 
     async def cancel(self) -> None:
-        """Nothing to end."""
+        """Does nothing."""
 
 
 _RESULT = Result(

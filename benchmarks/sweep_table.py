@@ -26,7 +26,7 @@ EXPECTED = Path(__file__).with_name("expected_speedups.toml")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A result beside other things that are known of its problem."""
+    """A result with other figures of its problem."""
 
     result: CellResult
     variants: dict[str, float]
@@ -53,7 +53,10 @@ def command(journals: tuple[Path, ...], as_json: bool) -> None:
 
 
 def newest(journals: Sequence[Path]) -> list[CellResult]:
-    """By problem and player, in the order of problems. Raises UsageError for what is no journal of a sweep."""
+    """The newest result of each problem, player and setting, in the order of problems.
+
+    Raises UsageError for a file that is not a journal of a sweep.
+    """
     found: dict[tuple[int, str, str, int, str], CellResult] = {}
     for path in journals:
         try:
@@ -70,7 +73,10 @@ def newest(journals: Sequence[Path]) -> list[CellResult]:
 
 
 def rows(found: Sequence[CellResult]) -> list[Row]:
-    """A row for each result, but for those of a baseline variant beside another player's in the same setting."""
+    """A row for each result.
+
+    Results of a baseline variant have none if another player has a result in the same setting.
+    """
     measured: dict[Place, dict[str, float]] = {}
     for result in found:
         times = result.report.contender_us if result.report is not None and result.passed else None
@@ -125,7 +131,7 @@ def _us(row: Row, side: str, clock: str) -> str:
 
 
 def _over(row: Row, name: str) -> str:
-    """A variant of the baseline's time over the kernel's."""
+    """The time of a baseline variant over the kernel's."""
     report = row.result.report
     mine = report.contender_us if report is not None else None
     if name not in row.variants or mine is None or not mine.call:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def number(value: float | None) -> str:
-    """A figure, or a dash where there is none."""
+    """A figure, or a dash if there is none."""
     return "–" if value is None else f"{value:,.1f}"
 
 
@@ -17,7 +17,7 @@ def ratio(interval: list[float] | None) -> str:
 
 
 def cells(found: dict[str, Any]) -> list[str]:
-    """Times, and the baseline over itself on the device, in one setting."""
+    """The baseline's times, and its device time over itself, in one setting."""
     return [number(found.get("call_us")), number(found.get("device_us")), ratio(found.get("device"))]
 
 

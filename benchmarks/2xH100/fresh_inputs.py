@@ -1,9 +1,9 @@
-"""Whether a call of a baseline is slower on inputs that its process has not seen yet, call by call.
+"""Measures, call by call, whether a baseline is slower on inputs that its process has not seen yet.
 
     python -m torch.distributed.run --nproc-per-node 2 benchmarks/2xH100/fresh_inputs.py FOLDER 31 32 13
 
-For each problem, in turn: 50 calls on one input, 30 batches on fresh inputs, the same batches again, 30 batches on other
-fresh inputs. A line a batch: milliseconds a call (slowest rank), device allocations so far, MiB reserved.
+For each problem, in turn: 50 calls on one input, 30 batches on fresh inputs, the same batches again, 30 batches on
+other fresh inputs. One line per batch: milliseconds per call (slowest rank), device allocations so far, MiB reserved.
 """
 
 import os
@@ -21,7 +21,7 @@ CALLS, BATCHES = 16, 30
 
 
 def main() -> None:
-    """All problems that were named."""
+    """Measures all named problems."""
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))

@@ -2,8 +2,9 @@
 
     python -m torch.distributed.run --nproc-per-node 2 benchmarks/2xH100/host_time.py [--preset P] 13 1 1:FILE
 
-Batches of calls on fresh inputs are queued while the device is busy with a delay. Host: until all calls are queued. Device: from
-the first call's beginning to the last one's end, right only where the delay is longer than the queueing. Medians, first rank.
+Batches of calls on fresh inputs are queued while the device is busy with a delay. Host time ends when all calls are
+queued. Device time is from the start of the first call to the end of the last one; it is right only if the delay is
+longer than the queueing. Medians of the first rank.
 """
 
 import argparse
@@ -26,7 +27,7 @@ ON_GPU = torch.cuda.is_available()
 
 
 def finish() -> None:
-    """All ranks have nothing left to do."""
+    """Waits until all ranks have finished their work."""
     if ON_GPU:
         torch.cuda.synchronize()
     dist.barrier()
@@ -35,7 +36,7 @@ def finish() -> None:
 
 
 def event() -> torch.cuda.Event:
-    """One that can be timed."""
+    """An event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
@@ -47,7 +48,7 @@ def measured(solution: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> str
         begin, end = (event() if ON_GPU else None for _ in range(2))
         if begin is not None:
             torch.cuda._sleep(DELAY_CYCLES)  # type: ignore[no-untyped-call]
-            dist.all_reduce(torch.zeros(1, device="cuda"))  # all ranks' delays are over
+            dist.all_reduce(torch.zeros(1, device="cuda"))  # waits until all ranks' delays are over
             begin.record()
         started = time.perf_counter_ns()
         kept = [solution(*each) for each in inputs]
@@ -72,7 +73,7 @@ def module_of(text: str, name: str) -> Callable[..., Any]:
 
 
 def main() -> None:
-    """A line for each kernel of the problems that were named."""
+    """Prints a line for each kernel of the named problems."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="paper")
     parser.add_argument("kernels", nargs="+", help="a problem's number, or number:file")

@@ -1,4 +1,4 @@
-"""The delay of the event loop, sampled from inside, and waiting in it for conditions of a measurement."""
+"""Samples the delay of the event loop from inside, and waits in the loop for conditions."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ async def until(condition: Callable[[], bool]) -> None:
     """Waits for a condition.
 
     Raises:
-        TimeoutError: it did not come true within 90 s.
+        TimeoutError: it was not met within 90 s.
     """
     async with asyncio.timeout(GIVE_UP_S):
         while not condition():
@@ -21,7 +21,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def lag_while(condition: Callable[[], bool]) -> list[float]:
-    """Seconds that the loop woke up later than asked, one sample after the other for as long as the condition holds."""
+    """Samples of the seconds by which the loop woke up late, taken one after another while the condition holds."""
     late = []
     while condition():
         asked = time.monotonic() + SAMPLE_S

@@ -2,7 +2,8 @@
 
     python -m benchmarks.app.measurements first-paint|loop-lag|keystroke|tokens [--repetitions N] [--json]
 
-Prints figures by name, in milliseconds. Everything happens in a folder of its own: no kernel of yours is touched.
+Prints figures by name, in milliseconds. Everything happens in a temporary folder, so the user's kernels are not
+touched.
 """
 
 import argparse
@@ -24,12 +25,12 @@ from benchmarks.app.terminal import COLUMNS, LINES, Terminal
 PROBLEM = "13"
 KERNEL_LINES = 1_000
 LINE_KEYS = 40
-"""Keys that are typed into a line before it is emptied again: all of it stays in sight."""
+"""Keys that are typed into a line before it is emptied again, so that all of it stays visible."""
 
 
 @contextlib.contextmanager
 def home_of_its_own() -> Iterator[tuple[Paths, dict[str, str]]]:
-    """A folder with settings, so that no welcome is shown; and the variables of an app that uses it."""
+    """Yields a folder with settings, so that no welcome is shown, and the variables of an app that uses it."""
     from arena.settings import Settings, save_settings
 
     with tempfile.TemporaryDirectory(prefix="pkb-measure-") as folder:
@@ -49,15 +50,15 @@ Bare().run()
 
 
 def first_paint(repetitions: int) -> dict[str, float]:
-    """From starting the interpreter to the first frame of the start screen, and to the list of problems.
+    """Times from the start of the interpreter to the first frame of the start screen, and to the list of problems.
 
-    In turns with a Textual app of one word: less than that no app of this library can take on this machine. The first
-    start of both does not count: there may be no bytecode yet, and the disk is asked for every file.
+    The starts alternate with those of a Textual app of one word, which no Textual app can beat on this machine. The
+    first start of both does not count, because bytecode may be missing and files are not cached.
     """
     painted, listed, bare = [], [], []
     for _ in range(repetitions + 1):
         with home_of_its_own() as (_, variables):
-            variables["PYTHONDONTWRITEBYTECODE"] = ""  # as an installed program has its bytecode
+            variables["PYTHONDONTWRITEBYTECODE"] = ""  # an installed program has its bytecode, too
             terminal = Terminal([sys.executable, "-P", "-c", BARE_APP], variables)
             try:
                 bare.append(terminal.wait_for("bare app", terminal.started))
@@ -78,7 +79,7 @@ def first_paint(repetitions: int) -> dict[str, float]:
 
 
 def keystroke(repetitions: int) -> dict[str, float]:
-    """From a key to what it draws, on the kernel screen with a kernel of 1000 lines and its worlds at rest."""
+    """Times from a key to its effect on the kernel screen, with a kernel of 1000 lines and idle worlds."""
     from arena.workspace.kernels import Workspace
     from problems.catalogue import load_catalogue
 
@@ -108,7 +109,7 @@ def keystroke(repetitions: int) -> dict[str, float]:
 
 
 def loop_lag(repetitions: int) -> dict[str, float]:
-    """How much later than asked the app's event loop wakes up while two ranks run a kernel."""
+    """Delays of the app's event loop while two ranks run a kernel."""
     with home_of_its_own() as (paths, _):
         late = asyncio.run(_lag_while_running(paths, repetitions))
     return _figures(late)
@@ -139,7 +140,7 @@ async def _lag_while_running(paths: Paths, runs: int) -> list[float]:
 
 
 def tokens(seconds: int) -> dict[str, float]:
-    """How much later than asked the event loop wakes up while a model writes 1000 tokens a second in a duel."""
+    """Delays of the event loop while a model writes 1000 tokens a second in a duel."""
     from benchmarks.app.token_lag import lag_while_written
 
     with home_of_its_own() as (paths, _):

@@ -14,11 +14,11 @@ from benchmarks.figure import Figure
 
 GIVE_UP_S = 600.0
 END_S = 15.0
-"""For closing the app that is being measured."""
+"""Time limit in seconds to close the app that is measured."""
 
 
 class Milliseconds(msgspec.Struct):
-    """What `python -m benchmarks.app.measurements NAME --json` prints, as far as it is needed here."""
+    """The output of `python -m benchmarks.app.measurements NAME --json`, with the fields that are used here."""
 
     median_ms: float
     p95_ms: float
@@ -26,14 +26,14 @@ class Milliseconds(msgspec.Struct):
     max_ms: float
     count: int
     bare_median_ms: float | None = None
-    """A Textual app of one word, in the same run."""
+    """Median of a Textual app of one word, in the same run."""
     problems_median_ms: float | None = None
-    """From the start to the list of problems."""
+    """Median from the start to the list of problems."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """One figure that is kept below a limit."""
+    """One figure with its limit."""
 
     words: str
     promised: Literal["median", "p95", "p99"]
@@ -46,16 +46,17 @@ PROMISES = {
     "keystroke": Promise("key to screen", "p95", 20.0),
     "tokens": Promise("event loop late", "p99", 50.0),
 }
-"""By the names of `benchmarks.app.measurements`, which say what each one is."""
+"""By name of a measurement in `benchmarks.app.measurements`."""
 TIMES_BARE = 1.15
-"""First paint, as a multiple of that of a Textual app of one word: what is left when the machine's own speed is taken out."""
+"""Limit for first paint as a multiple of that of a Textual app of one word. It does not depend on the machine's
+speed."""
 
 
 async def measure(name: str, repetitions: int | None) -> list[Figure]:
-    """One measurement as figures; `repetitions` None takes the measurement's own number (seconds, for tokens).
+    """One measurement as figures. repetitions: None: the measurement's own number (seconds, for tokens).
 
     Raises:
-        MachineError: it failed, or said nothing that can be read.
+        MachineError: it failed, or its output cannot be read.
     """
     promise = PROMISES[name]
     found = await _measured(name, repetitions)
@@ -100,7 +101,7 @@ async def _measured(name: str, repetitions: int | None) -> Milliseconds:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Interrupts a measurement so that it closes its app; kills it when that takes too long."""
+    """Interrupts a measurement so that it closes its app; kills it if that takes too long."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal, and the time at which something was drawn in it."""
+"""A program in a pseudo-terminal, and the time at which a text was drawn in it."""
 
 import fcntl
 import os
@@ -17,15 +17,15 @@ COLUMNS, LINES = 160, 45
 
 
 def _take_terminal() -> None:
-    """In the child: this terminal's end is then this program's hang-up."""
+    """Makes this the controlling terminal of the child, so that closing it hangs up the program."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
-    """A program in a pseudo-terminal, and what it has drawn so far."""
+    """A program in a pseudo-terminal, and its output so far."""
 
     def __init__(self, command: list[str], variables: Mapping[str, str] | None = None) -> None:
-        """variables: of the program's environment, beside those of this process."""
+        """variables: added to this process's environment for the program."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -44,7 +44,7 @@ class Terminal:
         self.drawn = b""
 
     def read(self, seconds: float) -> bytes:
-        """What is drawn within `seconds`; returns with the first bytes."""
+        """Reads output for at most `seconds`; returns the first bytes."""
         if not select.select([self.master], [], [], seconds)[0]:
             return b""
         try:
@@ -58,7 +58,7 @@ class Terminal:
         """Seconds from `since` until `text` was drawn.
 
         Raises:
-            TimeoutError: it never was.
+            TimeoutError: it was not drawn in time.
         """
         wanted = text.encode()
         while wanted not in self.drawn:
@@ -68,13 +68,13 @@ class Terminal:
         return time.monotonic() - since
 
     def quiet(self, seconds: float) -> None:
-        """Reads on for `seconds`."""
+        """Reads output for `seconds`."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.read(left)
 
     def close(self) -> None:
-        """Ends the program as a closing terminal would; kills it when that does not help."""
+        """Ends the program with SIGTERM; kills it if that does not help within 10 s."""
         self.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 10.0
         while self.process.poll() is None and time.monotonic() < deadline:

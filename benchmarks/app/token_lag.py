@@ -1,4 +1,4 @@
-"""The event loop's lag while a model writes into a duel's pane as fast as models write."""
+"""Delays of the event loop while a model writes into a duel's pane as fast as models write."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ from screens.services import Services
 
 TOKENS_PER_SECOND = 1000
 ENOUGH = 0.9
-"""Share of the tokens that has to arrive for the figure to mean anything."""
+"""Least share of the tokens that must arrive for a valid figure."""
 WARM_UP_S = 1.0
 PROBLEM = "1"
 
 
 @contextlib.contextmanager
 def token_server() -> Iterator[str]:
-    """A server in a process of its own; its address."""
+    """Runs a server in a process of its own; yields its address."""
     process = subprocess.Popen(
         module_command("benchmarks.app.token_server", str(TOKENS_PER_SECOND)),
         stdin=subprocess.DEVNULL,
@@ -44,10 +44,10 @@ def token_server() -> Iterator[str]:
 
 
 def lag_while_written(paths: Paths, seconds: int) -> list[float]:
-    """Seconds that the loop woke up late, sampled for `seconds`.
+    """Seconds by which the loop woke up late, sampled for `seconds`.
 
     Raises:
-        TimeoutError: the duel did not come so far, or the tokens did not arrive in time.
+        TimeoutError: the duel did not get as far as writing, or the tokens did not arrive in time.
     """
     with token_server() as url:
         model = ModelSettings(provider="openai_chat", model="fast", base_url=url)
@@ -74,7 +74,7 @@ async def _sampled(paths: Paths, seconds: int) -> list[float]:
             screen = app.screen
             assert isinstance(screen, LiveDuelScreen)
             left, right = screen.state.left, screen.state.right
-            # The other side is done and the next world has started: what is left to do is what is measured.
+            # Then the other side is done and the next world has started, so that only the writing is measured.
             await until(lambda: bool(left.writing and right.left and worlds.get("spare") == "ready"))
             await asyncio.sleep(WARM_UP_S)
             began, written = time.monotonic(), len(left.text.split())

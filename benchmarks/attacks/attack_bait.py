@@ -15,19 +15,20 @@ from sandbox.worlds.contenders import SPARES
 
 TOKEN_VARIABLE = "PKB_CANARY_TOKEN"
 MARK_VARIABLE = "NCCL_PKB_MARK"
-"""NCCL_ variables are passed on to every world: by this one their processes are found."""
+"""NCCL_ variables are passed on to every world. This one identifies the processes of all worlds."""
 LEFT_BEHIND = "pkb-attack-"
-"""Attacks name their files so, wherever they manage to write."""
+"""Prefix of the files that attacks write, wherever they can."""
 LEAVE_SECONDS = 10.0
 WORLD_BYTES = 1 << 30
-"""Memory limit of a world while the suite runs, so that an attack on memory does not need all of the machine's."""
+"""Memory limit of a world while the suite runs, so that an attack on memory does not need the whole machine's
+memory."""
 
 
 class Bait:
-    """Canaries for a suite. `environment` is for the referee's; `fill` puts the facts into a kernel's text."""
+    """Canaries for a suite. `environment` is for the referee; `fill` puts the facts into a kernel's text."""
 
     def __init__(self, watched: tuple[Path, ...] = ()) -> None:
-        """watched: files that must stay as they are."""
+        """watched: files that must not change."""
         self.secret = secrets.token_hex(16)
         self.mark = secrets.token_hex(8)
         self._folder = tempfile.TemporaryDirectory(prefix=".pkb-bait-", dir=Path.home())
@@ -49,7 +50,7 @@ class Bait:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that the referee's environment needs beside its own."""
+        """Variables to add to the referee's environment."""
         return {
             TOKEN_VARIABLE: self.secret,
             MARK_VARIABLE: self.mark,
@@ -59,7 +60,7 @@ class Bait:
         }
 
     def fill(self, source: str, referee: int) -> str:
-        """A kernel's text with the places filled in where it finds the bait. referee: its process id."""
+        """A kernel's text with the bait's places filled in. referee: the referee's process id."""
         facts = {
             "HOME_CANARY": str(self.canary),
             "REFEREE_PID": str(referee),
@@ -105,7 +106,7 @@ class Bait:
         return tuple(found)
 
     def processes(self) -> dict[int, str]:
-        """Every process of any world of this suite's referee: pid -> its PID namespace."""
+        """The processes of all worlds of this suite's referee: pid -> its PID namespace."""
         alive = {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -116,7 +117,7 @@ class Bait:
         return alive
 
     def _worlds_end(self, others: int) -> bool:
-        """Whether at most `others` jailed worlds are there, within LEAVE_SECONDS."""
+        """Waits up to LEAVE_SECONDS; returns whether at most `others` jailed worlds are left."""
         until = time.monotonic() + LEAVE_SECONDS
         own = os.readlink("/proc/self/ns/pid")
         while len(set(self.processes().values()) - {own}) > others:
@@ -126,7 +127,7 @@ class Bait:
         return True
 
     def all_gone(self) -> bool:
-        """Whether, the referee being gone, so is every process that it started, within LEAVE_SECONDS."""
+        """Waits up to LEAVE_SECONDS; returns whether every process of the ended referee is gone."""
         until = time.monotonic() + LEAVE_SECONDS
         while self.processes():
             if time.monotonic() > until:

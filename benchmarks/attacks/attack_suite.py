@@ -1,20 +1,20 @@
 """The attack suite: kernels that cheat the judge or harm this machine, with the verdict that each must get.
 
-A kernel file says in comments at its top:
+A kernel file has a header of comments:
 
     # attack: A3                  id in the catalogue, `twin` for an honest kernel, `-` for a plain mistake
-    # expect: WRONG_RESULT        the verdict; several with ` | ` between them where either is right
+    # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right
     # problem: allreduce          in its tiny preset
-    # twin: honest                the honest kernel that does the same thing rightly; it must pass
-    # device: cuda                only where it needs a GPU
+    # twin: honest                the honest kernel that does the same correctly; it must pass
+    # device: cuda                only if it needs a GPU
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # calls: 2                    fewest calls of a batch in which it can cheat; on a busy machine batches are shorter [1]
-    # at_least_us: 3000           its time per call, as the referee must see it
+    # at_least_us: 3000           the least time per call that the referee may measure
     # not_faster: yes            whatever its verdict, it must not be called faster than the baseline
-    # label: calls the baseline   what stands beside its verdict
-    # open: why                   the judge does not catch it yet; what it says is shown, and counted as not as expected
+    # label: calls the baseline   the label that its verdict must have
+    # open: why                   the judge does not catch it yet; the reason is shown, and it counts as not as expected
 
-An attack that expects PASS is harmless: it raises, or returns something wrong, where it gets anywhere.
+An attack that expects PASS is harmless as long as it fails. If it succeeds, it raises or returns a wrong output.
 """
 
 import re
@@ -55,14 +55,14 @@ class Attack(msgspec.Struct, frozen=True):
     what: str
     stopped_by: str
     needs: str = ""
-    """A requirement that not every machine meets: a GPU, or a jail because it would do harm without one; empty otherwise."""
+    """A requirement that not every machine meets: a GPU, or a jail because it would do harm without one; else empty."""
 
 
 BACKEND_SETUPS = {
     "nccl": "import torch\nfrom sandbox.kit import nccl\nnccl.window(4096, torch.uint8, tag='suite')",
     "shmem": "import torch\nfrom sandbox.kit import shmem\nshmem.empty((4096,), torch.uint8, tag='suite')",
 }
-"""Lines that set a backend up in a world: its communicator, heap, descriptors, sockets and threads are there afterwards."""
+"""Lines that set up a backend in a world. Its communicator, heap, descriptors, sockets and threads exist afterwards."""
 
 
 class AttackKernel(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class AttackKernel(msgspec.Struct, frozen=True):
     source: str
     twin: str = ""
     device: str = ""
-    """Where it must run; empty: anywhere."""
+    """The device that it needs; empty: any."""
     runs: int = 1
     calls: int = 1
     """Fewest calls of a batch in which it can cheat."""
@@ -89,7 +89,7 @@ class AttackKernel(msgspec.Struct, frozen=True):
         return result.verdict is Verdict.PASS and any(batches.calls < self.calls for batches in result.samples.call)
 
     def surprise(self, result: Result) -> str:
-        """The difference between a result and what is expected, in a line; empty when there is none."""
+        """The difference between a result and what is expected, in a line; empty if there is none."""
         if result.verdict not in self.expect:
             if self.open:
                 return f"not caught: {self.open}"
@@ -106,10 +106,10 @@ class AttackKernel(msgspec.Struct, frozen=True):
 
 
 def read_catalogue(folder: Path) -> list[Attack]:
-    """catalogue.toml of a suite.
+    """Reads catalogue.toml of a suite.
 
     Raises:
-        UsageError: it is not there.
+        UsageError: it is missing.
     """
     path = folder / "catalogue.toml"
     try:
@@ -131,13 +131,13 @@ def read_kernels(folder: Path) -> list[AttackKernel]:
     """The kernels of a suite, by name.
 
     Raises:
-        UsageError: a kernel's header lacks something or says something unknown.
+        UsageError: a kernel's header lacks a field or has an unknown one.
     """
     return [read_kernel(path) for path in sorted((folder / "kernels").glob("*.py"))]
 
 
 def read_kernel(path: Path) -> AttackKernel:
-    """One kernel file. Raises UsageError."""
+    """Reads one kernel file. Raises UsageError."""
     source = path.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(source.partition('"""')[0]))
     if unknown := fields.keys() - _FIELDS:
@@ -165,7 +165,7 @@ def read_kernel(path: Path) -> AttackKernel:
 
 
 def with_backend(kernel: AttackKernel, backend: str) -> AttackKernel:
-    """The kernel, with the backend's memory set up before its first line, below its header."""
+    """The kernel, with code that sets up the backend's memory below its header, before its first line."""
     header, quotes, rest = kernel.source.partition('"""')
     return msgspec.structs.replace(kernel, source=f"{header}{BACKEND_SETUPS[backend]}\n{quotes}{rest}", device="cuda")
 
@@ -179,7 +179,7 @@ class AttackOutcome(msgspec.Struct, frozen=True):
     verdict: str
     """The verdict, or `not applicable`."""
     surprise: str = ""
-    """Why it is not as expected; empty when it is."""
+    """Why it is not as expected; empty if it is."""
     harm: tuple[str, ...] = ()
     """Traces of it found outside the jail afterwards."""
 
@@ -194,7 +194,7 @@ def expected_text(kernel: AttackKernel) -> str:
 
 
 def table(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> list[str]:
-    """Attacks x verdicts as Markdown lines, one row a kernel; the twins in a row of their own."""
+    """Attacks x verdicts as Markdown lines, one row per kernel; the twins are in a table of their own."""
     outcomes = list(outcomes)
     lines = ["| id | attack | kernel | expected | verdict | |", "|---|---|---|---|---|---|"]
     for attack in catalogue:

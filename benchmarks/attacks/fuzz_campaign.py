@@ -36,15 +36,15 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class FuzzTally(msgspec.Struct):
-    """What a campaign has found."""
+    """The results of a campaign."""
 
     seed: int
     jail: str = "none"
     world: int = 0
     judged: dict[str, int] = {}
-    """Kernels by effect."""
+    """Numbers of kernels by effect."""
     verdicts: dict[str, int] = {}
-    """By effect and verdict."""
+    """Numbers of kernels by effect and verdict."""
     undeserved: list[Found] = []
 
     def note(self, made: Mutant, said: str) -> None:
@@ -54,7 +54,7 @@ class FuzzTally(msgspec.Struct):
         self.verdicts[key] = self.verdicts.get(key, 0) + 1
 
     def lines(self) -> list[str]:
-        """For people."""
+        """A summary as lines of text."""
         total = sum(self.judged.values())
         where = f"seed {self.seed}, {self.world} ranks, jail {self.jail}"
         lines = [f"{total} kernels judged ({where}): {len(self.undeserved)} undeserved verdicts"]
@@ -66,7 +66,7 @@ class FuzzTally(msgspec.Struct):
 
 
 async def fuzz(suite: Path, seconds: float, seed: int, world: int) -> FuzzTally:
-    """Judges mutants for so long, at least one. Raises UsageError where there are no tricks."""
+    """Judges mutants for `seconds`, at least one. Raises UsageError if there are no tricks."""
     tricks = read_tricks(suite / "tricks")
     chance = random.Random(seed)
     tally = FuzzTally(seed, world=world)
@@ -102,7 +102,7 @@ async def fuzz(suite: Path, seconds: float, seed: int, world: int) -> FuzzTally:
 
 
 async def _judge(judge: Judge, made: Mutant, world: int, bait: Bait, said: list[AnyEvent], tally: FuzzTally) -> str:
-    """Judges one mutant; what is undeserved about its verdict."""
+    """Judges one mutant; returns what is undeserved about its verdict, or an empty text."""
     problem = load_catalogue().find(PROBLEM)
     choice = Choice(preset="tiny", device="cpu", world=world)
     request = RunRequest(

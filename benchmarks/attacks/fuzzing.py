@@ -1,15 +1,15 @@
 """Kernels that combine tricks at random, and whether their verdicts are deserved.
 
-A trick is a file of tests/attacks/tricks: it wraps the kernel's call, with numbers in place of the names in capitals (`_filled`),
-and says in `# effect:` what it does to it:
+A trick is a file of tests/attacks/tricks. It wraps the kernel's call; numbers replace its names in capitals
+(`_filled`). Its comment `# effect:` is the effect on the kernel:
 
     wrong     the outputs of timed calls are wrong when they are due: the verdict must not be PASS
-    hides     outputs are right; it would hide time, or take it from others
+    hides     outputs are right; it tries to hide time, or to take it from others
     benign    what an honest kernel may do: alone, and with others like it, it must PASS
 
-Every kernel waits DELAY_S in each of its calls, which the baseline does not. So whatever else it does it is slower than the
-baseline: a PASS with a shorter time, or one that is called faster, is undeserved. So are a HARNESS_ERROR, a run that is refused,
-and any trace outside the jail.
+Every kernel waits DELAY_S in each of its calls, which the baseline does not. So it is slower than the baseline,
+whatever else it does. A PASS with a shorter time, or one that is called faster, is undeserved. So are a HARNESS_ERROR,
+a run that is refused, and any trace outside the jail.
 """
 
 import random
@@ -27,7 +27,7 @@ from sandbox.protocol.verdict import Verdict
 EFFECTS = ("wrong", "hides", "benign")
 DELAY_S = 0.004
 AT_LEAST_US = 0.8 * DELAY_S * 1e6
-"""A call's time: what starting a batch takes is taken off, and is itself noisy."""
+"""Least deserved time of a call. It is below DELAY_S, because the overhead is subtracted, and is noisy itself."""
 MOST_TRICKS = 4
 _EFFECT = re.compile(r"^# effect: (\w+)$", re.MULTILINE)
 _PREAMBLE = '''
@@ -72,7 +72,7 @@ def call(tensor):
 
 
 class Trick(msgspec.Struct, frozen=True):
-    """One way to cheat, or not to."""
+    """One way to cheat, or an honest variation."""
 
     name: str
     effect: str
@@ -111,7 +111,10 @@ def read_tricks(folder: Path) -> list[Trick]:
 
 
 def mutant(tricks: Sequence[Trick], chance: random.Random) -> Mutant:
-    """A kernel of one to MOST_TRICKS tricks; those that make outputs wrong come last, so that no other undoes them."""
+    """A kernel of one to MOST_TRICKS tricks.
+
+    At most one makes outputs wrong. It comes last, so that no other undoes it.
+    """
     chosen = chance.sample(list(tricks), chance.randint(1, MOST_TRICKS))
     chosen.sort(key=lambda trick: trick.effect == "wrong")
     wrong = [trick for trick in chosen if trick.effect == "wrong"]
@@ -146,7 +149,7 @@ def _filled(source: str, chance: random.Random) -> str:
 
 
 def undeserved(made: Mutant, result: Result) -> str:
-    """What is undeserved about a verdict, in a line; empty when it is deserved."""
+    """What is undeserved about a verdict, in a line; empty if it is deserved."""
     said = f"{result.verdict.value} {result.outcome}".strip()
     if result.verdict is Verdict.HARNESS_ERROR:
         return f"{said}: {result.detail}"

@@ -139,7 +139,7 @@ def command(
             f"there is no attack {min(unknown)}", f"their ids go from {catalogue[0].id} to {catalogue[-1].id}"
         )
     if page is not None:
-        _parts(page)  # said before minutes are spent
+        _parts(page)  # reports an error before minutes are spent
     kernels = [kernel for kernel in read_kernels(SUITE) if not ids or kernel.attack in ids]
     kernels = [
         msgspec.structs.replace(kernel, runs=kernel.runs * repetitions, device=kernel.device or device)

@@ -1,4 +1,4 @@
-"""Ways to make an interval of a speedup from pairs: today's, the textbook's, and the one that is used."""
+"""Estimators of a speedup's interval from pairs: a former one, those of textbooks, and the one that is used."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ Estimator = Callable[[MeasuredPairs], Ends]
 
 
 def _bootstrap(measured: MeasuredPairs, level: float, share: float, margin: float) -> Ends:
-    """Ratio of quantiles; pairs resampled."""
+    """Ratio of quantiles, with pairs resampled."""
     random = np.random.default_rng(0)
     runs, pairs = measured.ratios.shape
     middle = np.quantile(measured.baseline, share, axis=1) - np.quantile(measured.contender, share, axis=1)
@@ -105,14 +105,14 @@ def _fit(measured: MeasuredPairs) -> Fit:
 
 
 def huber(measured: MeasuredPairs) -> Ends:
-    """Huber's M-estimate, order effect and correlation allowed for, t; worlds taken for equal."""
+    """Huber's M-estimate, order effect and correlation allowed for, t; worlds are taken to be equal."""
     found = _fit(measured)
     worlds = found.locations.shape[1]
     return _t(found.locations.mean(axis=1), np.sqrt(found.variances.sum(axis=1)) / worlds, found.freedom)
 
 
 def reference_t(measured: MeasuredPairs) -> Ends:
-    """Huber's M-estimate by reference; t over references, the contender as one more of them."""
+    """Huber's M-estimate by reference; t over references, with the contender as one more of them."""
     found = _fit(measured)
     worlds = found.locations.shape[1]
     if worlds == 1:

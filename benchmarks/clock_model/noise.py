@@ -1,4 +1,7 @@
-"""Made measurements: models of what disturbs a pair of batches, calibrated by real batches of identical code on 2 H200."""
+"""Simulated measurements: models of the noise of a pair of batches, calibrated by real batches of identical code.
+
+The real batches are from 2 H200.
+"""
 
 import json
 from dataclasses import dataclass
@@ -11,9 +14,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 REAL = Path(__file__).with_name("real_batches.json")
-"""Batches of identical code in worlds on equal cores: microseconds a call, in the order they ran."""
+"""Batches of identical code in worlds on equal cores: microseconds per call, in the order they ran."""
 PIECE = 6
-"""Real pairs are taken in pieces of so many neighbours, which keeps what correlates them."""
+"""Real pairs are taken in pieces of this many neighbours, which keeps their correlation."""
 STEPS = 4
 """Parts of a batch in which a core has one speed."""
 
@@ -26,26 +29,26 @@ class Noise:
     clock: str
     pairs_per_s: float
     jitter: float = 0.0
-    """Of each batch by itself; every twentieth has three times as much."""
+    """Spread of each batch by itself. One batch in twenty has three times as much."""
     bursts: float = 0.0
-    """Share of batches that take longer by up to half and more, whichever side it hits."""
+    """Share of the batches, on either side, that take longer by up to half and more."""
     burst: float = 0.3
-    """Mean of that."""
+    """Mean share by which they take longer."""
     slow_cores: float = 0.0
     """Log ratio of a slow core's speed to a quick one's; cores change between the two."""
     dwell: tuple[float, float] = (0.02, 1.0)
-    """Shortest and longest mean time in one of the two, in batches' lengths times 25; each core has its own."""
+    """Shortest and longest mean time that a core stays quick or slow, in seconds; each core has its own."""
     ranks: int = 2
     cores: int = 2
-    """Of a rank's share; pairs rotate over them."""
+    """Cores of a rank's share; pairs rotate over them."""
     drift: float = 0.0
-    """Of the machine's speed between neighbouring batches, as a random walk."""
+    """Spread of the change in the machine's speed between neighbouring batches, as a random walk."""
     correlated: float = 0.0
     """Spread of an autoregressive part that only the contender has, with a correlation of 0.5 between neighbouring pairs."""
     second: float = 0.0
-    """The batch that runs second takes so much longer."""
+    """Log ratio by which the batch that runs second takes longer."""
     real: str = ""
-    """Take real batches of this experiment instead."""
+    """The experiment whose real batches are used instead; empty: none."""
 
 
 VIRTUAL_CORES = Noise(
@@ -72,17 +75,17 @@ MODELS = (*MADE, *RESAMPLED)
 
 @dataclass(frozen=True)
 class MadeBatches:
-    """Made measurements of identical code, [runs, pairs] each."""
+    """Simulated measurements of identical code, [runs, pairs] each."""
 
     baseline: Floats
     """Logarithm of the reference worlds' time."""
     contender: Floats
     first: NDArray[np.bool_]
-    """The reference world ran first."""
+    """Whether the reference world ran first."""
 
 
 def make(noise: Noise, random: np.random.Generator, runs: int, pairs: int) -> MadeBatches:
-    """Batches of identical code in worlds without offsets."""
+    """Simulates batches of identical code in worlds without offsets."""
     first = random.random((runs, pairs)) < 0.5
     if noise.real:
         early, late = _real(noise.real, random, runs, pairs)
@@ -115,10 +118,10 @@ def _turns(noise: Noise, random: np.random.Generator, runs: int, pairs: int) -> 
 
 
 def _core_speeds(noise: Noise, random: np.random.Generator, runs: int, pairs: int) -> Floats:
-    """[runs, pairs, 2] time of a batch in units of what quick cores need: the slowest rank's.
+    """[runs, pairs, 2] time of a batch on the slowest rank, relative to quick cores.
 
-    Every core is quick or slow for a while, independently of others (on a virtual machine: whether another guest uses the other
-    hyperthread). Both batches of a pair use the same core of each rank.
+    Every core is quick or slow for a while, independently of others. On a virtual machine that depends on whether
+    another guest uses the other hyperthread. Both batches of a pair use the same core of each rank.
     """
     cores = (runs, noise.ranks, noise.cores)
     step = 1 / (noise.pairs_per_s * (2 * STEPS + 2))  # seconds; a pair has two steps of rest

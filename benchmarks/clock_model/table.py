@@ -12,22 +12,22 @@ from benchmarks.clock_model.trial import Case, TrialScore, trial
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 
 RUNS = 400
-"""Made measurements of each case."""
+"""Simulated measurements of each case."""
 OFFSETS = {"call": (0.0, 0.003, 0.01, 0.02), "device": (0.001, 0.003, 0.01, 0.03)}
-"""Standard deviations of world offsets that were seen on machines, by clock."""
+"""Standard deviations of world offsets that were measured on machines, by clock."""
 ALL_OFFSETS = (0.0, 0.003, 0.01, 0.03, 0.08)
 TYPICAL = {"call": 0.003, "device": 0.001}
 DIFFERENCES = (0.03, 0.10, 0.20, 0.50)
 REFERENCES = (1, 2, 3, 4)
 BUDGETS = (1.0, 4.0)
 USUAL = 3
-"""References of the comparison of estimators."""
+"""Number of references in the comparison of estimators."""
 MOST_WRONG = 0.015
 """Share of runs in which identical code may be called faster or slower."""
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How an estimator did in one case. Shares between 0 and 1, widths of natural logarithms."""
+    """The scores of an estimator in one case. Shares between 0 and 1, widths of natural logarithms."""
 
     table: str
     estimator: str
@@ -40,9 +40,9 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """How much faster the code really is: 0.1 for 10 %."""
     runs: int
     wrong: float
-    """Called faster or slower against the truth."""
+    """Share called faster or slower against the truth."""
     covered: float
-    """The truth inside the interval."""
+    """Share with the truth inside the interval."""
     called: float
     too_noisy: float
     half_width: float
@@ -50,7 +50,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> bool:
-        """The estimator that is used is wrong more often than chance explains, for offsets that were seen on machines."""
+        """Whether the used estimator is wrong more often than chance explains, for offsets measured on machines."""
         if self.estimator != USED or not any(set(self.offsets) <= set(seen) for seen in OFFSETS.values()):
             return False
         return self.wrong > MOST_WRONG + 3 * math.sqrt(MOST_WRONG / self.runs)
@@ -73,12 +73,16 @@ HEADER = (
 
 
 def conclude(rows: Sequence[ModelRow]) -> Conclusion:
-    """The rows say it all."""
+    """No lines, because the rows are complete. Sound: no row has a fault."""
     return Conclusion([], not any(row.fault for row in rows))
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[ModelRow]) -> None:
-    """Three tables: all estimators on every noise, then by references and offsets and by differences the one that is used."""
+    """Makes three tables.
+
+    They show all estimators on every noise, then the used one by references and offsets, then the used one by
+    differences.
+    """
     runs = scope.repetitions or RUNS
     for title, part in (
         ("identical code, every estimator", estimators(runs)),
@@ -93,7 +97,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[ModelRow]) -> None:
 
 
 def estimators(runs: int, names: Sequence[str] = tuple(ESTIMATORS)) -> Iterator[ModelRow]:
-    """Identical code on every noise, world offsets as seen on machines."""
+    """Identical code on every noise, with world offsets as measured on machines."""
     for noise in MODELS:
         yield from _rows("estimators", noise, OFFSETS[noise.clock], USUAL, runs, names)
 

@@ -1,4 +1,4 @@
-"""Many made measurements under the stopping rule, and how often an estimator is right about them."""
+"""Simulates many measurements under the stopping rule, and counts how often an estimator is right about them."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,11 @@ CHECK_TIMES = stopping_rule.CHECK_TIMES
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What is measured: how much worlds differ (log), how much faster the code is, references, and seconds if settled."""
+    """A simulated case.
+
+    offset: spread of world offsets (log); references: number of reference worlds; budget_s: of the stopping rule;
+    faster: real speedup minus 1.
+    """
 
     noise: Noise
     offset: float
@@ -27,24 +31,24 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class TrialScore(msgspec.Struct, frozen=True):
-    """Of one estimator over runs of one case; shares between 0 and 1."""
+    """The scores of one estimator over the runs of one case; shares between 0 and 1."""
 
     runs: int
     called: float
-    """Called faster or slower."""
+    """Share called faster or slower."""
     wrong: float
-    """Called faster though it is not, or slower though it is not."""
+    """Share called faster although it is not, or slower although it is not."""
     covered: float
-    """The truth lies inside the interval."""
+    """Share with the truth inside the interval."""
     too_noisy: float
     half_width: float
-    """Median, of the logarithm."""
+    """Median, of the natural logarithm."""
     seconds: float
     """Mean."""
 
 
 def measured(case: Case, batches: MadeBatches, random: np.random.Generator) -> MeasuredPairs:
-    """Adds worlds' offsets and the difference to made batches."""
+    """Adds the worlds' offsets and the difference to simulated batches."""
     runs, pairs = batches.baseline.shape
     references = np.arange(pairs) % case.references
     offsets = random.normal(0, case.offset, (runs, case.references + 1))
@@ -58,12 +62,12 @@ def measured(case: Case, batches: MadeBatches, random: np.random.Generator) -> M
 
 
 def pairs_at(case: Case) -> list[int]:
-    """Pairs at each look."""
+    """The number of pairs at each check."""
     return [max(int(case.noise.pairs_per_s * case.budget_s * look), FEWEST) for look in CHECK_TIMES]
 
 
 def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[str, TrialScore]:
-    """Scores of estimators by name, all on the same made measurements."""
+    """Scores of estimators by name, all on the same simulated measurements."""
     random = np.random.default_rng(seed)
     counts = pairs_at(case)
     whole = measured(case, make(case.noise, random, runs, counts[-1]), random)
@@ -108,7 +112,7 @@ def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Tr
 
 
 def _is_enough(middle: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
-    """As `stopping_rule.is_enough` says of one clock, of many runs."""
+    """Whether intervals of one clock are precise enough, by run, as in `stopping_rule.is_enough`."""
     width = (high - low) / 2
     enough = math.log1p(stopping_rule.ENOUGH_PERCENT / 100) / HALF_WIDTHS
     settled: NDArray[np.bool_] = (width <= enough) | (np.abs(middle) >= stopping_rule.CLEAR * width)

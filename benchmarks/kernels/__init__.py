@@ -8,5 +8,5 @@ FOLDERS = (Path(__file__).parent, Path(sandbox.__path__[0]) / "kit" / "examples"
 
 
 def kernel_paths() -> dict[str, Path]:
-    """All of them by their names."""
+    """The kernels' files by name."""
     return {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("[!_]*.py"))}

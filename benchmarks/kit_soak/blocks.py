@@ -1,4 +1,4 @@
-"""The blocks that work on every device: symmetric buffers with barriers, and the exchanges that houses are made of."""
+"""The blocks that work on every device: symmetric buffers with barriers, and the exchanges that house kernels use."""
 
 import random
 
@@ -21,16 +21,16 @@ from sandbox.kit.symmetric_memory.team import Team
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 SHAPES = ((1,), (7,), (5, 13), (64, 128), (3, 1001), (1000, 64), (40_000,))
-"""Of symmetric buffers, which are kept for every shape."""
+"""Shapes of symmetric buffers. A buffer is kept for every shape."""
 RESHAPED = ((1, 4, 2, 8), (2, 6, 4, 16), (1, 3, 5, 7), (2, 64, 8, 64), (1, 33, 16, 40))
 MOST_ROWS, WIDTHS = 50, (1, 8, 33, 512)
 LENGTHS = (1, 5, 257, 4096, 30_001)
 CLOSE = 2.0**-7
-"""Relative: gradients are rounded to their dtype after scaling."""
+"""Relative tolerance, because gradients are rounded to their dtype after scaling."""
 
 
 def staged_sum(team: Team, number: int, chance: random.Random) -> Call:
-    """Everybody reads everybody's staged tensor after one barrier; two buffers take turns."""
+    """Every rank reads all ranks' staged tensors after one barrier; two buffers take turns."""
     shape, dtype, at = chance.choice(SHAPES), chance.choice(DTYPES), here()
     given = pattern(team.rank, number, shape, dtype, at)
     expected = torch.zeros(shape, device=at)
@@ -49,7 +49,7 @@ def staged_sum(team: Team, number: int, chance: random.Random) -> Call:
 
 
 def pushed(team: Team, number: int, chance: random.Random) -> Call:
-    """A root, which changes, writes into everybody's result; a ring of results, one barrier a call."""
+    """A root, which changes, writes into every rank's result; a ring of results, one barrier per call."""
     shape, dtype, at = chance.choice(SHAPES), chance.choice(DTYPES), here()
     root = chance.randrange(team.world)
     source = pattern(root, number, shape, dtype, at)
@@ -83,7 +83,10 @@ def resharded(team: Team, number: int, chance: random.Random) -> Call:
 
 
 def exchanged_rows(team: Team, number: int, chance: random.Random) -> Call:
-    """Rows to the ranks that want them, none at all now and then, as they lie or by number; lists in both orders."""
+    """Sends rows to ranks, sometimes none, in their order or selected by index.
+
+    The lists of counts start at rank 0 or at the own rank.
+    """
     width, dtype, at = chance.choice(WIDTHS), chance.choice((*DTYPES, torch.int64)), here()
     listed, rotated, world = chance.random() < 0.5, chance.random() < 0.5, team.world
     counts = [[chance.choice((0, 0, 1, chance.randrange(MOST_ROWS))) for _ in range(world)] for _ in range(world)]
@@ -103,7 +106,7 @@ def exchanged_rows(team: Team, number: int, chance: random.Random) -> Call:
 
 
 def summed(team: Team, number: int, chance: random.Random) -> Call:
-    """The sum over the ranks, in place or not, from any column of the boxes on. Sums of whole numbers are exact."""
+    """The sum over the ranks, in place or not, in the boxes from some column on. Sums of whole numbers are exact."""
     length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
     first, factor = chance.choice((0, 1, 8)), chance.choice((1.0, 0.5))
     x = pattern(team.rank, number, (length,), dtype, at)

@@ -1,4 +1,4 @@
-"""The blocks that only GPUs have: what px.cuh offers to kernels that meet inside a launch."""
+"""The blocks for GPUs only: what px.cuh offers to kernels that synchronise inside a launch."""
 
 import functools
 import random
@@ -80,24 +80,24 @@ extern "C" __global__ void __launch_bounds__(64 * STEPPING) recur(Px px, const f
 RECURRED = ((1, 1, 1, 7, 5), (2, 5, 2, 40, 24), (1, 4, 1, 64, 33))
 """Batch, tokens of a rank, heads, channels, columns."""
 THREADS = 256
-"""Of a block that recurs."""
+"""Threads of a block in the recurrence."""
 LENGTHS = (1, 3, 8, 1000, 40_000)
 WORDS = (1, 2, 31, 500, 2000)
-"""Low-latency words a rank sends."""
+"""Low-latency words that a rank sends."""
 BLOCKS_AT_ONCE = 32
 RECORDED = 1024
-"""Numbers a rank pushes in the recorded graph: a multiple of four, so that every part lies on 16 bytes."""
+"""Numbers that a rank pushes in the recorded graph: a multiple of four, so that every part is aligned to 16 bytes."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """The kernels, compiled at the first call."""
     return cuda.compile(SOURCE)
 
 
 @functools.cache
 def recurrence() -> Any:
-    """Compiled when it is first asked for."""
+    """The recurrence, compiled at the first call."""
     return cuda.compile(RECURRENCE.replace("STEPPING", str(THREADS // 64))).recur
 
 
@@ -120,7 +120,7 @@ def swapped(team: Team, number: int, chance: random.Random) -> Call:
 
 
 def gathered(team: Team, number: int, chance: random.Random) -> Call:
-    """px_st_ll and px_ld_ll: data and flag in one store, nobody waits for anything else. Slot 601."""
+    """px_st_ll and px_ld_ll: data and flag in one store, without any other wait. Slot 601."""
     n, room = chance.choice(WORDS), max(WORDS)
     mine = _numbers(team.rank, number, n)
     expected = torch.cat([_numbers(rank, number, n) for rank in range(team.world)])
@@ -148,13 +148,13 @@ def met(team: Team, number: int, chance: random.Random) -> Call:
 
 
 class _Recorded:
-    """The push of everybody, recorded once."""
+    """The push of all ranks, recorded once in a graph."""
 
     def __init__(self, team: Team) -> None:
         self.x = torch.zeros(RECORDED, dtype=torch.int32, device=here())
         self.y = team.empty(team.world * RECORDED, torch.int32, "soak: recorded")
         launch = kernels().push_all[8, 128]
-        launch(team.px, self.x, self.y, RECORDED)  # what a first launch does is not recorded
+        launch(team.px, self.x, self.y, RECORDED)  # the first launch must not be recorded
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
@@ -167,7 +167,7 @@ def _recorded(team: Team) -> _Recorded:
 
 
 def replayed(team: Team, number: int, chance: random.Random) -> Call:
-    """Meetings in a recorded graph: their numbers lie in device memory, so a replay takes new ones."""
+    """Barriers in a recorded graph. Their turns are in device memory, so a replay uses new ones."""
     recorded, mine = _recorded(team), _numbers(team.rank, number, RECORDED)
     expected = torch.cat([_numbers(rank, number, RECORDED) for rank in range(team.world)])
 
@@ -186,7 +186,7 @@ def _grid(blocks: int) -> tuple[torch.Tensor, list[int]]:
 
 
 def passed_on(team: Team, number: int, chance: random.Random) -> Call:
-    """px_grid_barrier: all blocks of one GPU meet. A counter for each size of the grid."""
+    """px_grid_barrier: a barrier of all blocks of one GPU, with a counter for each size of the grid."""
     blocks = chance.choice((1, 2, 33, 132))
     counter, turn = _grid(blocks)
     base = number % 1_000_000

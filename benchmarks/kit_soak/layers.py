@@ -18,18 +18,21 @@ TOKENS, EXPERTS_OF_A_RANK, HIDDEN = (1, 9, 70), (1, 2, 5), 24
 ROWS, COLUMNS, FILTERS = (1, 5, 300), (1, 33, 500), ((0, 1.0), (0, 0.9), (0, 0.3), (1, 1.0), (7, 0.9), (100, 0.5))
 """Rows and a rank's columns of logits, and (top_k, top_p)."""
 NO_CHANCE = -1e30
-"""In place of minus infinity, which has no difference from itself."""
+"""Replaces minus infinity, whose difference from itself is not a number."""
 SURE = 1e-5
-"""Of a row's probability: a cut so close to an entry depends on rounding and is not compared."""
+"""Share of a row's probability. A cut this close to an entry depends on rounding and is not compared."""
 
 
 def _real(rank: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Between -1 and 3. The level changes from call to call, so that values of another call show in every mean."""
+    """Values between -1 and 3.
+
+    Their level changes from call to call, so that values of another call show in every mean.
+    """
     return (pattern(rank, number, shape, torch.float32, here()) / 128 - 1 + number % 3).to(dtype)
 
 
 def _room(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """By how much products and results of a dtype are rounded."""
+    """The tolerance for the rounding of products and results of a dtype."""
     return (1e-4 if dtype == torch.float32 else 2.0**-5) * expected.abs().amax()
 
 

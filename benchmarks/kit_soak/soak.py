@@ -1,4 +1,4 @@
-"""Calls of one block of the kit on this rank, all of them compared, while ranks come late at random."""
+"""Calls one block of the kit on this rank and compares every result, while ranks are late at random."""
 
 import random
 import time
@@ -10,29 +10,29 @@ from sandbox.kit import symm
 from sandbox.kit.symmetric_memory.team import Team
 
 LATE_SHARE, LATE_SECONDS = 0.05, 500e-6
-"""So often a rank comes late to a call, by up to so much, or its GPU does."""
+"""Share of the calls to which a rank or its GPU is late, and the longest delay."""
 LOOK_EVERY = 64
-"""Calls between two looks at what was wrong: a look waits for the device."""
+"""Calls between two reads of the number of errors, because a read waits for the device."""
 CYCLES_PER_SECOND = 1_500_000_000
-"""About a GPU's, for torch.cuda._sleep; how long a delay lasts exactly is of no account."""
+"""Approximate clock rate of a GPU, for torch.cuda._sleep. The exact length of a delay does not matter."""
 
 CONFIGURATIONS, VARIANTS = 8, 5
-"""Drawn for one order: sizes and roots, and values for each. Five calls with the same sizes have five different values, so that a
-value of one of the last four calls shows."""
+"""Configurations (sizes and roots) that are drawn for one order, and values for each. Five calls with the same sizes
+have five different values, so that a value of one of the last four calls shows."""
 
 Call = Callable[[], torch.Tensor]
-"""Makes a call with what was drawn, and compares all of its result on the device. Returns how many elements are wrong: 0-dim
-int64. May be repeated. Collective."""
+"""Makes a call with the drawn inputs, and compares its whole result on the device. Returns the number of wrong
+elements: 0-dim int64. May be repeated. Collective."""
 Block = Callable[[Team, int, random.Random], Call]
-"""(team, number of the values, chance) -> a call. Draws its inputs and the result that it must have, which takes several times as
-long as the call. The chance is the same on all ranks, so they agree on sizes and roots."""
+"""(team, number of the values, chance) -> a call. Draws the call's inputs and expected result, which takes several
+times as long as the call. The chance is the same on all ranks, so they agree on sizes and roots."""
 
 
 def soak(block: Block, first: int, calls: int, seed: int) -> tuple[int, int]:
-    """Calls number `first` to `first + calls` of a block on all ranks, all of them compared (collective).
+    """Makes `calls` calls of a block on all ranks, from number `first` on, and compares every result (collective).
 
-    seed: the same on all ranks. Returns (wrong elements in all of them on this rank, the number of a call that was wrong or of
-    one up to LOOK_EVERY calls before it; -1: none was).
+    seed: the same on all ranks. Returns the number of wrong elements on this rank, and the number of a wrong call or of
+    one up to LOOK_EVERY calls before it (-1: no call was wrong).
     """
     team = symm.connect()
     shared, own = random.Random(seed), random.Random(seed * 1000 + team.rank)
@@ -70,24 +70,24 @@ def be_late(chance: random.Random) -> None:
 
 
 def here() -> torch.device:
-    """Where this rank computes."""
+    """The device of this rank."""
     on_gpu = torch.cuda.is_available()
     return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
 
 
 def pattern(rank: int, number: int, shape: tuple[int, ...], dtype: torch.dtype, at: torch.device) -> torch.Tensor:
-    """What a rank contributes to a call: whole numbers up to 250, which every dtype of the kit holds exactly."""
+    """A rank's input of a call: whole numbers up to 250, which every dtype of the kit holds exactly."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count, device=at) * 7 + rank * 31 + number * 101) % 251).to(dtype).view(shape)
 
 
 def unequal(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """How many elements differ."""
+    """The number of elements that differ."""
     assert found.shape == expected.shape, (found.shape, expected.shape)
     return (found != expected).sum()
 
 
 def apart(found: torch.Tensor, expected: torch.Tensor, room: torch.Tensor | float) -> torch.Tensor:
-    """How many elements differ from the finite ones of `expected`, float64, by more than `room`, or are no numbers."""
+    """The number of elements that are NaN, or differ from `expected` by more than `room`. expected: finite, float64."""
     assert found.shape == expected.shape, (found.shape, expected.shape)
     return (found - expected).abs_().le(room).logical_not_().sum()

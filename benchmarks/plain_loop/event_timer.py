@@ -26,7 +26,7 @@ class CudaEventTimer:
         return CYCLES / self.us()
 
     def hold(self, us: float) -> None:
-        """Delays work that is queued from now on."""
+        """Delays work that is queued from now on by `us`."""
         _cuda._sleep(int(us * self._cycles_per_us))
 
     def start(self) -> None:

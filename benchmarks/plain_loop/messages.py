@@ -1,7 +1,7 @@
-"""Orders to plain ranks, which are no part of the arena, and their replies: JSON, one object a line.
+"""Orders to plain ranks, which are not part of the arena, and their replies: JSON, one object per line.
 
-They run a plain loop that is measured beside the arena, or call a block of the kit very often. Times are microseconds a call, one
-number for each repetition, on this rank alone.
+Plain ranks run a plain loop that is measured beside the arena, or call a block of the kit very often. Times are
+microseconds per call, one number for each repetition, on this rank alone.
 """
 
 import msgspec
@@ -14,13 +14,13 @@ class LoopOrder(msgspec.Struct, tag_field="type", frozen=True):
 
 
 class DrawInputs(LoopOrder, tag="draw_inputs", frozen=True):
-    """Draw fresh inputs of a problem; those of the problem before are given up."""
+    """Draw fresh inputs of a problem, and release those of the previous problem."""
 
     setting: Setting
     seeds: list[int]
     """One for each set of inputs."""
     most_bytes: int
-    """That all inputs of a rank may take: where they would take more, fewer are drawn."""
+    """Limit for all inputs of a rank. Fewer sets are drawn if they would exceed it."""
 
 
 class TimeCalls(LoopOrder, tag="time_calls", frozen=True):
@@ -38,11 +38,11 @@ class TimeQueued(LoopOrder, tag="time_queued", frozen=True):
     repetitions: int
     calls: int
     wait_us: float
-    """How long the stream is occupied: queueing must take less."""
+    """Microseconds for which the stream is occupied. Queueing must take less."""
 
 
 class SoakBlock(LoopOrder, tag="soak_block", frozen=True):
-    """Call a block of the kit, compare every result."""
+    """Call a block of the kit, and compare every result."""
 
     block: str
     first: int
@@ -60,30 +60,30 @@ class Joined(LoopReply, tag="joined", frozen=True):
 
 
 class InputsDrawn(LoopReply, tag="opened", frozen=True):
-    """The inputs are there."""
+    """The inputs are drawn."""
 
     inputs: int
 
 
 class Times(LoopReply, tag="times", frozen=True):
-    """What was asked for."""
+    """The measured times."""
 
     us: list[float]
     queued: bool = True
-    """All calls of all repetitions were queued before the first one began."""
+    """Whether all calls of all repetitions were queued before the first one began."""
 
 
 class Soaked(LoopReply, tag="soaked", frozen=True):
-    """What the calls of a block returned on this rank."""
+    """The result of the calls of a block on this rank."""
 
     wrong: int
-    """Elements that were not as they should be."""
+    """The number of wrong elements."""
     first_wrong: int
-    """A call that was wrong, or one up to 64 calls before it; -1: none was."""
+    """A wrong call, or one up to 64 calls before it; -1: no call was wrong."""
 
 
 class Broken(LoopReply, tag="broken", frozen=True):
-    """An order could not be carried out; this rank is of no further use."""
+    """An order failed. This rank cannot be used any more."""
 
     text: str
 

@@ -1,11 +1,10 @@
-"""One plain rank, without jail, pinning or referee. It times a loop over a problem's baseline as a user's script does, or calls a
-block of the kit very often.
+"""One plain rank, without jail, pinning or referee.
 
     python -m benchmarks.plain_loop.rank RANK WORLD DEVICE FOLDER
 
-Orders come on stdin and replies go to stdout (benchmarks/plain_loop/messages.py). Between two orders the
-rank is blocked in a read.
-What differs from a script: torch's flags for TF32 are the arena's, so that both run the same mathematics.
+It times a loop over a problem's baseline as a user's script does, or calls a block of the kit very often. Orders come
+on stdin and replies go to stdout (benchmarks/plain_loop/messages.py). Between two orders the rank is blocked in a read.
+Unlike in a script, torch's flags for TF32 are the arena's, so that both compute the same.
 """
 
 import os
@@ -57,7 +56,7 @@ class PlainLoop:
         """(tensor that a call may write to, its values as drawn)."""
         self.setting: RankSetting | None = None
         self.timer: CudaEventTimer | None = None
-        """Of what is queued, once it was asked for."""
+        """The timer of queued calls, once it is needed."""
         self.handlers: dict[type[LoopOrder], Callable[[Any], LoopReply]] = {
             DrawInputs: self.open,
             TimeCalls: self.time_calls,
@@ -70,7 +69,7 @@ class PlainLoop:
         return self.handlers[type(order)](order)
 
     def open(self, order: DrawInputs) -> InputsDrawn:
-        """Draws inputs, as many as fit on every rank, and gives up the problem before."""
+        """Releases the previous problem and draws inputs, as many sets as fit on every rank."""
         self.close()
         setting = order.setting
         code = ProblemCode(load_problem(Path(setting.problem_dir)))
@@ -88,24 +87,24 @@ class PlainLoop:
         return InputsDrawn(inputs=len(self.arguments))
 
     def _guarded(self, leaves: Leaves, mutates: list[str]) -> Leaves:
-        """Keeps the values of what a call writes to."""
+        """Stores the values of inputs that a call writes to."""
         self.written += [(leaves[name], leaves[name].clone()) for name in mutates]
         return leaves
 
     def close(self) -> None:
-        """Gives up the problem: its inputs, and its process groups but the world."""
+        """Releases the problem: its inputs, and its process groups except the world."""
         self.arguments, self.written, self.solution = [], [], None
         leave_groups()
         self.setting = None
         self.device.free_cache()
 
     def restore(self) -> None:
-        """Gives written inputs their values back, off the clock."""
+        """Restores the values of written inputs, untimed."""
         for tensor, drawn in self.written:
             tensor.copy_(drawn)
 
     def call(self, count: int) -> None:
-        """Calls one after another, over the inputs in turn."""
+        """Makes calls one after another, with each set of inputs in turn."""
         assert self.solution is not None
         solution, arguments = self.solution, self.arguments
         many = len(arguments)
@@ -113,7 +112,7 @@ class PlainLoop:
             solution(*arguments[number % many])
 
     def get_ready(self, warm: int) -> None:
-        """Untimed calls, then all ranks meet with nothing left to do."""
+        """Makes untimed calls, then waits until all ranks have finished."""
         self.call(warm)
         self.restore()
         self.device.synchronize()
@@ -121,7 +120,7 @@ class PlainLoop:
         self.device.synchronize()
 
     def time_calls(self, order: TimeCalls) -> Times:
-        """Wall time."""
+        """Measures wall time."""
         times = []
         for _ in range(order.repetitions):
             self.get_ready(order.warm)
@@ -132,7 +131,7 @@ class PlainLoop:
         return Times(us=times)
 
     def time_queued(self, order: TimeQueued) -> Times:
-        """Device time. A collective right before the first event lets all ranks begin together."""
+        """Measures device time. A collective right before the first event lets all ranks begin together."""
         if not torch.cuda.is_available():
             raise RuntimeError("CPU ranks queue nothing")
         self.timer = timer = self.timer or CudaEventTimer()
@@ -151,7 +150,7 @@ class PlainLoop:
 
 def soak_block(order: SoakBlock) -> Soaked:
     """Calls a block of the kit (collective)."""
-    from benchmarks.kit_soak.blocks import BLOCKS  # a loop does without the kit
+    from benchmarks.kit_soak.blocks import BLOCKS  # a plain loop does not need the kit
     from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
     from benchmarks.kit_soak.soak import soak
 
@@ -160,13 +159,13 @@ def soak_block(order: SoakBlock) -> Soaked:
 
 
 def main() -> None:
-    """Joins the others, then carries out orders until stdin is closed."""
+    """Joins the process group, then carries out orders until stdin is closed."""
     rank, world, device_name, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the measurement, which ends its ranks
     replies = os.dup(1)
-    os.dup2(2, 1)  # what a baseline prints is no reply
-    torch.set_num_threads(1)  # as torchrun does where it starts several ranks
+    os.dup2(2, 1)  # a baseline's prints are no replies
+    torch.set_num_threads(1)  # as torchrun does if it starts several ranks
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
 
     def say(reply: LoopReply) -> None:
@@ -183,7 +182,7 @@ def main() -> None:
     except BaseException:
         say(Broken(text=traceback.format_exc()[-4000:]))
     sys.stdout.flush()
-    os._exit(0)  # a process group that is in disorder is not waited for
+    os._exit(0)  # does not wait for a broken process group
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """A table of the baseline with a known cost added, judged against the baseline: is it called slower, and by how much?
 
-Host cost: the host is busy for a share of what each call just took. It is expected on the call clock, and only where calls are
-bound by the host: where the device is busy all the time, the host's wait hides behind it.
-Device cost: the stream is busy for a share of the device time. It is expected on the device clock. What it really adds is what
-the kernel found when it calibrated itself (a launch alone adds a microsecond or two).
+Host cost: the host is busy for a share of what each call just took. It is expected in end-to-end time, and only if the
+host limits the calls. If the device is busy all the time, it hides the host's wait.
+Device cost: the stream is busy for a share of the device time. It is expected in device time. The true addition is what
+the kernel measured when it calibrated itself, because a launch alone adds a microsecond or two.
 """
 
 import time
@@ -33,24 +33,24 @@ from sandbox.timing.interval import outcome
 
 SHARES = (0.05, 0.10, 0.20, 0.50)
 RUNS = 5
-"""Of each cost, in turns, so that what drifts hits all of them."""
+"""Runs of each cost, in turns, so that drift affects all of them."""
 PROBLEMS = (13, 1, 54, 31)
 """A product with a collective, a collective alone, a ring of sends, calls that wait for the device."""
 PROBLEMS_BY_CALLS = (13, 9)
-"""Where there is no device time."""
+"""The same if there is no device time."""
 HOST_BOUND = 0.8
-"""A call is bound by the host where the device takes at most this share of it, or has no time of its own."""
+"""The host limits a call if device time is at most this share of it, or if there is no device time."""
 NO_DEVICE_TIME = "calls wait for the device: there is no device time to add to"
 
 
 @dataclass(frozen=True)
 class AddedCost:
-    """What is added. added_us: of device time; 0 for a cost of the host."""
+    """A cost that is added. added_us: device time; 0 for a cost of the host."""
 
     kind: str
     share: float
     expected: str
-    """The clock on which it should be seen: "call" or "device"; empty where it may hide behind the device's work."""
+    """The clock that should show it: "call" or "device"; empty if the device's work may hide it."""
     added_us: float = 0.0
 
 
@@ -61,7 +61,7 @@ class AddedCostRow(RunRow, frozen=True, kw_only=True):
     share: float
     expected: str
     added_us: float = 0.0
-    """Device time that is added to a call, as the kernel found."""
+    """Device time that is added to a call, as the kernel measured it."""
     truth: float | None = None
     """The speedup that the expected clock should give; below 1."""
     call_outcome: str = ""
@@ -69,22 +69,22 @@ class AddedCostRow(RunRow, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> Interval | None:
-        """Of the expected clock."""
+        """The interval of the expected clock."""
         return getattr(self.speedup, self.expected, None) if self.speedup and self.expected else None
 
     @property
     def holds(self) -> bool | None:
-        """Whether the expected clock's interval holds the truth; None where that is not known."""
+        """Whether the expected clock's interval contains the truth; None if that is not known."""
         if self.interval is None or self.truth is None:
             return None
         return self.interval.low <= self.truth <= self.interval.high
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
-    """On GPUs 8 costs, on CPU ranks 4, `RUNS` times for each problem: up to six seconds a run.
+    """Judges 8 costs on GPUs, 4 on CPU ranks, `RUNS` times for each problem. A run takes up to six seconds.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     device = choose_device(scope.device or Settings().device)
     catalogue = load_catalogue()
@@ -108,7 +108,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
 
 
 async def _rows(judge: Judge, problem: Problem, setting: Setting, runs: int, tell: Tell) -> AsyncIterator[AddedCostRow]:
-    """Runs the baseline itself, to learn its times; then every cost, again and again."""
+    """Runs the baseline itself to measure its times, then every cost repeatedly."""
     planned = PlannedRun(problem, BASELINE, Choice())
     judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
     baseline_us = judgement.result.baseline_us
@@ -135,7 +135,7 @@ def source_of(problem: Problem, cost: AddedCost) -> str:
 
 
 def costs(baseline_us: Microseconds) -> list[AddedCost]:
-    """What can be added to a baseline that takes so long, and where it should be seen."""
+    """The costs that can be added to a baseline with these times, and the clock that should show each."""
     call, own = baseline_us.call or 0.0, baseline_us.device
     bound = own is None or own <= HOST_BOUND * call
     found = [AddedCost(HOST, share, "call" if bound else "") for share in SHARES]
@@ -145,7 +145,7 @@ def costs(baseline_us: Microseconds) -> list[AddedCost]:
 
 
 def row_of(run: RunRow, cost: AddedCost, added_us: float | None) -> AddedCostRow:
-    """A run with what was added. added_us: device time that the kernel found, None where it printed nothing."""
+    """The row of a run with its cost. added_us: device time that the kernel measured; None if it printed nothing."""
     added = (added_us or cost.added_us) if cost.kind == DEVICE else 0.0
     speedup = run.speedup
     return AddedCostRow(
@@ -161,7 +161,7 @@ def row_of(run: RunRow, cost: AddedCost, added_us: float | None) -> AddedCostRow
 
 
 def _truth(cost: AddedCost, baseline_us: Microseconds | None, added_us: float) -> float | None:
-    """On the expected clock."""
+    """The true speedup by the expected clock; None if it is not known."""
     if cost.expected == "call":
         return 1 / (1 + cost.share)
     own = baseline_us.device if baseline_us else None
@@ -171,7 +171,7 @@ def _truth(cost: AddedCost, baseline_us: Microseconds | None, added_us: float) -
 
 
 def conclude(rows: Sequence[AddedCostRow]) -> Conclusion:
-    """A line for each cost of each problem, and one for each cost of all. Sound: every run passed."""
+    """A line for each cost of each problem, and one for each cost of all problems. Sound: every run passed."""
     lines = []
     problems = list(dict.fromkeys(row.id for row in rows))
     for problem in problems:
@@ -189,7 +189,7 @@ def _by_cost(rows: Sequence[AddedCostRow]) -> list[str]:
 
 
 def summary(rows: Sequence[AddedCostRow]) -> str:
-    """The runs of one cost in a line: how often called slower, by clock; how often the interval holds the truth."""
+    """The runs of one cost in a line: how often called slower, by clock; how often the interval contains the truth."""
     first = rows[0]
     timed = [row for row in rows if row.speedup is not None]
     by_call = sum(row.call_outcome == "slower" for row in timed)

@@ -1,4 +1,4 @@
-"""A table of the kit's examples over its own symmetric memory and over every backend, beside the house, at every preset."""
+"""A table of the kit's examples over its own symmetric memory and over every backend, beside the house kernel."""
 
 from collections.abc import Iterator
 
@@ -17,16 +17,16 @@ KERNELS = {
     2: ("allgather_push_cuda", "allgather_nccl", "allgather_shmem"),
     8: ("alltoall_push_cuda", "alltoall_nccl", "alltoall_shmem"),
 }
-"""By problem. The first of each are over the kit's memory."""
+"""Examples by problem. The first ones of each use the kit's own memory."""
 
 conclude = gpu_runs.conclude
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
-    """39 runs, about three minutes on two H100.
+    """Makes 39 runs, about three minutes on two H100.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     catalogue = load_catalogue()
     world = scope.world or max(visible_gpus(), 1)

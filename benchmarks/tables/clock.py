@@ -1,7 +1,7 @@
-"""A table of a plain loop over the baseline, as a script of a user's own times it, beside the arena's figure for the baseline.
+"""A table of a plain loop's times for the baseline, as a user's script measures them, beside the arena's.
 
-The two take turns: plain loop, arena, plain loop, arena, ..., plain loop. Each of the arena's figures is compared with the plain
-turns right before and after it, so that what drifts hits both. Processes that have no turn are stopped or idle.
+The two take turns: plain loop, arena, plain loop, arena, ..., plain loop. Each of the arena's figures is compared with
+the plain turns right before and after it, so that drift affects both. Processes that have no turn are stopped or idle.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from sandbox.protocol.events import Result, Setting
 from sandbox.protocol.verdict import Verdict
 
 RUNS = 3
-"""Of the arena for each problem; there is one more turn of the plain loop."""
+"""Runs of the arena for each problem; there is one more turn of the plain loop."""
 RUN_S, PROBLEM_S = 180.0, 600.0
-"""Limits of a run, and of a problem."""
+"""Limits in seconds of a run, and of a problem."""
 WITHIN = {"call": 0.10, "device": 0.05}
-"""How far the arena's figure may be from the plain loop's."""
+"""Largest relative difference of the arena's figure from the plain loop's."""
 CLOCKS = tuple(WITHIN)
 FAILED = "FAILED"
-"""In the place of a verdict: the plain loop failed, or something took too long."""
+"""Shown in place of a verdict: the plain loop failed, or something took too long."""
 
 # By category: collective, tensor, sequence, context, pipeline, data, expert, fsdp, vocab, graph, spatial, other.
 PROBLEMS = (
@@ -58,7 +58,7 @@ PROBLEMS = (
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median, and what lies around it."""
+    """A median with a lower and an upper value."""
 
     median: float
     low: float
@@ -66,14 +66,14 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class ByClock(msgspec.Struct, frozen=True):
-    """By clock; None where there is none."""
+    """A spread by clock; None if there is none."""
 
     call: Spread | None = None
     device: Spread | None = None
 
 
 class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem. `*_us`: microseconds a call, low and high are the quartiles over repetitions or pairs."""
+    """One problem. `*_us`: microseconds per call, low and high are the quartiles over repetitions or pairs."""
 
     id: int
     problem: str
@@ -85,9 +85,9 @@ class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     detail: str = ""
     inputs: int = 0
-    """Sets of inputs that the plain loop goes over in turn."""
+    """Sets of inputs that the plain loop uses in turn."""
     calls: int = CALLS
-    """Of a batch of the plain loop."""
+    """Calls of a batch of the plain loop."""
     queued_calls: int = 0
     """The same behind an occupied stream."""
     plain_us: ByClock = ByClock()
@@ -95,21 +95,21 @@ class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
     ratio: ByClock = ByClock()
     """Arena over plain loop: the median over the arena's runs, the smallest and the largest one."""
     within: dict[str, bool] = {}
-    """By clock that both have: the ratio is as near 1 as it should be."""
+    """By clock that both have: whether the ratio is close enough to 1."""
     calm: bool = True
-    """Nothing else of the arena was busy in the plain loop's turns."""
+    """Whether nothing else of the arena was busy in the plain loop's turns."""
     plain: list[PlainTimes] = []
-    """Every turn."""
+    """The times of every turn."""
     runs: list[RunRow] = []
-    """The arena's: intervals, pairs, calls, the harness's own time."""
+    """The arena's runs: intervals, pairs, calls, overhead."""
     seconds: float = 0.0
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
-    """About 25 problems, half a minute to a minute each.
+    """Measures about 25 problems, half a minute to a minute each.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here, or three problems in a row failed.
+        MachineError: there are not enough GPUs, or nothing can be judged here, or three problems in a row failed.
     """
     catalogue = load_catalogue()
     problems = scope.problems or tuple(catalogue.find(str(number)) for number in PROBLEMS)
@@ -131,13 +131,13 @@ async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
 
 
 class _Loops:
-    """The plain loop's ranks, started anew when another number of them is wanted or they failed."""
+    """The plain loop's ranks. They are restarted for another world size or device, and after a failure."""
 
     def __init__(self) -> None:
         self._ranks: PlainRanks | None = None
 
     async def open(self, setting: Setting) -> tuple[PlainRanks, int]:
-        """The ranks with a problem open, stopped; and how many sets of inputs there are."""
+        """Opens a problem; returns the stopped ranks, and the number of sets of inputs."""
         ranks = self._ranks
         if ranks is not None and (ranks.world, ranks.device) != (setting.world, setting.device):
             await self.close()
@@ -148,17 +148,17 @@ class _Loops:
             return self._ranks, await self._ranks.open(setting)
 
     async def close(self) -> None:
-        """Kills them."""
+        """Kills the ranks."""
         if self._ranks is not None:
             await self._ranks.close()
             self._ranks = None
 
 
 async def _row(judge: Judge, loops: _Loops, problem: Problem, choice: Choice, runs: int) -> ClockRow:
-    """Measures one problem. Whatever fails with it alone is said in its row.
+    """Measures one problem. A failure of this problem alone is noted in its row.
 
     Raises:
-        MachineError: there are not that many GPUs.
+        MachineError: there are not enough GPUs.
     """
     started = time.monotonic()
     try:
@@ -236,11 +236,11 @@ def _unfinished(
     )
 
 
-# --- what the turns come to ----------------------------------------------------------------------------------
+# --- evaluation of the turns ---------------------------------------------------------------------------------
 
 
 def quartiles(values: Sequence[float]) -> Spread | None:
-    """Median and quartiles; None of nothing."""
+    """Median and quartiles; None without values."""
     if len(values) < 2:
         return Spread(values[0], values[0], values[0]) if values else None
     low, middle, high = quantiles(values, n=4, method="inclusive")
@@ -248,7 +248,7 @@ def quartiles(values: Sequence[float]) -> Spread | None:
 
 
 def batches(results: Sequence[Result], clock: str) -> list[float]:
-    """The baseline's side of every pair of the arena's runs, microseconds a call."""
+    """The baseline's times in every pair of the arena's runs, microseconds per call."""
     return [pair.baseline_us for result in results for pair in getattr(result.samples, clock)]
 
 
@@ -264,13 +264,13 @@ def ratios(plain: Sequence[PlainTimes], results: Sequence[Result], clock: str) -
 
 
 def within(ratio: ByClock) -> dict[str, bool]:
-    """By clock that there is: whether the arena's figure is near enough to the plain loop's."""
+    """By clock that is available: whether the arena's figure is close enough to the plain loop's."""
     found = {clock: getattr(ratio, clock) for clock in CLOCKS}
     return {clock: abs(each.median - 1) <= WITHIN[clock] for clock, each in found.items() if each}
 
 
 def conclude(rows: Sequence[ClockRow]) -> Conclusion:
-    """How many of the problems are within the limits, by clock. Sound: every problem could be measured or is refused."""
+    """How many of the problems are within the limits, by clock. Sound: every problem was measured or is refused."""
     lines = []
     for clock, limit in WITHIN.items():
         told = [row for row in rows if clock in row.within]
@@ -314,4 +314,4 @@ TABLE = TextTable[ClockRow](
         Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else "not calm" * (not row.calm)),
     )
 )
-"""Microseconds a call with quartiles; ratios with the smallest and the largest of the arena's runs."""
+"""Microseconds per call with quartiles; ratios with the smallest and the largest of the arena's runs."""

@@ -1,5 +1,6 @@
-"""A table of the plain collectives from 2 KB to 256 MB and of GEMM + all-reduce:
-reference forms of the baseline, torch's operations, the kit's kernels.
+"""A table of the plain collectives from 2 KB to 256 MB and of GEMM + all-reduce.
+
+It has baseline variants, torch's operations and the kit's kernels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ from problems.specification import DTYPE_BYTES, Problem
 ROUNDS = 9
 KB, MB = 1 << 10, 1 << 20
 SIZES = {"2 KB": 2 * KB, "64 KB": 64 * KB, "2 MB": 2 * MB, "32 MB": 32 * MB, "256 MB": 256 * MB}
-"""Bytes of the whole array, as nccl-tests counts them: of the sum; else of what all ranks hold together, or one rank receives."""
+"""Bytes of the whole array, as nccl-tests counts them: for an all-reduce the sum, else what all ranks hold together or
+one rank receives."""
 SMALL, LARGE, THREE = ("2 KB", "64 KB", "2 MB"), ("2 MB", "32 MB", "256 MB"), ("2 KB", "2 MB", "256 MB")
 COLUMNS = 8192
 
@@ -40,7 +42,7 @@ KERNELS: dict[int, dict[str, Sequence[str]]] = {
     7: {GRAPH: ("2 KB",), WINDOWS: ("2 KB", "256 MB"), "reducescatter_cuda": THREE, "reducescatter_symm": ("256 MB",)},
     8: {GRAPH: ("2 KB",), WINDOWS: ("256 MB",), COPY_ENGINE: ("256 MB",), "alltoall_push_cuda": THREE},
 }
-"""At which sizes each kernel is run: a run takes about five seconds, so only where it says something."""
+"""The sizes at which each kernel is run. A run takes about five seconds, so only informative sizes are listed."""
 GEMM = 13
 GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda")
 
@@ -49,11 +51,11 @@ conclude = gpu_runs.conclude
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
-    """About 45 runs, four or five minutes on four H200. scope.problems: some of 1, 2, 7, 8 and 13.
+    """Makes about 45 runs, four or five minutes on four H200. scope.problems: some of 1, 2, 7, 8 and 13.
 
     Raises:
         UsageError: another problem was named.
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     catalogue = load_catalogue()
     known = (*KERNELS, GEMM)
@@ -69,7 +71,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
 
 
 def plan(problem: Problem, world: int) -> Iterator[PlannedRun]:
-    """The runs of one problem, those of one size after another."""
+    """The runs of one problem, ordered by size."""
     if problem.id == GEMM:
         for preset in ("paper", "production"):
             for kernel in GEMM_KERNELS:
@@ -83,7 +85,7 @@ def plan(problem: Problem, world: int) -> Iterator[PlannedRun]:
 
 
 def shape(problem: Problem, size: int, world: int) -> dict[str, int]:
-    """M and N for a whole array of `size` bytes in the problem's first dtype, or a little less where it does not divide.
+    """M and N for a whole array of `size` bytes in the problem's first dtype, or a little less if it does not divide.
 
     An all-reduce has M x N elements in all, the others W x M x N.
     """

@@ -1,4 +1,4 @@
-"""Runs of many kernels against the baseline as called; each row is printed as soon as it is there."""
+"""Runs of many kernels against the baseline as called; each row is printed as soon as it is made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -42,12 +42,12 @@ async def rows_of(
     rows: list[RunRow],
     table: TextTable[RunRow] = KERNEL_TABLE,
 ) -> None:
-    """Makes the runs one after another; adds each row to `rows` and tells it, under a header.
+    """Makes the runs one after another; adds each row to `rows` and passes its line to `tell`, under a header.
 
     rounds: of each run; None for the default budget.
 
     Raises:
-        MachineError: there are not that many GPUs, or the harness failed three times in a row.
+        MachineError: there are not enough GPUs, or the harness failed three times in a row.
     """
     catalogue = load_catalogue()
     for run in planned:
@@ -60,5 +60,5 @@ async def rows_of(
 
 
 def conclude(rows: Sequence[RunRow]) -> Conclusion:
-    """The rows say it all."""
+    """No lines, because the rows are complete. Sound: no row has a fault."""
     return Conclusion([], not any(row.fault for row in rows))

@@ -1,4 +1,7 @@
-"""A table of every baseline in a CUDA graph against itself as called: which ones can be captured, and the cost of launching."""
+"""A table of every baseline in a CUDA graph against itself as called.
+
+It shows which ones can be captured, and the cost of launching.
+"""
 
 from arena.workspace.named_kernels import GRAPH
 from benchmarks.rows import RunRow
@@ -14,10 +17,10 @@ conclude = gpu_runs.conclude
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
-    """A run for each of the problems asked for, or for all of them, at production size: about five seconds each.
+    """Makes a run for each of the named problems, or for all, at production size: about five seconds each.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     problems = scope.problems or load_catalogue().problems
     planned = (on_gpus(problem, GRAPH, scope.world) for problem in problems)

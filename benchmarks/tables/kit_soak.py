@@ -1,6 +1,7 @@
 """A table of the kit's blocks, each called very often with random sizes, roots and delays, with every result compared.
 
-The judge compares every call of a run, but a run has some hundred: a race that shows once in ten thousand calls shows here.
+The judge compares every call of a run, but a run has only some hundred calls. A race that shows once in ten thousand
+calls shows here.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ BLOCKS = (
     "staged_sum", "pushed", "resharded", "exchanged_rows", "summed", "clipped", "scaled", "joined", "multiplied",
     "fanned_out", "stepped", "differentiated", "attended", "routed", "cut",
 )  # fmt: skip
-"""As `benchmarks/kit_soak/blocks.py` has them."""
+"""The blocks of `benchmarks/kit_soak/blocks.py`."""
 DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on", "recurred")
-"""As `benchmarks/kit_soak/device_blocks.py` has them; GPUs only."""
+"""The blocks of `benchmarks/kit_soak/device_blocks.py`, for GPUs only."""
 THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
-"""Of calls a block."""
+"""Thousands of calls per block."""
 CALLS = 1000
-"""Of one order: between two of them it can be seen how far a block has come."""
+"""Calls of one order. Between two orders a block's progress is known."""
 CPU_RANKS = 2
 
 
@@ -40,11 +41,11 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     device: str
     calls: int
-    """That ended."""
+    """Calls that ended."""
     wrong: int
-    """Elements that were not as they should be, on all ranks."""
+    """Wrong elements on all ranks."""
     first_wrong: int = -1
-    """A call that was wrong, or one up to 64 calls before it; -1: none was."""
+    """A wrong call, or one up to 64 calls before it; -1: no call was wrong."""
     detail: str = ""
     """Why the block could not be called further."""
     seed: int = 0
@@ -52,7 +53,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sound(self) -> bool:
-        """All calls ended, and each was right."""
+        """Whether all calls ended and each was right."""
         return not self.wrong and not self.detail
 
 
@@ -78,11 +79,11 @@ TABLE: TextTable[SoakRow] = TextTable(
 async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
     """Calls each block very often, in one set of ranks.
 
-    scope.blocks: those that run (none: all); scope.repetitions: thousands of calls a block.
+    scope.blocks: those that run (none: all); scope.repetitions: thousands of calls per block.
 
     Raises:
         UsageError: there is no such block on these devices.
-        MachineError: GPUs were asked for and cannot be had, or the ranks do not start.
+        MachineError: GPUs were requested and are missing, or the ranks do not start.
     """
     device = choose_device(scope.device or Settings().device)
     on_gpus = kind_of(device).on_gpus
@@ -98,7 +99,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
     try:
         await ranks.start()
         for block in scope.blocks or every:
-            if rows and rows[-1].detail:  # what a failure leaves in the ranks is of no account to the next block
+            if rows and rows[-1].detail:  # a failed block must not affect the next one
                 await ranks.close()
                 ranks = PlainRanks(world, device)
                 await ranks.start()
@@ -109,7 +110,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
 
 
 async def soaked(block: str, ranks: PlainRanks, thousands: int) -> SoakRow:
-    """One block in ranks that have started. Where they fail, the row says why, and they are of no further use."""
+    """Calls one block in started ranks. If they fail, the row has the reason, and they cannot be used any more."""
     seed = secrets.randbits(31)
     calls = wrong = 0
     first, detail = -1, ""
@@ -138,7 +139,7 @@ async def soaked(block: str, ranks: PlainRanks, thousands: int) -> SoakRow:
 
 
 def conclude(rows: Sequence[SoakRow]) -> Conclusion:
-    """Sound where every call of every block ended and was right."""
+    """Sound if every call of every block ended and was right."""
     unsound = [row.block for row in rows if not row.sound]
     calls = sum(row.calls for row in rows)
     words = f"not right: {', '.join(unsound)}" if unsound else f"all right in {calls} calls of {len(rows)} blocks"

@@ -1,5 +1,7 @@
-"""The baseline against itself, many times for each of some problems: how often identical code is called faster or slower,
-and how often the interval holds 1. On CPU ranks and on GPUs it is counted the same way.
+"""The baseline against itself, many times for each of some problems.
+
+Counts how often identical code is called faster or slower, and how often the interval contains 1. CPU ranks and GPUs
+are counted the same way.
 """
 
 from collections import Counter
@@ -23,18 +25,20 @@ CLOCKS = ("call", "device")
 WORDS = ("faster", "slower", "even", "too noisy")
 WRONG = ("faster", "slower")
 WRONG_SHARE = 0.01
-"""Of the runs: identical code is called faster or slower no more often."""
+"""Largest share of the runs in which identical code may be called faster or slower."""
 NOISY_SHARE = 0.5
-"""A problem is too noisy when more of its runs are."""
+"""A problem is too noisy if a larger share of its runs is."""
 
 
 async def runs_of(
     scope: Scope, problems: Sequence[Problem], runs: int, choice: Choice, tell: Tell, rows: list[RunRow]
 ) -> None:
-    """So many runs of each problem at the default budget, one problem after another; each row is added and told at once.
+    """Makes `runs` runs of each problem at the default budget, one problem after another.
+
+    Each row is added to `rows`, and its line passed to `tell`, at once.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     planned = (PlannedRun(problem, BASELINE, choice) for problem in problems for _ in range(runs))
     async with load(scope.loaded), temporary_engine() as engine:
@@ -42,7 +46,7 @@ async def runs_of(
 
 
 def conclude(rows: Sequence[RunRow]) -> Conclusion:
-    """A line for each problem, then what all of them come to.
+    """A line for each problem, then the totals.
 
     Sound: every run passed or was refused, and at most 1 % of them (or one) were called faster or slower.
     """
@@ -61,7 +65,10 @@ def conclude(rows: Sequence[RunRow]) -> Conclusion:
 
 
 def summary(rows: Sequence[RunRow]) -> str:
-    """Runs of identical code in a line: the outcomes counted; by clock the medians' range, how many intervals hold 1, width."""
+    """Runs of identical code in a line.
+
+    It has the outcomes, and by clock the range of medians, how many intervals contain 1, and the median half width.
+    """
     passed = [row for row in rows if row.verdict == Verdict.PASS]
     outcomes = Counter(row.outcome for row in passed)
     said = ", ".join(f"{outcomes[word]} {word}" for word in WORDS)
@@ -76,7 +83,7 @@ def summary(rows: Sequence[RunRow]) -> str:
 
 
 def wrong_by_clock(rows: Sequence[RunRow]) -> list[str]:
-    """For each clock: the share of runs that it calls faster or slower, and of intervals that hold 1."""
+    """For each clock: the shares of runs by outcome, and of intervals that contain 1."""
     lines = []
     for clock in CLOCKS:
         found = intervals(rows, clock)
@@ -89,17 +96,17 @@ def wrong_by_clock(rows: Sequence[RunRow]) -> list[str]:
 
 
 def intervals(rows: Sequence[RunRow], clock: str) -> list[Interval]:
-    """Of one clock, where there are any."""
+    """The intervals by one clock."""
     return [found for row in rows if row.speedup and (found := getattr(row.speedup, clock)) is not None]
 
 
 def spread(found: Sequence[Interval]) -> tuple[float, float, int]:
-    """Of some intervals of identical code: the smallest median, the largest one, and how many intervals hold 1."""
+    """The smallest median, the largest one, and how many intervals contain 1."""
     medians = [interval.median for interval in found]
     return min(medians), max(medians), sum(interval.low <= 1.0 <= interval.high for interval in found)
 
 
 def is_too_noisy(rows: Sequence[RunRow]) -> bool:
-    """Of one problem: more than half of the runs that passed could not tell."""
+    """Whether more than half of a problem's passed runs were too noisy."""
     passed = [row for row in rows if row.verdict == Verdict.PASS]
     return sum(row.outcome == "too noisy" for row in passed) > NOISY_SHARE * len(passed)

@@ -15,7 +15,7 @@ conclude = same_code.conclude
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
-    """`RUNS` runs of each problem at the default budget: two to five seconds each.
+    """Makes `RUNS` runs of each problem at the default budget: two to five seconds each.
 
     Raises:
         MachineError: nothing can be judged here.

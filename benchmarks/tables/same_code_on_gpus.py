@@ -13,10 +13,10 @@ conclude = same_code.conclude
 
 
 async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
-    """`RUNS` runs of each problem at the default budget: about six seconds each.
+    """Makes `RUNS` runs of each problem at the default budget: about six seconds each.
 
     Raises:
-        MachineError: there are not that many GPUs, or nothing can be judged here.
+        MachineError: there are not enough GPUs, or nothing can be judged here.
     """
     problems = scope.problems or load_catalogue().problems
     choice = Choice(preset=scope.preset or PRESET, world=scope.world, device="cuda")

@@ -1,4 +1,4 @@
-"""The part of a table that was asked for, and where its lines go."""
+"""The requested part of a table, where its lines go, and its conclusion."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Scope:
-    """What a table is narrowed down to; empty or None: the table's own choice."""
+    """The requested part of a table; empty or None: the table's own choice."""
 
     problems: tuple[Problem, ...] = ()
     blocks: tuple[str, ...] = ()
-    """Of the kit's soak, by name."""
+    """Blocks of the kit's soak, by name."""
     world: int | None = None
     preset: str | None = None
     device: str | None = None
     repetitions: int | None = None
-    """Runs of each kind; in the tables that make one run of each kind, rounds a run."""
+    """Runs of each kind; in tables that make one run of each kind, rounds of a run."""
     loaded: bool = False
-    """Beside a busy process on every core."""
+    """Whether it runs beside a busy process on every core."""
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What the rows of a table come to."""
+    """The conclusion from the rows of a table."""
 
     lines: list[str]
     sound: bool
-    """No row shows a fault of pkb-arena."""
+    """Whether no row shows a fault of pkb-arena."""

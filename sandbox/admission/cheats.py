@@ -90,7 +90,7 @@ COLLECTIVES = (
 
 
 def no_communication() -> AbstractContextManager[Any]:
-    """While active, collectives return at once and do not change their outputs."""
+    """While active, collectives return at once, and only the rank's own share moves."""
     replaced: dict[str, Any] = {name: _local(name) for name in COLLECTIVES}
     active: AbstractContextManager[Any] = mock.patch.multiple(dist, **replaced)
     return active
@@ -138,7 +138,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
 
 
 def returns_input(baseline: Output, tensors: Leaves) -> Output | None:
-    """Outputs replaced by drawn tensors of the same shape and dtype; None if there are none."""
+    """Outputs replaced by drawn tensors of the same shape and dtype, or by zeros if there are none."""
     leaves = []
     for name, tensor in baseline[1]:
         same = [t for t in tensors.values() if t.shape == tensor.shape and t.dtype == tensor.dtype]

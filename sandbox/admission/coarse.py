@@ -21,7 +21,7 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 
 def in_blocks(bits: int) -> Change:
-    """Rounds to signed integers of so many bits, with one scale for BLOCK elements in a row."""
+    """Rounds to signed integers of this many bits, with one scale for BLOCK elements in a row."""
     levels = 2 ** (bits - 1) - 1
 
     def rounded(tensor: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,7 @@ def in_blocks(bits: int) -> Change:
 
 
 def significant(bits: int) -> Change:
-    """Rounds every value to so many significant bits."""
+    """Rounds every value to this many significant bits."""
 
     def rounded(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_complex():

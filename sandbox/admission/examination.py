@@ -84,7 +84,7 @@ class Examination:
         return self.row
 
     def draw(self) -> Leaves:
-        """The inputs. Notes a problem if the same seed gives other inputs."""
+        """Draws the inputs. Notes a problem if the same seed gives other inputs."""
         tensors = self.code.draw(self.setting, SEED)
         again = self.code.draw(self.setting, SEED)
         if anyone("differs" if any(not same_bits(tensors[k], again[k]) for k in tensors) else None):
@@ -92,7 +92,7 @@ class Examination:
         return tensors
 
     def run_baseline(self, tensors: Leaves) -> Output:
-        """The baseline's outputs. Notes its time, the inputs that it writes to, and outputs that are arguments."""
+        """Runs the baseline; returns its outputs. Notes its time, the inputs that it writes to, and aliased outputs."""
         before = {name: t.clone() for name, t in tensors.items()}
         seconds = []
         for _ in range(2):
@@ -135,7 +135,7 @@ class Examination:
         return reference
 
     def tried(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
-        """Every cheat, with the verdict on it."""
+        """Tries every cheat; returns the verdicts by name."""
         plain = reference.plain
         other = self.code.draw(self.setting, OTHER_SEED)
         another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
@@ -159,7 +159,7 @@ class Examination:
         return found
 
     def nearly_right(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
-        """Cheats of reduced precision and honest variants, tried in several iterations."""
+        """Tries cheats of reduced precision and honest variants in several iterations."""
         self.iterations = [(tensors, reference)]
         cheats: dict[str, Variant] = {
             "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),

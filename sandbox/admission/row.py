@@ -68,7 +68,7 @@ class AdmissionRow(msgspec.Struct):
     float32: Tried | UnsetType = UNSET
     other_order: Tried | UnsetType = UNSET
     peak_mib: int | UnsetType = UNSET
-    """Largest resident memory of a rank."""
+    """Largest resident memory of rank 0, in MiB."""
 
     def tried(self, name: str) -> str | None:
         """The verdict on the baseline or a cheat; None if it was not tried or does not apply."""

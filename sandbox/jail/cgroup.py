@@ -71,7 +71,7 @@ class Group:
         return "frozen 1" in _read(self.path / "cgroup.events")
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """The ids of its processes."""
         return [int(pid) for pid in _read(self.path / "cgroup.procs").split()]
 
     def cpu_seconds(self) -> float:
@@ -261,7 +261,7 @@ def _make(parent: Path, limit: int | None) -> Group:
         if not bounded:
             group.remove()
             raise NoGroup(f"{group.path}: its memory cannot be limited")
-    # All processes together: the other ranks would wait for a killed one.
+    # All processes are killed together, because the other ranks would wait for a killed one.
     _write(group.path / "memory.oom.group", "1")
     return group
 
@@ -272,7 +272,7 @@ def _sweep(parent: Path) -> None:
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if not owner.isdigit() or Path(f"/proc/{owner}").exists():
             continue
-        if "0" not in _read(path / "cgroup.procs").split():  # those of another PID namespace have an owner there
+        if "0" not in _read(path / "cgroup.procs").split():  # a group of another PID namespace has its owner there
             Group(path).remove()
 
 

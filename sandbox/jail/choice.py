@@ -54,7 +54,7 @@ class Jail:
 
 @lru_cache(maxsize=1)
 def choose() -> Jail:
-    """Tests the profiles from strong to weak. A test takes 0.1 s."""
+    """Chooses the first profile that passes its self-test, from strong to weak. A test takes 0.1 s."""
     rejected: dict[str, str] = {}
     for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
         reason = _missing()
@@ -81,7 +81,7 @@ def _missing() -> str | None:
 def why_not(profile: Profile, program: bytes) -> str | None:
     """The reason why a profile fails its self-test, in one line; None if it passes."""
     with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
-        os.environ["PKB_CANARY"] = "canary"  # a jail that passes the environment on fails
+        os.environ["PKB_CANARY"] = "canary"  # a jail that passes on the environment fails the test
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
             with contextlib.closing(profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))) as test:

@@ -43,7 +43,7 @@ def main() -> NoReturn:
 
 
 def _require_scope() -> None:
-    """`_end` kills every process that may be signalled, so no process outside the world may be."""
+    """Raises OSError if this process may signal processes outside the world, because `_end` would kill them."""
     try:
         os.kill(os.getppid(), 0)
     except PermissionError:
@@ -70,7 +70,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _close_descriptors() -> None:
-    """Closes everything, because the referee must see when the world closes its sockets and pipes."""
+    """Closes all descriptors, because the referee must notice when the world closes its sockets and pipes."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)

@@ -1,7 +1,7 @@
-"""The cache of compiled kernels. What a passing kernel has compiled is copied out of its world.
+"""The cache of compiled kernels. Files that a passing kernel compiled are copied out of its world.
 
-There is one folder per kernel text, filled from worlds that ran exactly this text. A world sees the folder of its own text, and
-only for reading (`show`). So a kernel can plant a binary for itself alone, and cannot read what others have compiled.
+There is one folder per kernel text, filled from worlds that ran exactly this text. A world can read only the folder of
+its own text (`show`). So a kernel can plant a binary only for itself, and cannot read what others have compiled.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ MAX_TOTAL_BYTES = 4 << 30
 KEPT_KERNELS = 256
 """Folders that are kept; the least recently filled are deleted first."""
 BLOCK = 512
-"""Unit of st_blocks. The size of a sparse file does not tell what it takes on disk."""
+"""Unit of st_blocks in bytes. A sparse file takes less on disk than its size."""
 ELF, ELF_BYTES = b"\x7fELF\x02\x01", 64
 CUDA = 190
 SHARED = "kit"
-"""The folder of what was built outside worlds from texts of this program. Every world sees it, and none fills it."""
+"""The folder of files built outside worlds from this program's own sources. Worlds read it and never fill it."""
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """ELF machine numbers by platform.machine()."""
 
@@ -41,7 +41,7 @@ def directory() -> Path:
 
 
 def prepared() -> Path | None:
-    """The directory, created if missing; None if that fails, and then every world compiles for itself."""
+    """The directory, created if missing; None if that fails. Then every world compiles for itself."""
     folder = directory()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -51,7 +51,7 @@ def prepared() -> Path | None:
 
 
 def shared() -> Path:
-    """The folder of what all kernels may use."""
+    """The folder of files that all kernels may use."""
     return directory() / SHARED
 
 

@@ -41,7 +41,7 @@ class Bound:
     def __init__(
         self, profile: Profile, folder: Path, limit: int | None, names: tuple[str, str] = ("the ranks", "a world")
     ) -> None:
-        """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside.
+        """limit: bytes; None for a trusted world, which needs none. folder: the world's own, as seen from outside.
 
         names: subject and owner in messages.
         """

@@ -38,7 +38,8 @@ PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 PROCESSES_ROOM = 64
 DISK_ROOM = 64 << 20
-"""Limits of the operating system lie above the caps, so that sandbox/jail/usage.py finds the excess first and names the cap."""
+"""The operating system's limits are above the caps by these, so that sandbox/jail/usage.py finds the excess first and
+names the cap."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 _uids = itertools.count()
@@ -51,7 +52,7 @@ class Caps:
     memory: int
     """Bytes, including files in /tmp and /dev/shm."""
     processes: int
-    """Including threads."""
+    """Number of processes, including threads."""
     disk: int
     """Bytes in /tmp; the same in /dev/shm."""
     cpu_seconds: float
@@ -81,7 +82,7 @@ class Profile:
     loses: str = ""
     """What this profile does not protect; empty for full."""
     advice: str = ""
-    """What improves it on this machine."""
+    """How to improve it on this machine."""
 
     @property
     def forks(self) -> bool:
@@ -110,7 +111,8 @@ class Profile:
     ) -> Wrapped:
         """A command in this jail.
 
-        folder: the world's private one outside; readable: paths beside the program's own that it may read.
+        folder: the world's private folder, as seen from outside; readable: paths that it may read in addition to the
+        program's.
         guest: caps of an agent program; it needs a PID namespace. hidden: folders that such a program sees empty.
         """
         assert guest is None or self.name in WITH_GUESTS
@@ -142,7 +144,7 @@ NESTED = Profile(
 
 
 def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a world. Of the user's it has paths and library settings, never a key."""
+    """The whole environment of a world. It keeps the user's paths and library settings, never a key."""
     kept = {k: v for k, v in os.environ.items() if k in KEPT or k.startswith(KEPT_PREFIXES)}
     return {
         **kept,
@@ -170,13 +172,13 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checkout() -> dict[str, str]:
-    """Where a world finds the headers of ThunderKittens; empty without a checkout."""
+    """The variable with the path of ThunderKittens for a world; empty without a checkout."""
     root = thunderkittens.checkout()
     return {} if root is None else {thunderkittens.VARIABLE: str(root)}
 
 
 def user_files(uid: int, gid: int) -> dict[str, int]:
-    """The files that name a world's user and group, each as a descriptor to read it from: torch.compile asks for the name."""
+    """Files that name a world's user and group, as descriptors to read them from. torch.compile needs the name."""
     texts = {"/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n", "/etc/group": f"{USER}:x:{gid}:\n"}
     files = {}
     for path, text in texts.items():
@@ -198,7 +200,7 @@ def python_path() -> str:
 
 
 def program_paths() -> list[Path]:
-    """What Python and the harness must read inside, beyond the system's folders."""
+    """The paths that Python and the harness read inside a world, beyond the system's folders."""
     paths = {Path(sys.prefix), Path(sys.base_prefix), *(SOURCE_ROOT / name for name in PROGRAM), *import_paths()[1:]}
     if (checkout := thunderkittens.checkout()) is not None:
         paths |= set(thunderkittens.shown(checkout))
@@ -248,7 +250,7 @@ def _bubblewrap(
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             command += ["--ro-bind", str(path), str(path)]
-    command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own is not readable for the world's uid
+    command += ["--perms", "0755", "--dir", "/etc"]  # the world's uid cannot read the one that bubblewrap makes
     for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
     for file, fd in files.items():
@@ -300,8 +302,11 @@ def _first_program() -> list[str]:
 
 
 def _uid(guest: Caps | None) -> int:
-    """The uid inside. As root it is one per world, because the limit on processes counts per uid. A guest's is none of a world's,
-    so that its processes do not count against a kernel's limit."""
+    """The uid inside.
+
+    As root, each world has its own, because the limit on processes counts per uid. Guests have separate uids, so that
+    their processes do not count against a kernel's limit.
+    """
     if os.geteuid():
         return os.geteuid()
     if guest is None:

@@ -29,7 +29,7 @@ INT = 0xFFFFFFFF
 ON_OTHERS = (  # noqa: SIM905
     "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr"
 ).split()
-"""Their first argument is the id of any process of the same user."""
+"""Calls whose first argument is the id of any process of the same user."""
 NUMBERS = {"memfd_secret": 447}
 """Calls that an old libseccomp does not know; the numbers are the same on every architecture."""
 
@@ -119,10 +119,12 @@ def _stays_stopped(program: _Program) -> None:
 
 
 def _rests(program: _Program) -> None:
-    """Little happens on behalf of what is stopped: what waits in an epoll is told of an event on the core that the event finds,
-    thousands of times if there are so many, and no process is charged for it. So nothing sets an event for later: no
-    timer with a descriptor (`timerfd_create`) and none that sends signals, which have one, too (`signalfd`), and no
-    socket that sends or gives up at a set time. `io_setup` is another epoll. A thread's own timeouts end when it is stopped.
+    """Refuses events that are set for later, because they take CPU time on behalf of a stopped world.
+
+    A stopped process that waits in an epoll is notified on the core where the event occurs, thousands of times if it
+    has registered as often. No process is charged for that time. So the filter refuses timers with a descriptor
+    (`timerfd_create`) and timers that send signals, which `signalfd` gives a descriptor. It also refuses sockets that
+    send or give up at a set time. `io_setup` is another epoll. A thread's own timeouts end when it is stopped.
     """
     program.refuse("setitimer", program.bits(0, INT, ITIMER_REAL))
     for option in (SO_MAX_PACING_RATE, SO_TXTIME):

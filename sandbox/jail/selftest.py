@@ -161,7 +161,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS)
 
     def timers() -> bool:
-        """Whether an event can be set for later that needs no running process."""
+        """Whether an event that needs no running process can be set for later."""
         return any(
             _works(attempt)
             for attempt in (
@@ -173,7 +173,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         )
 
     def later() -> bool:
-        """Whether a socket can be told when to send or to give up."""
+        """Whether a socket can be set to send or give up at a later time."""
         with socket.socket() as sock:
             for level, option in SET_FOR_LATER:
                 if _works(lambda: not sock.setsockopt(level, option, 1000)):  # noqa: B023
@@ -215,7 +215,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return os.waitpid(pid, 0)[1] == 0
 
     return {
-        "has_stray_descriptors": stray,  # first: attempts leave some behind
+        "has_stray_descriptors": stray,  # first, because attempts leave some open
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
         "reads_environment": lambda: "PKB_CANARY" in str(os.environ) or _environ_leaks(),
         "reads_referee": lambda: len(Path(f"/proc/{referee}/environ").read_bytes()) > 0 and is_referee(),
@@ -280,7 +280,7 @@ def _environ_leaks() -> bool:
 
 def main() -> None:
     """Runs all attempts and prints the results."""
-    # Ends also if the process that waits for the answer was killed. The filter refuses alarms.
+    # This also ends the self-test if its parent was killed. The filter refuses alarms.
     end = threading.Timer(END_SECONDS, os._exit, (1,))
     end.daemon = True
     end.start()

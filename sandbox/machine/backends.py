@@ -1,8 +1,8 @@
 """The backends: libraries for communication inside kernels, beside the kit's own symmetric memory. One row each.
 
-Read by `new --template`, `generate --backend`, the doctor, the labels of verdicts and the check before a run. A new backend is
-a row here, a module and a template of the kit with its name, and a page `kit_<name>.md` for models. Imports neither torch nor
-the kit.
+Used by `new --template`, `generate --backend`, the doctor, the labels of verdicts and the check before a run. A new
+backend needs a row here, a module and a template of the kit with its name, and a page `kit_<name>.md` for models.
+Imports neither torch nor the kit.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,31 +14,32 @@ from sandbox.machine.devices import kind_of
 
 
 class Probe(NamedTuple):
-    """What a backend needs, on this machine."""
+    """Whether this machine has the software of a backend."""
 
     found: str
-    """What is there, or what is missing."""
+    """The software found, or what is missing."""
     advice: str = ""
-    """What to do; empty where nothing is missing."""
+    """What to do; empty if nothing is missing."""
     package: str = ""
-    """The package that mends it, for pip."""
+    """The missing package, for pip."""
 
 
 class Backend(NamedTuple):
     """One backend. All of them need GPU ranks, and peers to communicate with."""
 
     name: str
-    """The word of `new --template` and `generate --backend`."""
+    """The value of `new --template` and `generate --backend`."""
     title: str
     """Its name in sentences."""
     modules: tuple[str, ...]
     """Modules by which a kernel uses it."""
     label: str
-    """In verdicts and on boards."""
+    """Its label in verdicts and on boards."""
     probe: Callable[[], Probe]
-    """Looks at this machine's software, in milliseconds. The GPUs are the doctor's."""
+    """Checks this machine's software, in milliseconds. The doctor checks the GPUs."""
     build: Callable[[Path], bool] | None = None
-    """Builds what kernels over it share into a folder: once for a machine, in seconds. Returns whether it had to."""
+    """Builds the parts that its kernels share into a folder: once per machine, in seconds. Returns whether it had
+    to."""
 
 
 def _nccl() -> Probe:
@@ -92,12 +93,12 @@ BACKENDS = (
 
 
 def backend_names() -> list[str]:
-    """The backends by name."""
+    """The names of the backends."""
     return [backend.name for backend in BACKENDS]
 
 
 def named(name: str) -> Backend | None:
-    """The backend of this name."""
+    """The backend of this name; None if there is none."""
     return next((backend for backend in BACKENDS if backend.name == name), None)
 
 

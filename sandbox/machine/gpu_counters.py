@@ -39,7 +39,7 @@ class GpuCounted(msgspec.Struct, frozen=True):
     missing: list[str] = []
     """Reasons for missing counters, one line each."""
     watts: float | None = None
-    """Mean power, from the counter of energy."""
+    """Mean power, from the energy counter."""
     watts_error: float = 0.0
     """Share by which the power may be off."""
 

@@ -1,4 +1,4 @@
-"""Reads the energy counters of GPUs while they work. The counter steps only now and then, so it is read often."""
+"""Reads the energy counters of GPUs while they work. A counter steps only at long intervals, so it is read often."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from sandbox.machine import nvml
 from sandbox.machine.nvml import Gpu, NvmlMissing
 
 READ_S = 0.002
-"""Between two reads."""
+"""Seconds between two reads."""
 LEAST_STEPS = 3
 """Steps of a counter that a figure needs: power is the energy between the first and the last, over the time between them."""
 
@@ -21,7 +21,7 @@ class GpuPower(msgspec.Struct, frozen=True):
 
     watts: float | None = None
     error: float = 0.0
-    """Share by which it may be off, because a step was seen only at the next read."""
+    """Share by which it may be off, because a step shows only at the next read."""
     missing: str = ""
     """Why there is no power; empty if there is."""
 
@@ -30,9 +30,9 @@ class Step(NamedTuple):
     """A step of a counter. Seconds on the monotonic clock."""
 
     after: float
-    """The read before it."""
+    """Time of the last read before it."""
     at: float
-    """The read that saw it."""
+    """Time of the first read after it."""
     millijoules: int
 
 
@@ -75,13 +75,16 @@ class EnergyReader:
 
 
 def _millijoules(gpu: Gpu) -> int | None:
-    """Since the driver was loaded."""
+    """The energy since the driver was loaded; None without a counter."""
     found = nvml.ask("nvmlDeviceGetTotalEnergyConsumption", nvml.handle(gpu.index))
     return None if found is None else int(found)
 
 
 def power(steps: Sequence[Step], seconds: float, why: str = "") -> GpuPower:
-    """The power between the first and the last step of a counter. seconds: of the window; why: the counter cannot be read."""
+    """The power between the first and the last step of a counter.
+
+    seconds: of the window; why: the reason if the counter cannot be read.
+    """
     if why:
         return GpuPower(missing=f"no energy: {why}")
     if len(steps) < LEAST_STEPS:

@@ -31,7 +31,8 @@ class Layout(NamedTuple):
     initial: Mapping[int, int] = {}
     """Words of ncclDevCommRequirements that are not 0 at first, by offset: its size, a magic number, the version."""
     for_nvrtc: bool = False
-    """The kit can make these headers fit for NVRTC; else nvcc takes them as they are, and their waits do not time out."""
+    """Whether the kit can adapt these headers to NVRTC. Otherwise nvcc compiles them unchanged, and their waits do not
+    time out."""
 
 
 _MAGIC = 0xCAFEBEEF
@@ -40,7 +41,8 @@ LAYOUTS: dict[Version, Layout] = {
     (2, 29, 7): Layout(224, 16, 88, 16, 40, 56, {0: 88, 8: _MAGIC, 12: 22907, 56: 4}),
     (2, 30, 7): Layout(240, 24, 96, 16, 40, 56, {0: 96, 8: _MAGIC, 12: 23007, 56: 4, 80: 1 << 31, 88: 257}),
 }
-"""By version of the library. The struct ncclWindow_vidmem begins alike in all of them. Only 2.28.9 has run on GPUs."""
+"""Layouts by version of the library. The struct ncclWindow_vidmem begins the same way in all of them. Only 2.28.9 has
+run on GPUs."""
 
 
 class NcclHeaders(NamedTuple):

@@ -45,7 +45,7 @@ def gpus() -> list[Gpu]:
     """All GPUs that this process may use, whatever CUDA_VISIBLE_DEVICES says, in the driver's order.
 
     Raises:
-        NvmlMissing: also if one of the GPUs is lost.
+        NvmlMissing: NVML is not available, or one of the GPUs is lost.
     """
     found = []
     for index in range(int(call("nvmlDeviceGetCount"))):
@@ -68,8 +68,8 @@ def gpus() -> list[Gpu]:
 def visible(gpus: Sequence[Gpu], allowed: str | None) -> list[Gpu]:
     """The GPUs that CUDA uses with CUDA_VISIBLE_DEVICES set to `allowed`, in CUDA's order; None: not set.
 
-    The list is of indices or of prefixes of UUIDs, as its first entry is. It ends at the first entry that names no GPU
-    (or several); a GPU named twice leaves none, as CUDA has it. A slice of a GPU (MIG) counts as none.
+    The list has indices or prefixes of UUIDs; its first entry decides which. It ends at the first entry that names no
+    GPU or several. If a GPU is named twice, none is left, as in CUDA. A slice of a GPU (MIG) counts as none.
     """
     if allowed is None:
         return list(gpus)
@@ -116,7 +116,7 @@ def memory_used_mib(gpu: Gpu) -> int:
 
 
 def near_cores(gpu: Gpu) -> set[int]:
-    """Cores near the GPU; empty if the driver does not know.
+    """Cores near the GPU; empty if the driver has no value.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -129,7 +129,7 @@ def recovery(gpu: Gpu) -> str:
     """The fault of a GPU and the recovery that the driver asks for; "" if there is none.
 
     Raises:
-        NvmlMissing: the driver did not answer, other than by calling the GPU lost.
+        NvmlMissing: the driver did not answer, and did not report the GPU as lost.
     """
     pynvml = _package()
     try:
@@ -243,7 +243,7 @@ def handle(index: int) -> Any:
 
 
 def ask(name: str, *arguments: Any) -> Any:
-    """As `call`; None if this driver, GPU or user does not have it."""
+    """Calls a function as `call` does; None if this driver, GPU or user does not have it."""
     pynvml = _package()
     try:
         return call(name, *arguments)

@@ -1,9 +1,9 @@
 """The installed NVSHMEM package, and the object of its device functions that nvcc builds once. Imports no torch.
 
-    python -m sandbox.machine.nvshmem_package      builds the object for this machine's GPUs, and prints where it lies
+    python -m sandbox.machine.nvshmem_package      builds the object for this machine's GPUs, and prints its path
 
-NVRTC cannot compile nvshmem.h, so nvcc compiles a wrapper: the functions by C names. It is made at run time out of the installed
-headers, outside worlds, and never shipped. Kernels are linked with it in milliseconds.
+NVRTC cannot compile nvshmem.h, so nvcc compiles a wrapper: the functions by C names. It is built at run time from the
+installed headers, outside worlds, and never shipped. Kernels are linked with it in milliseconds.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ ENVIRONMENT = {
     "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
     "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY": "AF_INET",
 }
-"""Of every process that uses NVSHMEM, by the kit, torch or Triton."""
+"""Environment variables of every process that uses NVSHMEM, by the kit, torch or Triton."""
 MAJOR = 3
-"""Of the versions whose structs the kit knows."""
+"""Major version whose structs the kit supports."""
 WRAPPER = Path(__file__).parents[1] / "kit" / "include" / "px_nvshmem_wrapper.cu"
 BUILD_SECONDS = 60.0
 _VERSION = re.compile(r"^#define NVSHMEM_VENDOR_(MAJOR|MINOR|PATCH)_VERSION\s+(\d+)", re.MULTILINE)
@@ -46,7 +46,7 @@ class NvshmemPackage(NamedTuple):
 
     @property
     def host_library(self) -> Path:
-        """The host library. It finds its plugins beside it."""
+        """The host library. It loads its plugins from the same folder."""
         return self.folder / "lib" / "libnvshmem_host.so.3"
 
     @property
@@ -79,14 +79,14 @@ def package() -> NvshmemPackage | None:
 
 
 def nvcc() -> str | None:
-    """CUDA's compiler: of CUDA_HOME, of PATH, or where toolkits are installed."""
+    """CUDA's compiler: of PATH, of CUDA_HOME or CUDA_PATH, or of /usr/local/cuda; None without one."""
     homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     beside = (shutil.which("nvcc", path=f"{home}/bin") for home in homes if home)
     return next((found for found in (shutil.which("nvcc"), *beside) if found), None)
 
 
 def architectures() -> list[str]:
-    """The architectures of this machine's GPUs, such as "sm_90"; none where NVML cannot be asked."""
+    """The architectures of this machine's GPUs, such as "sm_90"; empty if NVML is not available."""
     try:
         pairs = {tuple(nvml.call("nvmlDeviceGetCudaComputeCapability", nvml.handle(gpu.index))) for gpu in nvml.gpus()}
     except nvml.NvmlMissing:
@@ -101,10 +101,10 @@ def wrapper_name(found: NvshmemPackage, arch: str) -> str:
 
 
 def build_wrappers(folder: Path, archs: list[str]) -> list[Path]:
-    """The objects in a folder for these architectures. What is missing is built, in seconds.
+    """The objects in a folder for these architectures. Missing ones are built, in seconds.
 
     Raises:
-        NoWrapper: there is no package, no compiler, or it fails.
+        NoWrapper: there is no package or no compiler, or the compiler fails.
     """
     found = package()
     if found is None:
@@ -113,9 +113,9 @@ def build_wrappers(folder: Path, archs: list[str]) -> list[Path]:
 
 
 def build_missing(folder: Path) -> bool:
-    """Builds the objects for this machine's GPUs that a folder does not have. Returns whether one was built.
+    """Builds the objects for this machine's GPUs that a folder does not have. Returns whether it tried to.
 
-    A kernel that needs what cannot be built gets the reason by itself.
+    If an object cannot be built, a kernel that needs it gets the reason when it runs.
     """
     found, archs = package(), architectures()
     if found is None or nvcc() is None or all((folder / wrapper_name(found, arch)).is_file() for arch in archs):

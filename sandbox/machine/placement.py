@@ -14,7 +14,7 @@ CORES = 4
 
 @dataclass(frozen=True)
 class RankGpu:
-    """One rank's GPU. minor: N of /dev/nvidiaN; uuid: as CUDA_VISIBLE_DEVICES takes it, empty where NVML cannot be asked.
+    """One rank's GPU. minor: N of /dev/nvidiaN; uuid: for CUDA_VISIBLE_DEVICES, empty if NVML is not available.
 
     cores: near this GPU, and used for no other, so that worlds on different GPUs share no core; empty if unknown.
     """
@@ -36,7 +36,7 @@ def _rank_gpus(ranks: int, allowed: str | None) -> tuple[RankGpu, ...]:
         near = _near(all_gpus)
         found = [RankGpu(gpu.minor, gpu.uuid, near[gpu.minor]) for gpu in nvml.visible(all_gpus, allowed)]
     except nvml.NvmlMissing:
-        # Then the driver's order stands for the order of the device files, as on most machines.
+        # Without NVML, the device files are taken to be in the driver's order, as on most machines.
         numbers = range(ranks) if allowed is None else map(int, re.findall(r"\d+", allowed))
         found = [RankGpu(number) for number in numbers]
     return tuple(found[:ranks])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _CPUCLOCK_SCHED = 2
-"""Which of a process's clocks, in the id that the C library makes of its number: clock_getcpuclockid(3)."""
+"""The CPU clock among the clocks of a process, in the clock id made from its process id: clock_getcpuclockid(3)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

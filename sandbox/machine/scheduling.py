@@ -1,8 +1,8 @@
 """Priorities of CPU ranks: their polling threads yield to the other threads, and worlds yield to the referee.
 
-gloo's loop thread spins while another thread holds the lock of a connection, for up to 4 ms, in which that thread may lack
-this core. If Linux schedules sessions as groups, this happened in every third batch on two cores: calls of 2 to 6 ms instead of
-0.8 ms.
+gloo's loop thread spins while another thread holds the lock of a connection. For up to 4 ms it can occupy the core that
+the other thread needs. If Linux schedules sessions as groups, this happened in every third batch on two cores: calls
+took 2 to 6 ms instead of 0.8 ms.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ YIELDING = 10
 """The nice value of a world. The referee stops batches of a millisecond while ranks spin on all cores. At nice 0 it got a core
 only after the batch in half of these tests; at 10 in one of twenty."""
 LOWEST = 19
-"""The nice value of sessions that a kernel's processes begin: each session more would be weight more."""
+"""The nice value of sessions that a kernel's processes begin, because each further session adds weight."""
 
 AGAIN_SECONDS, TRIES = 0.06, 4
-"""Between two writes of a nice value where the first was refused, and the most writes."""
+"""Seconds between two writes of a nice value if the first was refused, and the most writes."""
 
 
 def sessions_are_groups(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> bool:
@@ -60,7 +60,7 @@ def worlds_give_way(pids: Iterable[int], nice: int = YIELDING) -> None:
 
 
 def _give_way(file: Path, nice: int) -> None:
-    """Writes a nice value. Linux lets others than root write one in a tenth of a second; a refused write is made again."""
+    """Writes a nice value. Linux lets users other than root write one every 0.1 s; a refused write is repeated."""
     for _ in range(TRIES):
         with contextlib.suppress(BlockingIOError):
             with contextlib.suppress(PermissionError, FileNotFoundError, ProcessLookupError):
@@ -70,21 +70,21 @@ def _give_way(file: Path, nice: int) -> None:
 
 
 class Share(NamedTuple):
-    """What decides how much of the cores a process gets."""
+    """The values that decide how much of the cores a process gets."""
 
     session: str = ""
     """The group of its session with its nice value, such as "/autogroup-7 nice 10"; empty if it has ended."""
     policy: int = 0
-    """Of its first thread, as in `os.sched_getscheduler`."""
+    """The policy of its first thread, as in `os.sched_getscheduler`."""
     nice: int = 0
-    """Of its first thread."""
+    """The nice value of its first thread."""
 
     def __str__(self) -> str:
         return f"{self.session.lstrip('/')}, policy {self.policy}, nice {self.nice}"
 
 
 def share_of_cores(pid: int) -> Share:
-    """The share of a process. Takes tens of microseconds."""
+    """The share of a process; empty if it has ended. Takes tens of microseconds."""
     try:
         session = Path(f"/proc/{pid}/autogroup").read_text().strip()
         return Share(session, os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid))

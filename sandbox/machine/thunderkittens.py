@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 VARIABLE = "THUNDERKITTENS_ROOT"
-"""Environment variable with the path of a checkout, as the publication's harness has it."""
+"""Environment variable with the path of a checkout, the same as in the publication's harness."""
 HEADER = "include/kittens.cuh"
 FOLDERS = ("include", "prototype")
-"""What a world may read of a checkout."""
+"""The folders of a checkout that a world may read."""
 _GIT_S = 5.0
 
 
@@ -28,7 +28,7 @@ def name(path: str) -> None:
 
 
 def checkout() -> Path | None:
-    """The checkout, its links resolved; None where none is named, or it has no headers."""
+    """The checkout, its links resolved; None if none is named, or it has no headers."""
     root = named()
     return root.resolve() if root is not None and not lacking(root) else None
 
@@ -57,7 +57,7 @@ def shown(root: Path) -> list[Path]:
 
 
 def commit(root: Path) -> str:
-    """The commit of a checkout as 12 digits; empty for a copy without git's folder. Milliseconds."""
+    """The commit of a checkout as 12 digits; empty for a copy without git's folder. Takes milliseconds."""
     if not (root / ".git").exists():
         return ""  # git would find a repository around it
     import subprocess

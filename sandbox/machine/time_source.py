@@ -13,4 +13,4 @@ class TimeSource(Protocol):
         """Nanoseconds since a fixed moment, with the best resolution."""
 
     def sleep(self, seconds: float, /) -> None:
-        """Blocks for so many seconds."""
+        """Blocks for this many seconds."""

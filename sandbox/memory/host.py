@@ -14,7 +14,7 @@ F_ADD_SEALS = 1033
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 PAGE = mmap.PAGESIZE
 ALIGNMENT = 64
-"""Bytes, of tensors in a slot."""
+"""Alignment of the tensors in a slot, in bytes."""
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -69,7 +69,7 @@ def map_output(fd: int) -> "ctypes.Array[ctypes.c_ubyte]":
 
 
 def _map(fd: int, protection: int) -> "ctypes.Array[ctypes.c_ubyte]":
-    """A mapping that keeps no descriptor open, as Python's own would.
+    """A mapping that keeps no descriptor open; Python's own keeps one.
 
     A kernel could send such a descriptor to its peers, and return their pages as its result without moving a byte.
     """

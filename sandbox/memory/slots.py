@@ -1,7 +1,7 @@
 """The layout of input and output slots: one slot holds the tensors of one iteration. Rank side (imports torch).
 
-An arena is divided into equal slots, one per iteration of a batch. An input slot holds the drawn tensors one after another.
-An output slot starts with a header in which the shim notes what was returned; tensors follow it, contiguous.
+An arena is divided into equal slots, one per iteration of a batch. An input slot holds the drawn tensors one after
+another. An output slot starts with a header in which the rank describes the result; tensors follow it, contiguous.
 """
 
 import struct
@@ -43,7 +43,7 @@ class DoesNotFit(ValueError):
 def bytes_of(mapping: Any) -> torch.Tensor:
     """A flat uint8 tensor over a memory mapping (no copy)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a read-only buffer is exactly what is wanted here
+        warnings.simplefilter("ignore")  # a read-only buffer is intended here
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
@@ -57,7 +57,7 @@ def view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.d
 
 
 def lay_out(tensors: dict[str, torch.Tensor]) -> tuple[list[TensorPlace], int]:
-    """Where the tensors of an input slot lie, and the slot's bytes."""
+    """The places of the tensors in an input slot, and the slot's size in bytes."""
     offset = 0
     table = []
     for name, tensor in tensors.items():
@@ -78,19 +78,19 @@ def header_bytes(leaves: int) -> int:
 
 def is_poisoned(memory: torch.Tensor) -> bool:
     """Whether every byte is poison. memory: flat uint8, at least one word of 8 bytes and nothing but whole words."""
-    # One pass over words: nothing of the arena's size is allocated.
+    # One pass over words, without an allocation of the arena's size.
     low, high = memory.view(torch.int64).aminmax()
     return int(low) == int(high) == _POISON_WORD
 
 
 def overwritten(memory: torch.Tensor, slot_bytes: int, header: int) -> list[bool]:
-    """By slot: whether anything but the header's bytes is no longer poison. memory: flat uint8; all sizes are whole words."""
+    """By slot, whether a byte after the header is no longer poison. memory: flat uint8; all sizes are whole words."""
     words = memory.view(torch.int64).view(-1, slot_bytes // 8)[:, header // 8 :]
     return (words != _POISON_WORD).any(dim=1).tolist()
 
 
 class Outline:
-    """How outputs of one shape lie in a slot: the header that describes them, and where each tensor goes."""
+    """The layout of outputs of one shape in a slot: the header that describes them, and each tensor's place."""
 
     def __init__(self, structure: str, leaves: Leaves, room: int, size: int, device: torch.device) -> None:
         """room: tensors that a header can describe; size: bytes of a slot; device: of the arena.
@@ -101,7 +101,8 @@ class Outline:
         self.key = _key(structure, leaves)
         expected = [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
         self.mould = unflatten(structure, expected, lambda _: _NOTHING)
-        """The containers of such outputs, with what is expected of each tensor in its place. Nothing fits where a number was."""
+        """The containers of such outputs, with the expected properties of each tensor in its place. In place of a
+        number is an object that matches no value."""
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors in {structure[:200]}")
@@ -140,7 +141,7 @@ class Outline:
 
 
 class _Nothing:
-    """No value is of this type."""
+    """Matches no value."""
 
 
 _NOTHING = _Nothing()
@@ -166,7 +167,7 @@ class _Expected(NamedTuple):
 
 
 def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
-    """Appends the tensors of a value in the order of `flatten`; False where it differs from the mould."""
+    """Appends the tensors of a value in the order of `flatten`; returns False if it differs from the mould."""
     kind = type(mould)
     if kind is _Expected:
         found.append(value)
@@ -188,7 +189,7 @@ def _key(structure: str, leaves: Leaves) -> tuple[Any, ...]:
 
 
 def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
-    """Copies each tensor to its target, in one launch where they are of one type and contiguous."""
+    """Copies each tensor to its target, in one launch if they are of one type and contiguous."""
     plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
     if len(plain) == 1:
         targets[0].copy_(plain[0])
@@ -210,9 +211,9 @@ class Slot:
         self.memory = memory
         self.room = room
         self.outline: Outline | None = None
-        """What `put` and `pack` expect."""
+        """The layout that `put` and `pack` expect."""
         self.targets: list[torch.Tensor] = []
-        """Where the tensors of such an output go, as views of the slot's memory."""
+        """The targets of the tensors of such an output, as views of the slot's memory."""
         self._refused = [(*_span_of(memory), "an output lies in the judge's own memory of outputs")]
         """Memory in which no result may lie, as first address, end and reason."""
 
@@ -221,7 +222,7 @@ class Slot:
         self._refused.append((*_span_of(memory), "an output shares memory with an argument; return a fresh tensor"))
 
     def tensors_of(self, result: Any) -> list[torch.Tensor] | None:
-        """The tensors of what a call returned, in the order of `targets`; None where the slot was laid out for something else.
+        """The tensors of a call's result, in the order of `targets`; None if the slot has another layout.
 
         Raises:
             DoesNotFit: one of them lies in an arena.
@@ -235,8 +236,8 @@ class Slot:
     def _refuse_arenas(self, tensors: Iterable[torch.Tensor]) -> None:
         """Raises DoesNotFit for a tensor in an arena.
 
-        The copy of a result in the output arena, whose time is taken off, would not be made. A result in the input arena is an
-        argument, and the baseline returns fresh memory.
+        A result in the output arena would need no copy, but the time of the copy is subtracted. A result in the input
+        arena is an argument, while the baseline returns fresh memory.
         """
         for tensor in tensors:
             address = tensor.data_ptr()
@@ -245,7 +246,7 @@ class Slot:
                     raise DoesNotFit(reason)
 
     def put(self, result: Any) -> None:
-        """Copies what a call returned into the slot: one launch a tensor where it is what was expected. On the clock.
+        """Copies a call's result into the slot, with few launches if it has the expected layout. This is timed.
 
         Raises:
             NotATree, DoesNotFit: no slot can hold it.
@@ -257,7 +258,7 @@ class Slot:
             copy_all(self.targets, found)
 
     def pack(self, structure: str, leaves: Leaves) -> None:
-        """Copies an output into the slot; the header, too, where the slot was laid out for other shapes. Raises DoesNotFit."""
+        """Copies an output into the slot, and the header if the slot has another layout. Raises DoesNotFit."""
         if self.outline is None or self.outline.key != _key(structure, leaves):
             outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
             self.lay_out(outline)
@@ -266,7 +267,7 @@ class Slot:
         copy_all(self.targets, [tensor for _, tensor in leaves])
 
     def lay_out(self, outline: Outline) -> None:
-        """Makes `put` and `pack` expect outputs like these. The header has still to be written: see `write_headers`."""
+        """Makes `put` and `pack` expect outputs like these. The header must be written by `write_headers`."""
         self.outline = outline
         self.targets = outline.targets(self.memory)
 
@@ -278,7 +279,7 @@ def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, 
 
 
 def packed(structure: str, leaves: Leaves) -> "Unpacked":
-    """An output as the trusted side reads it: from a slot in host memory that has just room for it. Raises DoesNotFit."""
+    """An output as the trusted side reads it, from a slot of exactly its size in host memory. Raises DoesNotFit."""
     sizes = (up(tensor.numel() * tensor.element_size()) for _, tensor in leaves)
     memory = torch.zeros(header_bytes(len(leaves)) + sum(sizes), dtype=torch.uint8)
     Slot(memory, len(leaves)).pack(structure, leaves)
@@ -286,7 +287,7 @@ def packed(structure: str, leaves: Leaves) -> "Unpacked":
 
 
 class Unpacked:
-    """What a slot says was returned, read by the trusted side: every number in it may be a lie, so all are bounded."""
+    """An output slot, read by the trusted side. Every number in it is untrusted, so all are bounded."""
 
     def __init__(self, memory: torch.Tensor, room: int) -> None:
         """memory: flat uint8 [slot bytes], the trusted side's own copy."""
@@ -298,7 +299,7 @@ class Unpacked:
         self.strides: list[list[int]] = []
         self.devices: list[int] = []
         self.offsets: list[int] = []
-        """Where each tensor starts, in bytes of the slot."""
+        """The offset of each tensor in the slot, in bytes."""
         self.sound = self.written and count <= room and length <= TEXT
         if not self.sound:
             return

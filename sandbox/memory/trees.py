@@ -34,7 +34,8 @@ def flatten(value: Any) -> Output:
 def _walk(node: Any, path: str, leaves: Leaves) -> str:
     """The structure of one node, whose leaves are appended.
 
-    No function inside another: that would refer to itself, and keep the leaves' memory until garbage is collected.
+    It is not nested in another function. A nested function would refer to itself, and keep the leaves' memory until
+    garbage is collected.
     """
     kind = type(node)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
@@ -69,7 +70,10 @@ def unflatten(structure: str, tensors: Sequence[Any], number: Callable[[Any], An
 
 
 def _node(structure: str, position: int, remaining: Iterator[Any], number: Callable[[Any], Any]) -> tuple[Any, int]:
-    """The containers of a node that begins at a position, and the position behind it. As `_walk`, inside no function."""
+    """The containers of a node that begins at a position, and the position behind it.
+
+    It is not nested in another function, as `_walk`.
+    """
     for word in ("T", "None", "bool", "int", "float"):
         if structure.startswith(word, position):
             found = None if word == "None" else next(remaining)

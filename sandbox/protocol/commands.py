@@ -46,7 +46,7 @@ class Rival(Contender, frozen=True):
 
 
 class Command(msgspec.Struct, tag_field="type", frozen=True):
-    """Base of the commands that bring no kernel."""
+    """Base of the commands without a kernel."""
 
 
 class Warm(Command, tag="warm", frozen=True):
@@ -69,7 +69,7 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     beside: dict[str, Microseconds] = {}
     """Times of the baseline variants in this setting, by name. The result returns them."""
     energy: bool = False
-    """Measure energy a call, too, after a kernel that passed was timed."""
+    """Whether to measure energy per call, too, after a kernel that passed was timed."""
     versus: Rival | None = None
     """Judge against this kernel instead of the baseline. Both are checked, and the rounds time the two in turn.
     In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
@@ -82,7 +82,7 @@ class Calibrate(Command, tag="calibrate", frozen=True):
 
 
 class TimeTransfers(Command, tag="time_transfers", frozen=True):
-    """Measure what transfers between the ranks of the setting take. Ends with `TransfersTimed` or `Fatal`."""
+    """Time transfers between the ranks of the setting. Ends with `TransfersTimed` or `Fatal`."""
 
     setting: Setting
 

@@ -1,4 +1,4 @@
-"""Power and energy a call, as a result has them."""
+"""Power and energy per call, as part of a result."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ class SideEnergy(msgspec.Struct, frozen=True):
     watts: float
     """Mean power of a GPU over a row of calls."""
     joules: float
-    """Of all ranks' GPUs for one call."""
+    """Energy of all ranks' GPUs for one call."""
     error: float
     """Share by which both may be off, by the steps of the counters."""
 
@@ -18,6 +18,6 @@ class Energy(msgspec.Struct, frozen=True):
     """Power and energy of both sides; or why they are not known."""
 
     baseline: SideEnergy | None = None
-    """Of the rival where there is one."""
+    """The rival's if there is one."""
     contender: SideEnergy | None = None
     missing: str = ""

@@ -202,7 +202,7 @@ class Calibrated(Event, tag="calibrated", frozen=True, kw_only=True):
 
 
 class TransfersTimed(Event, tag="transfers_timed", frozen=True, kw_only=True):
-    """What transfers between the ranks take, two ranks at a time."""
+    """Times of transfers between the ranks, two ranks at a time."""
 
     world: int
     device: str

@@ -1,7 +1,7 @@
 """Headers of the messages between the referee and a rank: 16 bytes each.
 
-To a rank and from a trusted rank, `value` bytes of a message follow the header (sandbox/protocol/messages.py). An untrusted rank
-sends bare headers, whose `value` is a number. What it forges can only make its own verdict worse.
+To a rank and from a trusted rank, `value` bytes of a message follow the header (sandbox/protocol/messages.py). An
+untrusted rank sends bare headers, whose `value` is a number. Forged headers can only make its own verdict worse.
 """
 
 import struct

@@ -41,7 +41,7 @@ class GatePage:
         return all(_U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks))
 
     def wait(self, seconds: float) -> int | None:
-        """Spins until all ranks are finished; returns the time in perf_counter_ns, or None after so many seconds."""
+        """Spins until all ranks are finished; returns the time in perf_counter_ns, or None after `seconds`."""
         until = time.perf_counter_ns() + int(seconds * 1e9)
         while not self.finished():
             if time.perf_counter_ns() > until:

@@ -1,6 +1,6 @@
 """The files of a kernel of several files: limits, names, one hash over all of them, and how a world gets them.
 
-A kernel of one file has no others. Then every function here gives what a bare text has always had.
+A kernel of one file has no other files. Every function here then uses its text alone.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ import msgspec
 MAIN = "kernel.py"
 """The file of a folder that has `solution`."""
 MOST_BYTES = 4 << 20
-"""Of a kernel, all files together."""
+"""Bytes of all files of a kernel together."""
 MOST_FILES = 200
-"""Of a kernel, with `kernel.py`."""
+"""Files of a kernel, including `kernel.py`."""
 NAME_BYTES = 200
-"""Of a file's path in its folder."""
+"""Bytes of a file's path in its folder."""
 _PART = re.compile(r"[\w+@][\w .+@=-]*", re.ASCII)
 _LEFT_OUT = ("__pycache__",)
 _UNFINISHED = ("~", ".pyc", ".tmp", ".part")
@@ -35,7 +35,7 @@ class Kernel(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Names the kernel: see `kernel_hash`."""
+        """The hash that identifies the kernel: see `kernel_hash`."""
         return kernel_hash(self.source, self.files)
 
 
@@ -64,7 +64,7 @@ def is_file_name(name: str) -> bool:
 
 
 def fault_in(kernel: Kernel) -> str:
-    """Why a kernel of several files is refused; empty if it is not. Its names and sizes may come from anybody."""
+    """Why a kernel of several files is refused; empty if it is not. Its names and sizes are untrusted."""
     if not kernel.files:
         return ""
     if wrong := [name for name in kernel.files if not is_file_name(name)]:
@@ -100,4 +100,4 @@ def write_read_only(folder: Path, kernel: Kernel) -> None:
         path.write_bytes(data)
         path.chmod(0o444)
     for below, _, _ in os.walk(folder):
-        os.chmod(below, 0o755)  # a world's uid is another one
+        os.chmod(below, 0o755)  # a world has another uid

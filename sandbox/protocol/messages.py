@@ -72,9 +72,9 @@ class LoadKernel(Order, frozen=True):
     name: str
     source: str
     folder: str = ""
-    """Where the files of a kernel of several files are, as the rank sees it; kernel.py is among them."""
+    """The folder with all files of a kernel of several files, as the rank sees it; else empty."""
     sha256: str = ""
-    """Of such a kernel."""
+    """SHA-256 of such a kernel; else empty."""
 
 
 class Arm(Order, frozen=True):
@@ -293,7 +293,8 @@ class DrawAgain(Order, frozen=True):
     slot: int
     seed: int
     meaningful: bool = True
-    """Whether it is drawn from the problem's own distribution, also where the run's inputs are as upstream draws them."""
+    """Whether it is drawn from the problem's own distribution, even if the run's inputs are drawn as upstream draws
+    them."""
     replace: bool = False
     """Whether the trusted rank's own inputs are replaced by it. The same order without this came right before."""
     alone: int | None = None
@@ -302,8 +303,11 @@ class DrawAgain(Order, frozen=True):
 
 
 class DrawnAgain(Reply, frozen=True):
-    """Whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld. Where a rank is
-    drawn alone, also whether its inputs differ and those of all others are equal."""
+    """Whether the new iteration fits: all of the slot that a contender can read is equal.
+
+    That is shapes, and inputs that are not withheld. If a rank is drawn alone, its inputs must differ, too, and those
+    of all others must be equal.
+    """
 
     kind = Kind.DRAWN_AGAIN
     fits: bool
@@ -323,11 +327,12 @@ class PeaksMeasured(Reply, frozen=True):
 
 
 class MeasureTransfers(Order, frozen=True):
-    """Measure what transfers between every two ranks take (collective)."""
+    """Time transfers between every two ranks (collective)."""
 
     kind = Kind.MEASURE_TRANSFERS
     backends: bool = False
-    """Whether by the ways of other libraries, which may fail, instead of those that every device of this kind has."""
+    """Whether to time the ways of optional libraries, which may fail, instead of those that every device of this kind
+    has."""
 
 
 class TransfersMeasured(Reply, frozen=True):

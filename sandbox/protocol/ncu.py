@@ -13,14 +13,14 @@ KERNEL, APPLICATION = "kernel", "application"
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """One way that is tried."""
+    """One way to repeat launches, which is tried."""
 
     mode: str
     limit_s: float
     launches: int
-    """At most so many launches of the call are profiled, from the first."""
+    """Most launches of the call that are profiled, from the first."""
     wait_ms: int
-    """After so long a wait in a kernel traps."""
+    """Milliseconds after which a wait in a kernel traps."""
     sections: list[str]
 
 
@@ -28,24 +28,24 @@ class NcuPlan(msgspec.Struct, frozen=True):
     """The command line of the world."""
 
     world: ProfilePlan
-    """Without reports and controls."""
+    """The plan of the world, without reports and controls."""
     ncu: str
-    """The program."""
+    """The program ncu."""
     answer: int
     """Descriptor for the answer."""
     file: int
     """Descriptor for the report file."""
     replays: list[Replay]
-    """The next one is tried if the one before gave no report."""
+    """The ways to try. The next one is tried if the one before gave no report."""
 
 
 class NcuAnswer(msgspec.Struct, frozen=True):
-    """What came of it. The kernel can change it."""
+    """The outcome. The kernel can change it."""
 
     mode: str = ""
-    """Of the replay that gave the report; empty if none did."""
+    """The mode of the replay that gave the report; empty if none did."""
     seconds: float = 0.0
-    """That it took."""
+    """The duration of that replay."""
     csv: str = ""
     """The report as ncu writes it with `--page details --csv`."""
     refused: dict[str, str] = {}

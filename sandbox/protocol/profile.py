@@ -53,8 +53,10 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
     kind: str
     """ "call": one call of solution, on a GPU until all of its work is done. "op": an operation of torch on the host.
-    "wait": in a collective or a barrier. "kernel", "copy": work of the GPU. "stamp": between two stamps of a block (px_stamp).
-    On the host of a GPU: "host": from the begin of a call until it returns; "launch": queues work; "sync": waits for the GPU.
+    "wait": in a collective or a barrier. "kernel", "copy": work of the GPU. "stamp": between two stamps of a block
+    (px_stamp).
+    On the host of a GPU: "host": from the start of a call until it returns; "launch": queues work; "sync": waits for
+    the GPU.
     """
     name: str
     start_us: float
@@ -74,7 +76,7 @@ class RankProfile(msgspec.Struct, frozen=True):
     failed_at: float = 0.0
     """Time of the error on this machine's monotonic clock, in seconds."""
     plain_us: float = 0.0
-    """A call before the profiler began, in microseconds: the median; 0 where it was not measured."""
+    """Median time of a call before the profiler began, in microseconds; 0 if it was not measured."""
     left_out: int = 0
     """Spans beyond MOST_SPANS. Their call is left out as a whole, unless it is the first."""
     unseen: str = ""

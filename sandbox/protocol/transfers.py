@@ -8,11 +8,11 @@ class PairTimes(msgspec.Struct, frozen=True):
 
     ranks: tuple[int, int]
     us: dict[str, list[float]]
-    """Microseconds by way and then by size, as `Transfers.sizes` has them."""
+    """Microseconds by way and then by size, in the order of `Transfers.sizes`."""
 
 
 class Transfers(msgspec.Struct, frozen=True):
-    """What every way takes between every two ranks. A transfer ends when the receiver has its signal."""
+    """Times of every way between every two ranks. A transfer ends when the receiver has its signal."""
 
     sizes: list[int]
     """Bytes, in ascending order."""
@@ -30,18 +30,18 @@ class Transfers(msgspec.Struct, frozen=True):
         return [max(times) for times in zip(*(pair.us[way] for pair in self.pairs), strict=True)]
 
     def beside(self, other: "Transfers") -> "Transfers":
-        """These ways and others between the same ranks."""
+        """These ways and those of `other` between the same ranks."""
         more = {pair.ranks: pair.us for pair in other.pairs}
         pairs = [PairTimes(pair.ranks, pair.us | more.get(pair.ranks, {})) for pair in self.pairs]
         return Transfers(self.sizes, pairs, self.absent | other.absent)
 
 
 def joined(measured: list[Transfers]) -> Transfers:
-    """What all ranks have measured, each its own pairs, as one."""
+    """Joins the measurements of all ranks, each of its own pairs."""
     pairs = sorted((pair for each in measured for pair in each.pairs), key=lambda pair: pair.ranks)
     return Transfers(measured[0].sizes, pairs, measured[0].absent)
 
 
 def gigabytes_per_second(nbytes: int, us: float) -> float:
-    """10^9 bytes per second."""
+    """The bandwidth in 10^9 bytes per second."""
     return nbytes / us / 1e3

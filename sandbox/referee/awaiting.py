@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 class SettingRefused(Exception):
-    """Sizes, world and dtype do not fit together, or not to the kernel."""
+    """Sizes, world size and dtype do not fit together, or do not fit the kernel."""
 
     def __init__(self, message: str, advice: str = "Choose other sizes, another dtype or world size.") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Awaiting:
         self.timer = timer
 
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
-        """One answer of this kind from every rank of a world.
+        """Waits for one answer of this kind from every rank of a world.
 
         may_be_late: raise Deadline for worlds without a kernel, too.
 
@@ -81,7 +81,7 @@ class Awaiting:
                 raise Stopped
             self.poll(min(0.25, max(left, 0.001)))
             if elapsed > MEMORY_CHECK_SECONDS:
-                world.check_memory()  # takes milliseconds, which a normal batch must not pay for
+                world.check_memory()  # takes milliseconds, so it is left out of normal batches
 
 
 def _printed(world: World) -> str:

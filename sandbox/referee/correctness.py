@@ -30,7 +30,7 @@ class CorrectnessCheck:
     """The correctness check of one kernel."""
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
-        """exchange: with the contender's world, which is new."""
+        """exchange: that of the contender's world, which is new."""
         self.run = run
         self.exchange = exchange
         self.contender = exchange.contender
@@ -64,7 +64,7 @@ class CorrectnessCheck:
         return Verdict.TIMEOUT, self.explain_deadline(error)
 
     def as_a_whole(self, failure: Failure) -> Failure:
-        """A failure of an output none of whose elements is wrong by itself: what is beyond its limit is the error of all."""
+        """Rewords the failure of an output of which only the RMS error is beyond its limit, and no single element."""
         figures = self.exchange.findings.get(failure.rank or 0, {}).get(failure.output or "")
         if failure.wrong_share != 0.0 or figures is None or figures.exact or figures.rms <= figures.rms_limit:
             return failure
@@ -124,7 +124,7 @@ class CorrectnessCheck:
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
 
     def build_shared(self) -> None:
-        """Builds, outside the world, what its backends' kernels share and this machine does not have yet."""
+        """Builds, outside the world, the shared parts of the kernel's backends that this machine does not have yet."""
         for backend in backends_of(self.run.kernel, anywhere=True):
             if backend.build is not None:
                 started = self.timer.monotonic()
@@ -154,8 +154,10 @@ class CorrectnessCheck:
             raise Failed(verdict, failure)
 
     def await_first_calls(self, limit: float) -> None:
-        """Waits for the checked calls. Each has the limit, and the first one twice if the ranks are computing, for instance to
-        tune variants."""
+        """Waits for the checked calls. Each has the limit.
+
+        One call, usually the first, has it twice if the ranks are computing, for instance to tune variants.
+        """
         before = self.contender.processes.activity().cpu_seconds
         begun, tuned = 1, False
         while True:
@@ -170,7 +172,7 @@ class CorrectnessCheck:
                 tuned |= not goes_on
 
     def arrives_late(self, slots: list[int]) -> bool:
-        """Whether the results of the checked calls have become right meanwhile."""
+        """Whether the results of the checked calls are right when they are copied again later."""
         self.timer.sleep(LATE_SECONDS)
         try:
             self.contender.tell(Recopy())
@@ -201,7 +203,7 @@ class CorrectnessCheck:
         return [place for place in map(self.place_of, late.ranks) if place is not None]
 
     def place_of(self, rank: int) -> StackPlace | None:
-        """Where a rank is, or was at its end, as far as the last stack that it has printed tells."""
+        """The place where a rank is or ended, by the last stack that it printed; None if that shows none."""
         lines = self.run.source.count("\n") + 1
         name = MAIN if self.run.files else self.run.kernel_name
         return place_of(rank, self.contender.lines.said_by(rank), name, lines)

@@ -36,7 +36,7 @@ class Evaluation:
             mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
             self.rounds = Rounds(correctness.run, Turns(correctness.run.setting, base, mine), peaks)
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-        """Entered for timing: it keeps other arenas from timing on these devices."""
+        """The context of timing. It keeps other arenas from timing on these devices."""
 
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
@@ -115,6 +115,6 @@ class Evaluation:
 
     @property
     def labels(self) -> list[str]:
-        """Labels that timing has found."""
+        """The labels found by timing."""
         waits = self.rounds is not None and self.rounds.behind_gate.cannot_queue
         return [NO_DEVICE_TIME] * waits + [REUSES] * self.correctness.exchange.reuses

@@ -46,7 +46,7 @@ _CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
 
 
 def labels(kernel: Kernel) -> list[str]:
-    """The labels of a kernel's Python, in a fixed order. C++ or CUDA beside it is code of its own."""
+    """The labels of a kernel's Python, in a fixed order. C++ or CUDA files count as its own code."""
     lines = _lines(kernel)
     modules = [module for line in lines for module in _imported(line)]
     found = [backend.label for backend in used(modules)]
@@ -61,7 +61,7 @@ def labels(kernel: Kernel) -> list[str]:
 
 
 def backends_of(kernel: Kernel, *, anywhere: bool = False) -> list[Backend]:
-    """The backends that a kernel imports whatever happens: not within a function or a condition, unless `anywhere`."""
+    """The backends that a kernel always imports, not within a function or a condition; with `anywhere`, all of them."""
     lines = (line for line in _lines(kernel) if anywhere or not line[:1].isspace())
     return used(module for line in lines for module in _imported(line))
 

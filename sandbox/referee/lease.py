@@ -1,7 +1,8 @@
 """Leases of devices, so that two arenas of one machine never time on the same device at once.
 
-A lease is a lock on one file for each device, held by the referee's process. It ends with the process. Who holds it is written
-into a file beside the lock, one for each user: in a shared folder nobody can write into the file of another user.
+A lease is a lock on one file for each device, held by the referee's process. It ends with the process. The holder is
+written to a file beside the lock, one for each user, because in a shared folder nobody can write to another user's
+file.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ class Lease:
         self._notes: list[Path] = []
 
     def take(self, problem: str = "") -> bool:
-        """All of the devices, or none of them; does not wait. `problem` is shown to those who wait for the devices."""
+        """Takes all devices or none, without waiting; returns whether it did. `problem` is shown to those who wait."""
         for taken, file in enumerate(self._files):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +57,7 @@ class Lease:
         return True
 
     def holder(self) -> LeaseHolder | None:
-        """The process that has one of the devices, as it says itself; None where nothing is known."""
+        """The process that holds one of the devices, by its own note; None if there is no note."""
         found = [_read(note) for path in self._paths for note in path.parent.glob(f"{path.name}.*")]
         alive = [each for each in found if each is not None and Path(f"/proc/{each.pid}").exists()]
         return max(alive, key=lambda each: each.since, default=None)
@@ -73,7 +74,7 @@ class Lease:
                 self._notes.append(note)
 
     def close(self) -> None:
-        """Gives back what was taken."""
+        """Releases the devices."""
         for note in self._notes:
             with contextlib.suppress(OSError):
                 note.unlink()

@@ -63,7 +63,7 @@ from sandbox.worlds.world_spec import WorldSpec
 
 
 class Referee:
-    """Serves commands one at a time. Every wait reads cancels."""
+    """Serves commands one at a time. Cancels are read during every wait."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Referee:
         start_processes: Callable[[WorldSpec], World] | None = None,
         timer: TimeSource = time,
     ) -> None:
-        """jail: the strongest that holds on this machine by default. start_processes: see WorldStarter."""
+        """jail: by default the strongest that works on this machine. start_processes: see WorldStarter."""
         self.jail = jail or choose()
         self.selector = selector or selectors.DefaultSelector()
         self.timer = timer
@@ -89,7 +89,7 @@ class Referee:
         self.run: events.Run | None = None
         self.cancelled = False
 
-    # --- the outside ---------------------------------------------------------------------------------------
+    # --- commands and events ---------------------------------------------------------------------------------
 
     def emit(self, event: Any) -> None:
         """Writes an event."""
@@ -116,7 +116,7 @@ class Referee:
                 self.emit(Fatal(message=f"cannot read a command: {error}"))
 
     def hear_command(self, command: Any) -> None:
-        """Obeys a cancel or a shutdown at once, and queues all other commands."""
+        """Handles a cancel or a shutdown at once, and queues all other commands."""
         if isinstance(command, events.Shutdown):
             self.hung_up = True
         elif isinstance(command, events.Cancel):
@@ -162,7 +162,7 @@ class Referee:
         """Whether the run was cancelled or the engine is gone."""
         return self.cancelled or self.hung_up
 
-    # --- commands --------------------------------------------------------------------------------------------
+    # --- the work of each command ----------------------------------------------------------------------------
 
     def warm(self, setting: events.Setting) -> None:
         """Prepares worlds for a setting. The next run reports failures."""
@@ -183,17 +183,17 @@ class Referee:
             self.emit(Fatal(message=f"calibration failed: {error}"))
 
     def time_transfers(self, setting: events.Setting) -> None:
-        """Measures what transfers between the ranks take."""
+        """Times transfers between the ranks."""
         try:
             self.emit(transfers_timed(setting, partial(self._measured, setting)))
         except UNMEASURED as error:
             self.emit(Fatal(message=f"timing transfers failed: {error}"))
 
     def _measured(self, setting: events.Setting, order: Order, reply: type[R], limit: float) -> tuple[list[R], float]:
-        """The oracle world's replies with no other world running and no other arena timing, and their seconds.
+        """The oracle world's replies, and their seconds. No other world runs and no other arena times meanwhile.
 
         Raises:
-            UNMEASURED: any of these; the world is gone then.
+            UNMEASURED: one of these; the oracle world has then been dropped.
         """
         self.cancelled = False
         try:

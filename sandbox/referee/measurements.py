@@ -12,7 +12,7 @@ from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 
 R = TypeVar("R", bound=Reply)
 UNMEASURED = (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError)
-"""What a measurement ends with where it fails."""
+"""The exceptions of a measurement that fails."""
 LOST = "NCCL device and NVSHMEM"
 
 
@@ -33,7 +33,7 @@ def calibrated(setting: Setting, ask: Ask) -> Calibrated:
 
 
 def transfers_timed(setting: Setting, ask: Ask) -> TransfersTimed:
-    """What transfers between the ranks take. A fault in another library takes no other way away."""
+    """Times transfers between the ranks. A fault in an optional library does not lose the other times."""
     measured, seconds = ask(MeasureTransfers(), TransfersMeasured, deadlines.PREPARE)
     found = joined([reply.transfers for reply in measured])
     if kind_of(setting.device).on_gpus:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 _SECTION = re.compile(r"^(?:Current thread|Thread) .*\(most recent call first\):$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "([^"\n]{1,500})", line (\d{1,7}) in ([^\n]{1,200})$', re.MULTILINE)
 TELLS_EXITS = "/sandbox/rank/rank.py"
-"""Of a rank that ended itself, the innermost frame: the function that says where it was called."""
+"""File of the innermost frame of a rank that ended itself: the function there prints where it was called."""
 _WAITS = ("/torch/", "/sandbox/kit/")
 """A rank whose innermost frame is in one of these folders waits in a library call."""
 

@@ -49,7 +49,7 @@ class Versus:
             return await_all(world, kind, limit, may_be_late)
 
         def of_rival(event: Any) -> None:
-            if isinstance(event, PhaseStarted | PhaseEnded):  # its figures would count as the contender's
+            if isinstance(event, PhaseStarted | PhaseEnded):  # other events would count as the contender's
                 emit(event)
 
         rival_kernel = {"source": run.versus.source, "files": run.versus.files}

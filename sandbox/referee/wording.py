@@ -26,7 +26,7 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
 
 
 def whole(figures: OutputError) -> str:
-    """What is wrong with an output each of whose elements is within its limit."""
+    """The message for an output whose RMS error exceeds its limit although every element is within its own limit."""
     error = f"{figures.rms:.2e} > {figures.rms_limit:.2e}"
     return (
         f"the relative RMS error of output {figures.output} exceeds its limit ({error}), "
@@ -63,7 +63,7 @@ _KILLED = (
 def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:
     """The verdict on a rank's failure, and its description.
 
-    phase: the present phase of the run; place: of a rank that died, where it was.
+    phase: the present phase of the run; place: where a rank that died was.
     """
     verdict, message, advice = _explained(failed)
     line, text = (place.line, place.stack) if place else (failed.line, "" if failed.kind == "DIED" else failed.text)
@@ -138,7 +138,7 @@ _ADVICE = (
 
 
 def advice_on(text: str) -> str:
-    """Advice on the text of a failure; empty where none of the usual mistakes is found."""
+    """Advice on the text of a failure; empty if it shows none of the usual mistakes."""
     for pattern, advice in _ADVICE:
         if found := re.search(pattern, text):
             return found.expand(advice)

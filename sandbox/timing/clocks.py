@@ -59,8 +59,9 @@ class Clock:
     def cost_us(self, world: int) -> float:
         """The overhead per call that is subtracted from a world's batches.
 
-        It is the same for all worlds in end-to-end time. In device time it is the world's own, because worlds differ in how soon
-        they see the gate open. The contender's is at most that of the slowest reference, so that it gains nothing by a delay.
+        It is the same for all worlds in end-to-end time. In device time it is the world's own, because worlds differ in
+        how soon they react to the open gate. The contender's is at most that of the slowest reference, so that it gains
+        nothing by a delay.
         """
         if self.name == "call" or self.rival or world not in self.noop:
             return self.harness_us

@@ -1,4 +1,4 @@
-"""The conclusion on speed from both clocks: end-to-end time, or device time where end-to-end time is too noisy."""
+"""The conclusion on speed from both clocks: end-to-end time, or device time if end-to-end time is too noisy."""
 
 from typing import NamedTuple
 
@@ -8,41 +8,41 @@ from sandbox.timing.interval import detectable_percent, outcome
 SAME_SPEED = "same speed"
 """How the outcome "even" is shown."""
 SINGLE_CALLS = "These are single calls"
-"""How the part of a sentence begins that says why a faster time of many calls does not count."""
+"""Start of the sentence that says why a faster time of many calls does not count."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
 
 
 class Conclusion(NamedTuple):
-    """What is said of a run's speed."""
+    """The conclusion on a run's speed."""
 
     outcome: str
     """ "faster", "slower", "even" or "too noisy"; empty when nothing was timed."""
     clock: str
-    """The clock that says so: "call" or "device"; empty when nothing was timed."""
+    """The clock that gave the outcome: "call" or "device"; empty when nothing was timed."""
     sentence: str
     advice: str
-    """What would let the clocks tell more; empty when they tell enough."""
+    """What would make the measurement less noisy; empty if no clock is too noisy."""
 
 
 class Withheld(NamedTuple):
-    """What batches of many calls gave, where single calls do not confirm it."""
+    """The result of batches of many calls that single calls do not confirm."""
 
     speedup: Interval
     baseline_us: float = 0.0
     """A call of the baseline in these batches, in microseconds."""
     alone_us: float | None = None
-    """The same of its single calls, where other work has slowed the batches; else None."""
+    """A single call of the baseline in microseconds, if other work slowed the batches; else None."""
 
 
 def conclude(
     call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0, withheld: Withheld | None = None
 ) -> Conclusion:
-    """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
+    """Draws the conclusion from end-to-end time, or from device time if only end-to-end time is too noisy.
 
-    withheld: `call` is the speedup of single calls, which do not confirm that of batches of many calls.
-    ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
+    withheld: single calls do not confirm the result of batches of many calls; `call` is then the speedup of single
+    calls. ranks, cores: CPU ranks and cores of the machine, to advise fewer ranks; cores 0: unknown or irrelevant.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
     if not said:
@@ -89,7 +89,7 @@ def _clause(interval: Interval, where: str) -> str:
 
 
 def _beside(call: Interval, device: Interval) -> str:
-    """The other clock, in a few words."""
+    """Device time in a few words, to follow end-to-end time."""
     said = outcome(device)
     if said == "too noisy":
         return "device time too noisy"
@@ -98,7 +98,7 @@ def _beside(call: Interval, device: Interval) -> str:
 
 
 def ends(interval: Interval) -> str:
-    """ "[0.98, 1.02]", with three decimals where two would hide on which side of 1 it lies."""
+    """ "[0.98, 1.02]", with up to four decimals if an end that is not 1 would be shown as 1."""
     digits = 2
     while digits < 4 and any(end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)):
         digits += 1

@@ -17,8 +17,8 @@ from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
 
 QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
-"""Deadline to queue a batch behind the closed gate, in seconds and in times of its calls. A batch that misses it waits for the
-device and has no device time."""
+"""Deadline to queue a batch behind the closed gate: the longer of these seconds and this multiple of the time of its
+calls. A kernel that misses it blocks on the device and has no device time."""
 BATCH = 0.005
 """Target length of a batch in seconds. It limits the relative error of the subtracted overhead."""
 CALLS = (128, 32, 4, 1)
@@ -26,13 +26,14 @@ CALLS = (128, 32, 4, 1)
 NOOP_BATCHES = 3
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SELDOM = 3
-"""After two gated rounds of every reference only one round in so many is gated, because device time has little noise."""
+"""After two gated rounds of every reference only one round in this many is gated, because device time has little
+noise."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 """Limits for the time between a rank's mark and its DONE, beyond that of worlds without a kernel."""
 
 
 class DeviceTime:
-    """The second clock of one run."""
+    """Device time, the second clock of one run."""
 
     def __init__(self, turns: Turns, pace: Pace) -> None:
         self.turns = turns
@@ -73,7 +74,7 @@ class DeviceTime:
     def try_out(self, count: int) -> None:
         """Finds whether calls can be queued, then how many, then the overhead. None of its pairs counts.
 
-        count: calls of a batch with the gate open.
+        count: calls of a batch that is not gated.
         """
         found: list[Pair] | None = None
         for calls in (1, count):
@@ -108,14 +109,14 @@ class DeviceTime:
             self.clock.note(pair)
 
     def finish(self) -> None:
-        """The probes that are still due."""
+        """Runs the probes that are still due."""
         self.probes.hurry = True
         while self._gates and self.probes.open(self.calls):
             self._pairs(self.calls, self.pace.gated_pairs, probing=True)
 
     @property
     def proven(self) -> bool:
-        """Whether inputs were replaced in batches behind the gate, or these have a single call."""
+        """Whether inputs were replaced in gated batches, or these have a single call."""
         return self.probes.proven or self.calls == 1
 
     def give_up(self) -> None:
@@ -132,7 +133,7 @@ class DeviceTime:
             self.clock.note_noop(name, seconds / self.calls * 1e6)
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
-        """Pairs of batches on fresh inputs, or None where so many calls cannot be queued.
+        """Times pairs of gated batches on fresh inputs; None if this many calls cannot be queued.
 
         number: of the round. probing: some batches, drawn at random, are probes and belong to no pair.
         """
@@ -165,7 +166,10 @@ class DeviceTime:
         return found
 
     def _probe(self, drawn: Drawn, batch: Batch) -> None:
-        """A batch that is stopped, or one rank of it, while it is queued. What was queued runs, then inputs are replaced."""
+        """Runs a probe: stops a batch, or one of its ranks, while it is queued.
+
+        Queued work runs, then inputs are replaced.
+        """
         side, world = drawn.side, drawn.side.worlds[0]
         self._turn += 1
         page = self._gates[world]
@@ -185,7 +189,7 @@ class DeviceTime:
         self.turns.take(side, batch)
 
     def _pair(self, batch: Batch, number: int) -> Pair:
-        """One batch on either side, in random order."""
+        """Times one batch on either side, in random order."""
         self._turn += 1
         base, mine = self.turns.sides
         reference = number % len(base.worlds)
@@ -197,7 +201,10 @@ class DeviceTime:
         return Pair(reference, us[id(base)], us[id(mine)], first, batch.calls, number)
 
     def _gated(self, side: TimedSide, world: World, batch: Batch) -> float:
-        """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
+        """Runs a gated batch; returns the seconds from the gate's opening to the last rank's completion.
+
+        Raises _NotQueued.
+        """
         page = self._gates[world]
         self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
         world.go()
@@ -224,7 +231,7 @@ class DeviceTime:
         return (ended - started) / 1e9
 
     def _went_on(self, started: int, ended: int, done: int) -> bool:
-        """Whether a rank worked on after its mark, on a stream that the mark did not wait for. In nanoseconds."""
+        """Whether a rank worked on after its mark, on a stream that the mark did not cover. Times are in ns."""
         allowed = TRAILING_SECONDS + TRAILING_SHARE * (ended - started) / 1e9
         if self._done_delays:
             allowed += 2 * median(self._done_delays)

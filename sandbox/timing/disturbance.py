@@ -8,7 +8,7 @@ from sandbox.worlds.stopping import Activity
 from sandbox.worlds.world import World
 
 STOPPED_SECONDS, STOPPED_SHARE = 200e-6, 0.02
-"""CPU time in one stop that stopping itself takes."""
+"""CPU time that stopping itself takes in one stop: seconds, and share of the stop."""
 DISTURBED, DISTURBED_SHARE = 2, 0.1
 """Number and share of stops with more CPU time above which there is a fault."""
 MOST_SESSIONS = 2
@@ -27,7 +27,7 @@ class StoppedActivity:
         """Processes started in disturbed stops."""
 
     def note(self, before: Activity, after: Activity, seconds: float) -> None:
-        """Adds a stop of so many seconds, from the activity at its beginning and end."""
+        """Adds a stop of this many seconds, from the activity at its beginning and end."""
         used = after.cpu_seconds - before.cpu_seconds
         started = len(after.pids - before.pids)
         self.count += 1
@@ -56,14 +56,14 @@ class Priorities:
     def __init__(self, kind: DeviceKind) -> None:
         self._kind = kind
         self._ranks: dict[int, Share] = {}
-        """Of each rank's process, at the first check."""
+        """Priority of each rank's process at the first check."""
         self._settled: set[str] = set()
         """Sessions of other processes, with the nice values that they were given."""
         self._begun = 0
-        """Sessions that were not there at the first check."""
+        """Sessions that began after the first check."""
 
     def check(self, world: World) -> str:
-        """The fault of a stopped world in one line; empty if there is none. The first check notes what there is."""
+        """The fault of a stopped world in one line; empty if there is none. The first check stores the priorities."""
         helpers = world.processes.helpers()
         if not self._ranks:
             self._ranks = {pid: self._kind.share_of_cores(pid) for pid in world.processes.rank_pids}

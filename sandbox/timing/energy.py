@@ -1,7 +1,7 @@
-"""Power and energy a call of both sides, after they were timed: rows of untimed calls under the GPUs' counters of energy.
+"""Power and energy per call of both sides, measured after timing in rows of untimed calls.
 
-The counters step only every 0.1 s or so, and a timed batch is shorter. The calls of a row take stored inputs and their outputs
-are not compared, so the figures inform and decide nothing.
+They are read from the GPUs' energy counters, which step only about every 0.1 s; a timed batch is shorter. The calls of
+a row use stored inputs and their outputs are not compared, so the figures decide nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from sandbox.protocol.energy import Energy, SideEnergy
 from sandbox.timing.turns import Batch, TimedSide, Turns
 
 ROW_S, MOST_CALLS = 0.8, 100_000
-"""Seconds of a row of calls on either side, and calls at most."""
+"""Seconds of a row of calls on either side, and its most calls."""
 Reader = Callable[[Sequence[RankGpu]], EnergyReader]
 
 
 def reader_of(gpus: Sequence[RankGpu]) -> EnergyReader:
-    """Reads the counters of the ranks' GPUs. Raises NvmlMissing."""
+    """Returns a reader of the energy counters of the ranks' GPUs. Raises NvmlMissing."""
     by_minor = {gpu.minor: gpu for gpu in nvml.gpus()}
     return EnergyReader([by_minor[gpu.minor] for gpu in gpus])
 
@@ -28,7 +28,7 @@ def reader_of(gpus: Sequence[RankGpu]) -> EnergyReader:
 def measure(turns: Turns, call_us: tuple[float, float], reader: Reader = reader_of) -> Energy:
     """Has both sides make calls in a row, and reads the counters meanwhile. Takes 2 * ROW_S seconds.
 
-    call_us: medians of the timed calls, (of the baseline's or the rival's side, of the contender), in microseconds.
+    call_us: medians of the timed calls in microseconds: (the baseline's or the rival's, the contender's).
 
     Raises:
         Failed, WorldFailed, Deadline: a call of the row failed.

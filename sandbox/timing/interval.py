@@ -22,7 +22,7 @@ TAIL = 0.005
 FEWEST = 6
 """Fewer batches of the contender give no claim."""
 HALF_WIDTHS = 1.64
-"""A difference of so many half widths is detected in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
+"""A difference of this many half widths is detected in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
 NOISY_PERCENT = 50.0
 """A measurement with a larger smallest detectable difference is too noisy for "even"."""
 WIDEST = 20.0
@@ -90,7 +90,7 @@ def _fit(pairs: Sequence[Pair]) -> "Fit":
 
 
 def is_sound(pair: Pair) -> bool:
-    """Both times are positive and finite."""
+    """Whether both times are positive and finite."""
     return all(math.isfinite(us) and us > 0 for us in (pair.baseline_us, pair.contender_us))
 
 

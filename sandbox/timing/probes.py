@@ -1,16 +1,18 @@
-"""Tests that a kernel works on its own inputs, at its own time, in batches that it cannot tell from timed ones.
+"""Probes: untimed batches that detect kernels which compute ahead of their call or read peers' inputs too early.
 
-All inputs of a batch are complete at GO, on all ranks, so that nothing but the kernel is on the clock. A kernel could use that:
-do the work of later calls in an earlier one, or read its peers' inputs without waiting for its peers. So some of a run's batches,
-drawn at random once they have been prepared, are not timed. There are three kinds:
+All inputs of a batch are complete at GO, on all ranks, so that only the kernel is timed. A kernel could exploit that:
+do the work of later calls in an earlier one, or read its peers' inputs without waiting for its peers. So some of a
+run's batches, drawn at random after they have been prepared, are probes. A kernel cannot tell them from timed batches.
+There are three kinds:
 
-- apart: the ranks start one after another, each with its inputs.
+- apart: the ranks start one after another. A rank's inputs are completed right before it starts.
 - replaced: the batch is stopped, and inputs of calls that no rank has begun are replaced.
-- held: one rank is stopped while the others run on, and the inputs of its next call are replaced. A rank that needs them waits
-  for that call. A rank that exchanged them in an earlier call does not, and its output is wrong.
+- held: one rank is stopped while the others run on, and the inputs of its next call are replaced. A rank that needs
+  them waits for that call. A rank that exchanged them in an earlier call does not wait, and its output is wrong.
 
-Calls that have begun are counted by the ranks, which run the kernel. A count that is too high leaves nothing to replace, so
-nothing is proven; one that is too low replaces inputs that were used, so outputs are wrong. Both harm the kernel alone.
+The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace, so
+nothing is proven. If it is too low, inputs that were used are replaced, so outputs are wrong. Both harm the kernel
+alone.
 """
 
 from collections.abc import Callable
@@ -23,30 +25,31 @@ from sandbox.worlds.exchange import Failed
 from sandbox.worlds.world import World
 
 WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 3, 2
-"""Batches of each kind in a run, of each kernel."""
+"""Probes of each kind in a run, for each kernel."""
 SHARE = 0.15
-"""Of the batches, those that are drawn as long as there were not enough."""
+"""Share of the batches that become probes, as long as some are due."""
 MOST_TRIES, MOST_HELD_TRIES = 30, 10
-"""A batch that had ended when it or a rank was to be stopped, or has no other inputs that fit, is tried again, but no more often
-in all."""
+"""Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped,
+or if no other inputs fit."""
 LEAST_CALLS, DRAWS = 2, 4
-"""Calls of a batch that is stopped: one call has no later one. Draws until one fits in the place of another."""
+"""Least calls of a batch that is stopped, because a single call has no later one. Most draws until inputs fit in the
+place of others."""
 STOPS = 4
-"""Of a batch: a kernel that works one call ahead has done so at every other of them."""
+"""Stops of one batch. At every other stop a kernel that works one call ahead has done so."""
 STOP_BY = 0.03, 0.5
-"""A batch is stopped at the latest after this share of its length."""
+"""Range of the share of its length after which a batch is stopped at the latest."""
 LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.01, 2.0
-"""What a stopped batch had launched on a GPU gets so much time, and so many times what its calls take."""
+"""Work that a stopped batch launched on a GPU gets this many seconds, plus this multiple of the time of its calls."""
 LOOK_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
-"""Between two looks at how far a batch is."""
+"""Seconds between two reads of a batch's progress, on CPU ranks and on GPU ranks."""
 APART_SECONDS = 0.001, 0.004
-"""Between the starts of two ranks."""
+"""Range of the seconds between the starts of two ranks."""
 MOST_MISFITS = 3
-"""Iterations in which a rank's inputs could not be replaced alone, until it is held no more."""
+"""A rank is no longer held after this many iterations in which its inputs could not be replaced alone."""
 HELD_SECONDS, HELD_CALLS = 0.001, 2
-"""The others run on for so long, and as long as so many calls take, or until one is done with the call."""
+"""The other ranks run on for these seconds plus the time of these calls, or until one has finished the call."""
 COMPARED = 2
-"""First calls of a batch whose ranks started apart that are compared, and one more."""
+"""Number of first calls that are compared in a batch whose ranks started apart. One random call is compared, too."""
 NOT_ITS_OWN = (
     "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
 )
@@ -58,21 +61,21 @@ NOT_YET = "; ranks had started one after another, and a rank's inputs are comple
 
 @dataclass
 class Due:
-    """What is still to be tried of one kernel."""
+    """The probes of one kernel that are still due."""
 
     apart: int = 0
     replaced: int = 0
     held: int = 0
     tries: int = 0
-    """Batches that were to be stopped."""
+    """Tries of the kind "replaced"."""
     held_tries: int = 0
-    """Batches of which a rank was to be stopped."""
+    """Tries of the kind "held"."""
     compared: dict[str, list[int]] = field(default_factory=dict)
-    """By what is said where they are wrong: slots of this round whose outputs have still to be compared."""
+    """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
 
     @property
     def kinds(self) -> list[str]:
-        """Of batches that were not tried often enough."""
+        """The kinds that are due and have tries left."""
         found = {
             "apart": self.apart > 0,
             "replaced": self.replaced > 0 and self.tries < MOST_TRIES,
@@ -82,7 +85,7 @@ class Due:
 
 
 class Drawn(NamedTuple):
-    """A test, and the kernel that it is of."""
+    """A probe and the kernel that it tests."""
 
     side: TimedSide
     due: Due
@@ -90,7 +93,7 @@ class Drawn(NamedTuple):
 
 
 class Probes:
-    """The tests of one run, by one of its clocks."""
+    """The probes of one run, for one of its clocks."""
 
     def __init__(self, turns: Turns, apart: int = WANTED_APART) -> None:
         self.turns = turns
@@ -100,19 +103,22 @@ class Probes:
         due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
         self.due = [Due(*due) for _ in turns.kernels]
         self.hurry = False
-        """Whether every batch is drawn while something is due."""
+        """Whether every batch becomes a probe while some are due."""
 
     def open(self, calls: int) -> bool:
-        """Whether something is due that batches of so many calls can show."""
+        """Whether a probe is due that can run in a batch of this many calls."""
         return self.left(calls) > 0
 
     def left(self, calls: int) -> int:
-        """Batches of so many calls that are still to be tried, of all kernels, if none of them fails."""
+        """The number of due probes of all kernels that can run in batches of this many calls, if none of them fails."""
         return sum(getattr(due, kind) for due in self.due for kind in self._kinds(due, calls))
 
     @property
     def proven(self) -> bool:
-        """Whether inputs of every kernel were replaced: of all ranks as often as wanted, of one rank once."""
+        """Whether inputs of every kernel were replaced.
+
+        All wanted replacements for all ranks are needed, and one for a single rank if that is possible.
+        """
         return not any(due.replaced or (due.held == WANTED_HELD and self._can_be_held) for due in self.due)
 
     @property
@@ -122,7 +128,7 @@ class Probes:
         return [rank for rank in range(self.turns.setting.world) if misfits[rank] < MOST_MISFITS]
 
     def draw(self, calls: int) -> Drawn | None:
-        """A kernel and a test, if this batch of so many calls is not timed."""
+        """Draws a probe, or None if this batch of `calls` calls is timed."""
         if not self.open(calls):
             return None
         if not self.hurry and self.chance.random() >= SHARE:
@@ -143,7 +149,7 @@ class Probes:
         return [kind for kind in due.kinds if possible[kind]]
 
     def run(self, drawn: Drawn, batch: Batch, seconds: float, turn: int) -> None:
-        """Runs a drawn batch. seconds: a call takes; turn: as timed batches have it."""
+        """Runs a probe. seconds: time of a call; turn: as for timed batches."""
         side, due, kind = drawn
         world = side.worlds[0]
         self.turns.get_ready(side, world, batch, turn)
@@ -163,10 +169,10 @@ class Probes:
         self.turns.take(side, batch)
 
     def compare(self) -> None:
-        """Compares the outputs of this round's drawn batches with the oracle.
+        """Compares the outputs of this round's probes with the oracle.
 
         Raises:
-            Failed: with the side whose outputs are wrong.
+            Failed: outputs are wrong. It names the side.
         """
         self.turns.stop_all()
         for side, due in zip(self.turns.kernels, self.due, strict=True):
@@ -200,9 +206,9 @@ class Probes:
         seconds: float,
         stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """Stops a batch that runs a few times, and replaces inputs of later calls; lets it go on.
+        """Stops a running batch a few times, each time replaces inputs of later calls, and continues it.
 
-        stopped(): called once, when it has been stopped for the first time.
+        stopped(): called once, after the first stop.
         """
         due.tries += 1
         replaced: set[int] = set()
@@ -214,7 +220,7 @@ class Probes:
             if number == 0:
                 stopped()
             if self.turns.kind.has_gate:
-                # What was launched since the last stop goes on, and must have read its inputs before others take their place.
+                # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
                 self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
             found = self._replace_from(side, batch, begun)
             world.processes.resume()
@@ -228,7 +234,7 @@ class Probes:
             due.compared.setdefault(NOT_ITS_OWN, []).extend(replaced)
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
-        """Until calls have begun, as many as are drawn; but no longer than a drawn share of the batch."""
+        """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch."""
         wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
         until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
@@ -236,11 +242,14 @@ class Probes:
 
     @property
     def _look(self) -> float:
-        """Seconds between two looks at the counts of calls. CPU ranks need the cores themselves."""
+        """Seconds between two reads of the counts of calls. CPU ranks need the cores, so theirs are longer."""
         return SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS
 
     def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> set[int]:
-        """Replaces inputs of calls that have not begun; returns their slots, none where no others fit."""
+        """Replaces inputs of calls that have not begun; returns their slots, an empty set if no other inputs fit.
+
+        Raises Failed if an output was written before its call.
+        """
         later = range(batch.first + begun, batch.first + batch.calls)
         if not later:
             return set()
@@ -266,9 +275,9 @@ class Probes:
         seconds: float,
         stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """Stops one rank of a batch that runs, and replaces the inputs of its next call; lets it go on.
+        """Stops one rank of a running batch, replaces the inputs of its next call, and continues it.
 
-        stopped(): called when it has been stopped.
+        stopped(): called after the stop.
         """
         due.held_tries += 1
         rank = self.chance.choice(self._can_be_held)
@@ -288,7 +297,10 @@ class Probes:
             world.processes.resume_rank(rank)
 
     def _await_call(self, world: World, rank: int, calls: int, seconds: float) -> None:
-        """Until a rank is in a drawn call, the second one at least if there are more; but no longer than two batches take."""
+        """Waits until a rank is in a drawn call, at least the second one of three or more.
+
+        Waits no longer than two batches take.
+        """
         wanted = min(self.chance.randint(2, max(calls - 1, 2)) for _ in range(2)) if calls > 2 else 1
         until = self.turns.timer.monotonic() + 2 * calls * seconds
         while world.calls_begun_by_rank()[rank] < wanted and self.turns.timer.monotonic() < until:
@@ -297,7 +309,10 @@ class Probes:
             self.turns.timer.sleep(self.chance.uniform(0.0, seconds / 2))
 
     def _let_others_go_on(self, world: World, rank: int, begun: int, seconds: float) -> None:
-        """Lets the others run until one has done the call after `begun`, or until all that do without this rank could have."""
+        """Waits until another rank has finished the call after `begun`.
+
+        It stops waiting when ranks that do not need this one could have done so.
+        """
 
         def others() -> list[int]:
             counts = world.calls_begun_by_rank()
@@ -307,5 +322,5 @@ class Probes:
         until = self.turns.timer.monotonic() + HELD_SECONDS + (HELD_CALLS + behind) * seconds
         while max(others()) < begun + 2 and self.turns.timer.monotonic() < until:
             self.turns.timer.sleep(self._look)
-        if self.turns.kind.has_gate:  # the calls were launched, and take longer
+        if self.turns.kind.has_gate:  # calls are only launched by now; they take longer
             self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun + 1) * seconds)

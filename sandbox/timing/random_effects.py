@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 HUBER = 1.345
-"""Residuals beyond so many standard deviations get less weight (95 % efficient for normal noise)."""
+"""Residuals beyond this many standard deviations get less weight (95 % efficient for normal noise)."""
 ITERATIONS, SCALE_ITERATIONS = 16, 5
 ORDER_FROM = 10
 """With fewer pairs the effect of the order is not fitted."""
@@ -44,7 +44,7 @@ class Prior:
         return np.geomspace(LEAST_OFFSET, self.most, POINTS)
 
     def log_mass(self, found: "Fit") -> Floats:
-        """[runs, grid] without its constant."""
+        """[runs, grid] logarithm of the prior without its constant."""
         noise = found.variances.mean(axis=1, keepdims=True)
         mass: Floats = self.caution * np.log(self.grid**2 / (self.grid**2 + noise))
         return mass
@@ -121,7 +121,8 @@ def fit(
 def _with_turns(residuals: Floats, turns: NDArray[np.int64], locations: Floats, pairs: Floats, effects: int) -> Fit:
     """The fit if pairs of one turn share the noise of one batch of the contender.
 
-    turns: [pairs] index of the turn.  pairs: [references] pairs of each.  effects: of the order, that were fitted: 0 or 1.
+    turns: [pairs] index of the turn.  pairs: [references] number of each one's pairs.  effects: number of fitted
+    effects of the order, 0 or 1.
     """
     is_in = (turns[:, None] == np.arange(turns.max() + 1)).astype(float)  # [pairs, turns]
     count, number = is_in.shape
@@ -144,7 +145,7 @@ def _scale(residuals: Floats) -> Floats:
 
 
 def _variance(residuals: Floats, scale: Floats, parameters: int) -> Floats:
-    """[runs] of one pair, so that dividing by the number of pairs gives the variance of the M-estimate (Huber 1981, 7.6)."""
+    """[runs] variance of one pair; divided by the number of pairs it is the M-estimate's (Huber 1981, 7.6)."""
     count = residuals.shape[1]
     inside = np.maximum((np.abs(residuals) <= HUBER * scale).mean(axis=1), 0.2)
     power = (np.clip(residuals, -HUBER * scale, HUBER * scale) ** 2).sum(axis=1)
@@ -154,7 +155,10 @@ def _variance(residuals: Floats, scale: Floats, parameters: int) -> Floats:
 
 
 def _inflation(residuals: Floats, scale: Floats) -> Floats:
-    """[runs] How much more the mean of correlated residuals varies: first-order autoregression, corrected for its bias."""
+    """[runs] factor of the variance of a mean of correlated residuals.
+
+    First-order autoregression, corrected for its bias.
+    """
     count = residuals.shape[1]
     clipped = np.clip(residuals, -2 * scale, 2 * scale)
     power = np.maximum((clipped**2).sum(axis=1), TINY**2)

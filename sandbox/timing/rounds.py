@@ -20,14 +20,15 @@ from sandbox.timing.turns import Batch, Turns
 NOOP_FIRST, NOOP_EVERY = 6, 3
 """No-op batches before the first round, and rounds between later ones."""
 HOST_BOUND = 0.8
-"""Where the device works for a smaller share of a call, the host sets the pace."""
+"""If the device works for a smaller share of a call, the host limits the speed."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
-"""How long a batch lasts whose calls are known from a single one; for how long batches are started that do not count."""
+"""Target length of the first batch, whose calls are estimated from a single one; time limit to start warm-up
+batches."""
 WARM_PAIRS = 2
-"""Batches on either side that do not count, once their length is known."""
+"""Warm-up batches on either side after their length is known. They do not count."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
-"""How long a kernel's calls last that only meet new shapes, at the most, and a batch of them, which is far from its deadline. A
-first batch tells how long a call is; the later ones are shorter."""
+"""Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
+its deadline. The first pair shows how long a call is; later calls are shorter."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -48,18 +49,18 @@ class Rounds:
         self.single_calls = SingleCalls(turns)
         self.stopping_rule = StoppingRule(run.budget_s, run.rounds)
         self.calls = 0
-        """Of a batch."""
+        """Calls of a batch."""
         self.done = 0
         """Rounds that count."""
         self.withheld: Withheld | None = None
-        """What batches of many calls gave, where single calls contradict it."""
+        """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
-        """What calls with new shapes took before the first round: no part of the budget."""
+        """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
         self._turn = 0
 
     @property
     def device(self) -> Clock:
-        """Device time; empty where there is none."""
+        """Device time; it has no pairs if nothing is gated."""
         return self.behind_gate.clock
 
     def measure(self) -> None:
@@ -107,10 +108,10 @@ class Rounds:
         self.turns.final_checks(self.peaks)
 
     def confirm(self) -> None:
-        """Compares a kernel's lead by end-to-end time with single calls, which leave nothing to do ahead.
+        """Compares a kernel's lead by end-to-end time with single calls, in which a kernel cannot work ahead.
 
-        Where they contradict it, the speedup of single calls is the run's, and there is no device time. Nor is there one where
-        it differs and no inputs could be replaced behind the gate.
+        If single calls contradict the lead, the run's speedup is that of single calls, and device time is dropped.
+        Device time is also dropped if it shows a lead and no inputs could be replaced behind the gate.
         """
         call, device = self.estimate()
         if device is not None and self._leads(device) and not self.behind_gate.proven:
@@ -126,32 +127,35 @@ class Rounds:
             self.behind_gate.give_up()
 
     def _leads(self, call: Interval) -> bool:
-        """Whether a kernel is ahead of the other side, so that it is confirmed. The baseline does nothing ahead."""
+        """Whether a kernel is ahead of the other side. The baseline's lead needs no confirmation."""
         return outcome(call) == "faster" or (self.call.rival and outcome(call) == "slower")
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """Of the last batches' calls, with what the harness takes: (the baseline's, the contender's)."""
+        """(baseline's, contender's) seconds per call in the last batches, overhead included."""
         last = self.call.raw[-1]
         return last.baseline_us / 1e6, last.contender_us / 1e6
 
     @property
     def fewest_pairs(self) -> int:
-        """Batches of the contender that pairs were made with so far, of the clock that has the fewest."""
+        """The number of the contender's batches in pairs so far, of the clock that has the fewest."""
         counts = [turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
         return min(counts)
 
     @property
     def references(self) -> Sequence[int]:
-        """The worlds that stand for the baseline in this round. One, so that both sides of its pairs rest equally long; where
-        shapes differ from call to call all of them, as all worlds must meet the same shapes.
+        """The indices of this round's reference worlds.
+
+        Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
+        of them, because all worlds must run the same shapes.
         """
         number = len(self.turns.base.worlds)
         return range(number) if self.prepared.varies else [self.done % number]
 
     def warm_up(self) -> tuple[float, float]:
-        """Makes the contender's world as warm as the references, which have made their first calls before; pairs that do not
-        count show how long calls are: (baseline's, contender's) seconds.
+        """Warms up the contender's world; the reference worlds have made their first calls before.
+
+        Pairs that do not count show how long calls are. Returns (baseline's, contender's) seconds per call.
         """
         slots, started = self.prepared.layout.slots, self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
@@ -174,9 +178,9 @@ class Rounds:
         return base, mine
 
     def warm_up_shapes(self, base_s: float, mine_s: float) -> None:
-        """Has kernels make as many calls on fresh inputs as references have made, where shapes differ from call to call.
+        """Has kernels make as many calls on fresh inputs as references have made, if shapes differ from call to call.
 
-        base_s, mine_s: seconds a call on either side.
+        base_s, mine_s: seconds per call on either side.
         """
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
@@ -192,9 +196,10 @@ class Rounds:
         self.shapes_seconds = self.timer.monotonic() - started
 
     def warm_pair(self, number: int, calls: int = 0) -> Pair:
-        """A pair with one of the references on fresh inputs that does not count; now and then one iteration is compared.
+        """Times a pair with one of the references on fresh inputs. It does not count.
 
-        calls: untimed calls that a kernel's world makes before.
+        One iteration is compared, but in batches of several calls only sometimes. calls: untimed calls that a kernel's
+        world makes before.
         """
         self.done = number
         batch = Batch(0, self.calls)
@@ -207,9 +212,10 @@ class Rounds:
         return pair
 
     def round(self, counts: bool = True) -> bool:
-        """Pairs of batches on fresh iterations; one iteration of each pair is compared. In some places a probe is run instead.
+        """Times pairs of batches on fresh iterations. Some batches are probes instead.
 
-        counts: whether the pairs belong to the measurement. Returns whether there was one.
+        One iteration of each pair is compared with the oracle, the others with the baseline. counts: whether the pairs
+        belong to the measurement. Returns whether a pair was timed.
         """
         self.turns.check_memory()
         places = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
@@ -218,7 +224,7 @@ class Rounds:
         self.turns.draw(self.calls * places)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
-            if self.call.rival:  # a probe of either kernel would take their results for outputs written ahead
+            if self.call.rival:  # else a probe of either kernel reports their results as written ahead
                 self.turns.stop_all()
                 self.turns.exchange.discard_outputs()
                 self.turns.draw(self.calls * places)
@@ -241,7 +247,7 @@ class Rounds:
         return bool(timed)
 
     def pairs(self, batch: Batch) -> list[Pair]:
-        """The same iterations in the contender's world and in each of the round's references, in random order."""
+        """Times the same iterations in the contender's world and in each of the round's references, in random order."""
         self._turn += 1
         base, mine = self.turns.sides
         order: list[int | None] = [*self.references, None]  # None: the contender
@@ -274,7 +280,7 @@ class Rounds:
         return self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device
 
     def samples(self) -> Samples:
-        """All of it, for the record."""
+        """All samples of the run's timing, for the result."""
         mine = self.turns.mine.observations
         return Samples(
             call=self.call.samples(),
@@ -285,7 +291,7 @@ class Rounds:
         )
 
     def show(self, expected: int) -> None:
-        """The speedup so far, as an event. expected: rounds in all."""
+        """Emits the speedup so far as an event. expected: total number of rounds."""
         call, device = self.estimate()
         last = self.call.pairs[-1]
         assert call is not None

@@ -1,8 +1,8 @@
-"""A second witness for a difference in speed: batches of one call, which leave a kernel nothing to do ahead.
+"""Confirms a difference in speed by batches of one call, in which a kernel cannot work ahead.
 
-A batch of many calls shows how quickly calls follow each other. A kernel that does the work of later calls in an earlier one
-saves time there, and none in single calls. What starting a batch takes is in both sides' single calls, so their difference
-shows what a call saves. The baseline does nothing ahead.
+A batch of many calls shows how quickly calls follow each other. A kernel that does the work of later calls in an
+earlier one saves time there, but not in single calls. Both sides' single calls include the start of a batch, so their
+difference shows what a call saves. The baseline never works ahead.
 """
 
 import math
@@ -20,23 +20,25 @@ from sandbox.timing.turns import Batch, Turns
 PAIRS, DRAWN_AT_ONCE = 24, 24
 """Pairs of single calls, and iterations that are drawn for them at once."""
 MOST_PAIRS, MORE_SECONDS = 96, 1.0
-"""Where the pairs do not decide, as many are measured again and again: up to so many in all, and for so many seconds."""
+"""If the pairs do not decide, PAIRS more are timed repeatedly: up to this many in total, and for this many seconds."""
 SECONDS, LEAST_PAIRS = 8.0, 8
-"""Slow calls: no pair is begun after so many seconds, once there are so many."""
+"""Slow calls: after this many seconds no pair starts if there are at least this many."""
 RESAMPLES = 400
 LEAST_OFFSET_US = 2.0
-"""Worlds differ by this in how soon they start (standard deviation), or by more where the references do."""
+"""Standard deviation of the worlds' times to start a batch. If the references differ more, their spread counts."""
 LEAST_SAVED = 0.5
-"""Of the time that a call saves in batches of many calls, a single call saves at least this share: calls that follow each other
-may overlap."""
+"""A single call saves at least this share of the time that a call saves in batches of many calls. Calls that follow
+each other may overlap."""
 MIDDLE, QUICK = 0.5, 0.25
-"""Quantiles of single calls that are compared. Other work makes calls slower and none quicker, so quick calls have less noise."""
+"""Quantiles of single calls that are compared. Other work makes calls slower, never quicker, so quick calls have less
+noise."""
 LARGE = 1.5
-"""Of a lead above this, single calls must be sure where no inputs were replaced within batches."""
+"""A lead above this factor must be clear in single calls if no inputs were replaced within batches."""
 SLOWED_SHARE = 0.7
-"""Of the baseline's time in batches of many calls: where its single calls take less, other work slowed the batches."""
+"""If the baseline's single calls take less than this share of its calls in batches of many, other work slowed the
+batches."""
 LEAST_SHARE = 0.02
-"""Of the baseline's time that a single call takes at the least, for its speedup."""
+"""Least share of the baseline's time that a single call is assumed to take, for its speedup."""
 
 Floats = NDArray[np.floating[Any]]
 
@@ -52,10 +54,10 @@ class SingleCalls:
     def measure(
         self, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], enough: Callable[[], bool]
     ) -> None:
-        """Makes the pairs.
+        """Times the pairs.
 
-        pairs_of(batch): times a batch on both sides; seconds: a call takes on (the baseline's, this) side; enough(): whether the
-        pairs so far decide.
+        pairs_of(batch): times a batch on both sides; seconds: per call on (the baseline's, the contender's) side;
+        enough(): whether the pairs so far decide.
 
         Raises:
             Failed: an output was wrong.
@@ -69,7 +71,7 @@ class SingleCalls:
     def _measure(
         self, wanted: int, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], until: float
     ) -> None:
-        """Makes pairs until there are so many, or the time is over."""
+        """Times pairs until there are `wanted`, or the time is over."""
         most = min(DRAWN_AT_ONCE, self.turns.exchange.prepared.layout.slots)
         while self._wants_more(wanted, until):
             self.probes.hurry = len(self.pairs) >= wanted
@@ -92,17 +94,18 @@ class SingleCalls:
         return len(self.pairs) < wanted or self.probes.open(1)
 
     def slowed(self, baseline_us: float) -> float | None:
-        """Microseconds of the baseline's single calls, if they are far below its calls in batches of many calls.
+        """Microseconds of the baseline's single calls if other work slowed its batches of many calls; else None.
 
-        Only other work on the machine makes them so, as a single call's time has its start, too. baseline_us: in such batches.
+        Only other work makes its single calls far quicker, because a single call also includes the start of a batch.
+        baseline_us: a call in batches of many.
         """
         alone = float(np.median([pair.baseline_us for pair in self.pairs]))
         return alone if alone < SLOWED_SHARE * baseline_us else None
 
     def saved_us(self, share: float = MIDDLE) -> Floats:
-        """[resamples] microseconds that this side's single call saves: the difference of quantiles, and of worlds' starts.
+        """[resamples] microseconds that the contender's single call saves.
 
-        share: the quantile.
+        It is the difference of quantiles, and of worlds' starts. share: the quantile.
         """
         chance = np.random.default_rng(0)
         base = np.array([pair.baseline_us for pair in self.pairs])
@@ -115,7 +118,7 @@ class SingleCalls:
         return saved
 
     def speedup(self, baseline_us: float) -> Interval:
-        """Of single calls, with its 99 % interval. baseline_us: a call of the baseline without its start."""
+        """The speedup of single calls with its 99 % interval. baseline_us: a call of the baseline without its start."""
         saved = np.quantile(self.saved_us(), [TAIL, 0.5, 1 - TAIL])
         low, middle, high = baseline_us / np.maximum(baseline_us - saved, LEAST_SHARE * baseline_us)
         return Interval(float(middle), float(low), float(high))
@@ -125,11 +128,12 @@ class SingleCalls:
         return self._saves(call) or self._excludes(call, baseline_us)
 
     def contradict(self, call: Interval, baseline_us: float, proven: bool) -> bool:
-        """Whether single calls do not bear out a lead of batches of many calls.
+        """Whether single calls contradict a lead of batches of many calls.
 
-        They contradict what they exclude, by their medians or by their quick calls. Beside that they contradict a lead if they
-        are not sure that they save time, and their medians save less than half of it. That takes little noise, or a run in which
-        nothing else shows that the kernel does not work ahead. In such a run they must be sure of a large lead.
+        They contradict a lead that they exclude, by their medians or by their quick calls, and never one that they
+        confirm. If they do neither, the lead is contradicted if their medians save less than half of it. That requires
+        a lead above their noise, or a run without replaced inputs. Without replaced inputs, a large lead that is not
+        confirmed is always contradicted.
 
         baseline_us: a call of the baseline in such batches. proven: inputs were replaced within batches of this run.
         """
@@ -150,7 +154,7 @@ class SingleCalls:
         return quick < needed and self._leader_saves(call, MIDDLE, 0.5) < needed
 
     def _would_show(self, call: Interval, baseline_us: float) -> bool:
-        """Whether the whole lead is above the noise of single calls: that of the side behind, which gains nothing by noise."""
+        """Whether the whole lead exceeds the noise of the slower side's single calls, which gains nothing by it."""
         chance = np.random.default_rng(0)
         times = np.array([pair.baseline_us if call.low > 1 else pair.contender_us for pair in self.pairs])
         medians = np.median(chance.choice(times, (RESAMPLES, len(times))), axis=1)

@@ -16,9 +16,9 @@ LONGER = 2.0
 ENOUGH_PERCENT = 10.0
 """Smallest detectable difference, in percent, that is precise enough."""
 CLEAR = 2.0
-"""A difference of so many half widths is clear, so that repeated checks do not matter."""
+"""A difference of this many half widths is clear, so that repeated checks do not matter."""
 CALL_PERCENT = 20.0
-"""The same for end-to-end time if device time is precise enough."""
+"""Smallest detectable difference of end-to-end time, in percent, that is precise enough if device time is."""
 
 Clocks = tuple[Interval | None, Interval | None]
 """(call, device)."""
@@ -46,14 +46,14 @@ class StoppingRule:
         return self._check_times[-1]
 
     def extend(self, elapsed_s: float, seconds: float) -> None:
-        """Continues timing: the only check left is so many seconds from now."""
+        """Continues timing: the only check left is `seconds` from now."""
         self._check_times = [max(elapsed_s, 0.0) + seconds]
         self._next = 0
 
     def decide(self, elapsed_s: float, rounds: int, pairs: int, clocks: Callable[[], Clocks]) -> Decision:
         """The decision after a round. `clocks` computes the intervals so far; it is called only for a check.
 
-        pairs: so far, on the clock with the fewest; a clock that the run does not have is left out.
+        pairs: number of pairs so far on the clock that has the fewest. A clock that the run does not have is left out.
         """
         if self.rounds is not None:
             return Decision.ENOUGH if rounds >= self.rounds else Decision.GO_ON

@@ -24,13 +24,13 @@ MEMORY_SECONDS = 0.5
 """Interval of memory checks of a stopped kernel. A check takes 25 ms with a CUDA context."""
 WATCHED_SHARE = 0.5
 UNCOUNTED_SHARE = 0.25
-"""Of the pairs that do not count, those that are compared. An oracle of a large problem takes 0.2 s."""
+"""Share of the pairs that do not count whose outputs are compared. The oracle of a large problem takes 0.2 s."""
 ARM_SECONDS = 0.05
-"""Usual limit to assemble a batch. Longer times do not count as time of the run."""
+"""Usual limit to assemble a batch. Time beyond it is subtracted from the run's elapsed time."""
 SLOWER_THAN_KNOWN = 5.0
-"""Factor of the known time of its calls that a batch may take."""
+"""A batch may take this factor times the known time of its calls."""
 WARM_SECONDS, MOST_WARM = 0.004, 10
-"""Least seconds and most calls of the untimed calls before a batch."""
+"""Target seconds and maximum number of the untimed calls before a batch."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Observations:
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
     foreign_work: ForeignWork = field(default_factory=ForeignWork)
-    """Work on the devices while it had to be idle."""
+    """Other work on the devices while this kernel had to be idle."""
 
 
 @dataclass
@@ -74,9 +74,10 @@ class Turns:
     """
 
     def __init__(self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None) -> None:
-        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same prepared setting.
+        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's.
 
-        chance: decides which side runs first, what is watched and what is compared. Default: the system's random numbers.
+        Both use the same prepared setting. chance: draws which side runs first, which batches are watched and which
+        outputs are compared. Default: the system's random numbers.
         """
         self.setting = setting
         self.kind = kind_of(setting.device)
@@ -88,7 +89,7 @@ class Turns:
         self.timer = mine.exchange.timer
         self.random = chance or random.SystemRandom()
         self.call_seconds = 0.0
-        """How long a call takes on the slower side, once known."""
+        """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
         self.held_up = 0.0
@@ -131,7 +132,7 @@ class Turns:
         """Continues one world and stops all others."""
         self.stop_all()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
-            # Both kernels are stopped, so work on the GPUs now is not of the kernel that is continued next.
+            # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
         world.processes.resume()
 
@@ -144,9 +145,9 @@ class Turns:
     def pin(self, world: World, turn: int) -> None:
         """Pins each rank's first thread to one core of its share, the same core in every world of a turn.
 
-        Cores of one machine differ for seconds at a time, on virtual machines by half and more, and the two batches of a pair
-        must not differ by that. Other threads of a rank keep the whole share. They must exist before, so nothing is pinned
-        during the first calls of a world.
+        Cores of one machine differ for seconds at a time, on virtual machines by half and more. The two batches of a
+        pair must not differ by that. Other threads of a rank keep the whole share. They must exist before the first
+        thread is pinned, so nothing is pinned during the first calls of a world.
         """
         for rank, share in enumerate(self._shares):
             if len(share) > 1:
@@ -161,7 +162,7 @@ class Turns:
     # --- inputs ----------------------------------------------------------------------------------------------
 
     def draw(self, count: int) -> None:
-        """Fresh iterations for both sides, while every world is stopped."""
+        """Draws fresh iterations for both sides, while every world is stopped."""
         self.stop_all()
         self.exchange.draw(count, expect_poison=True)
 
@@ -204,7 +205,7 @@ class Turns:
     def get_ready(self, side: TimedSide, world: World, batch: Batch, turn: int, epoch: int = 0, warm: int = 0) -> None:
         """Has a world assemble a batch and make untimed calls.
 
-        epoch: of the gate, for a gated batch. warm: untimed calls; default: as before every batch.
+        epoch: the gate's epoch, for a gated batch. warm: number of untimed calls; 0: the usual number.
         """
         self.continue_only(world)
         self.pin(world, turn)
@@ -214,7 +215,7 @@ class Turns:
         if not self.exchange.sealed:
             # Without sealed memory a world copies its inputs itself before GO, unobserved.
             self.reveal(side, batch, "call", watch=False)
-        if not warm:  # a single call while nobody knows how long one takes
+        if not warm:  # a single call while the time of a call is unknown
             warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
         self.exchange.choose(world, chosen)
@@ -226,7 +227,10 @@ class Turns:
         self.get_ready(self.mine, self.mine.worlds[0], batch, 0)
 
     def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
-        """Seconds of a batch from GO until the last rank is done, on the referee's clock, with all other worlds stopped."""
+        """Runs a batch; returns the seconds from GO until the last rank is done, on the referee's clock.
+
+        All other worlds are stopped.
+        """
         self.get_ready(side, world, batch, turn)
         with self.watched(self.stopped_kernels(world)):
             if self.exchange.sealed:
@@ -269,9 +273,9 @@ class Turns:
             side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
 
     def stop(self, side: TimedSide, world: World, rank: int | None = None) -> None:
-        """Stops one world, or one of its ranks, and waits until it has.
+        """Stops one world, or one of its ranks, and waits until it has stopped.
 
-        Raises as `await_stopped`, and of a whole world as `require_priorities`.
+        Raises what `await_stopped` raises, and for a whole world also what `require_priorities` raises.
         """
         if rank is None:
             world.processes.pause()
@@ -288,7 +292,10 @@ class Turns:
             raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
 
     def await_stopped(self, side: TimedSide, world: World, rank: int | None = None) -> None:
-        """Waits until a world, or one of its ranks, has stopped. Raises Failed if a kernel's does not."""
+        """Waits until a world, or one of its ranks, has stopped.
+
+        Raises Failed if a kernel's world does not stop, HarnessFailed if a reference world does not.
+        """
         try:
             world.processes.await_stopped(rank)
         except CannotStop as error:
@@ -308,10 +315,10 @@ class Turns:
     def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        timed: slots of all of them; if empty, outputs are discarded.
+        timed: all timed slots; if empty, outputs are discarded.
 
         Raises:
-            Failed: with the side whose outputs are wrong.
+            Failed: outputs are wrong. It names the side.
         """
         self.stop_all()
         if not timed:
@@ -323,14 +330,14 @@ class Turns:
             side.exchange.require_right(slots, against, others)
 
     def compare_seldom(self, slots: Sequence[int], timed: Sequence[int]) -> None:
-        """As `compare`, of pairs that do not count: a random share of them is compared, the others are discarded."""
+        """Compares a random share of the pairs that do not count, as `compare` does; discards the others."""
         self.compare(slots, timed if self.random.random() < UNCOUNTED_SHARE else [])
 
     def final_checks(self, peaks: Peaks) -> None:
         """Checks for late writes, disturbances and impossible times after the last round.
 
         Raises:
-            Failed: with the side whose fault it is.
+            Failed: a check found a fault. It names the side.
         """
         self.continue_kernels()
         self.timer.sleep(LATE_SECONDS)

@@ -43,11 +43,11 @@ class Cpu(DeviceKind):
             scheduling.worlds_give_way(ranks)
 
     def settle_helper(self, pid: int) -> None:
-        """Gives its session the lowest weight."""
+        """Gives the session of this process the lowest weight."""
         scheduling.worlds_give_way([pid], scheduling.LOWEST)
 
     def share_of_cores(self, pid: int) -> scheduling.Share:
-        """The share that sessions get, if they are groups."""
+        """The share of a process if sessions are groups; else an empty share."""
         return scheduling.share_of_cores(pid) if self._sessions_are_groups else scheduling.Share()
 
     @cached_property

@@ -29,7 +29,7 @@ class Cuda(DeviceKind):
     out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)
 
     outlives_kernels = True
-    host_bytes = 6 << 30  # the CUDA context and the code loaded into it (seen: 3.5 GiB)
+    host_bytes = 6 << 30  # the CUDA context and the code loaded into it (measured: 3.5 GiB)
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
         """The first GPUs of CUDA_VISIBLE_DEVICES; fewer if there are fewer."""
@@ -48,5 +48,5 @@ class Cuda(DeviceKind):
         return gpu_device_files(gpus)
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
-        """Contexts that are left, and GPUs that need a reset, by NVML."""
+        """The fault that NVML shows: a context that is left, or a GPU that needs a reset."""
         return gpu_health.gpu_fault(gpus, killed)

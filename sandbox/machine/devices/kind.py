@@ -59,7 +59,7 @@ class DeviceKind:
     outlives_kernels: bool
     """Whether a killed kernel can leave the device occupied or faulty, so that each kill is followed by a check."""
     host_bytes: int
-    """Host memory of a rank for the device alone."""
+    """Host memory that a rank needs for the device alone."""
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
         """The GPU of each rank; empty for CPU ranks."""
@@ -82,11 +82,11 @@ class DeviceKind:
         return ""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Sets priorities of the threads of a world's ranks (process ids) before timing, where that helps."""
+        """Sets priorities of the threads of a world's ranks (process ids) before timing, if that helps."""
 
     def settle_helper(self, pid: int) -> None:
-        """Gives a session that a kernel's process has begun the lowest priority, where sessions have one."""
+        """Gives the lowest priority to a session that a kernel's process has begun, if sessions have priorities."""
 
     def share_of_cores(self, pid: int) -> Share:
-        """What a process gets of the cores, where a kernel could change it; else an empty share."""
+        """A process's share of the cores if a kernel could change it; else an empty share."""
         return Share()

@@ -28,7 +28,7 @@ class Pace:
     differ from fresh ones: identical code was 0.71 to 0.86 times as fast."""
 
     def references_for(self, rounds: int | None) -> int:
-        """Reference worlds of a run. A small fixed number of rounds needs fewer. rounds: None: adaptive."""
+        """Reference worlds of a run. A small fixed number of rounds needs fewer. rounds: None if adaptive."""
         return self.references if rounds is None else min(self.references, 1 + rounds // 4)
 
 
