@@ -210,8 +210,8 @@ class Exchange:
     def await_done(self, world: World, limit: float, stops: bool = False) -> int:
         """Waits until a batch ends. Returns its end in perf_counter_ns. Outputs that are not sealed arrive afterwards.
 
-        stops: also stop the world. The batch then ends when all processes known before it have got the order to stop. If
-        a process that was started in the batch still runs, it ends when that one has got the order, too.
+        stops: also stop the world. The batch then ends when all processes known before it have got the order to stop.
+        If a process that was started in the batch still runs, it ends when that one has got the order, too.
         """
         done = self.await_all(world, Kind.DONE, limit)
         self.reuses |= world is self.contender and any(answer.value for answer in done)
@@ -241,8 +241,8 @@ class Exchange:
         """Replaces the inputs of an assembled iteration by new ones. Returns False if none fits.
 
         tries: how many to draw from each distribution. The problem's own distribution comes first, because inputs as
-        upstream draws them may be the same in every iteration. The contender gets the new inputs with the next `reveal` of
-        the slot.
+        upstream draws them may be the same in every iteration. The contender gets the new inputs with the next `reveal`
+        of the slot.
         """
         for meaningful in (True, False):
             for seed in fresh_seeds(tries):

@@ -210,7 +210,7 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 
 @contextlib.contextmanager
 def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
-    """Wraps the command in the world's jail. Worlds without a kernel get one, too, so that its cost is equal for all."""
+    """Wraps the command in the world's jail. Worlds without a kernel get one, too, so that all have the same cost."""
     kind = spec.kind
     extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)
     readable = spec.readable

@@ -85,8 +85,8 @@ class BySignals:
     """Stops a world by SIGSTOP to each of its processes."""
 
     def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
-        """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether a kernel may
-        run, which can start other processes."""
+        """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether a kernel
+        may run, which can start other processes."""
         self._tree = tree
         self._ranks = ranks
         self._kernel = kernel
