@@ -2,7 +2,7 @@
 repeat it.
 
 A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and
-a mail box at a place that all ranks know without talking to each other.
+a mail box at a place that all ranks can compute without communication.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ class Px(ctypes.Structure):
         ("world", ctypes.c_int32),
     )
     ranks: tuple[int, ...] = ()
-    """Global ranks of the members; Python's side only."""
+    """Global ranks of the members. Only Python has them."""
 
 
 class PxNumbers(ctypes.Structure):
@@ -56,7 +56,7 @@ def make_px(heaps: Sequence[int], pads: Sequence[int], ranks: tuple[int, ...], m
 
 
 def team_mask(ranks: Sequence[int]) -> int:
-    """The bit mask that names a team, also its pad's and mail box's index."""
+    """The bit mask that names a team. It is also the index of the team's pad and mail box."""
     mask = 0
     for rank in ranks:
         mask |= 1 << rank
