@@ -25,7 +25,7 @@ from sandbox.rank.problem_code import ProblemCode, leave_groups
 
 TEXT_LIMIT = 60_000
 leave = os._exit
-"""Ends this process at once. A kernel's call of the same name also prints where it was made."""
+"""Ends this process at once. If a kernel calls os._exit, the process also prints where (see `_tell_exits`)."""
 
 
 class Reported(Exception):

@@ -46,7 +46,7 @@ class TimeLimits:
 
     @classmethod
     def for_baseline(cls, call_seconds: float, calls: int) -> "TimeLimits":
-        """The limits for a baseline call of so many seconds, and so many calls per batch.
+        """The limits for a baseline call of `call_seconds`, and `calls` per batch.
 
         First call: 10 s, or 100 baseline calls. Batch: 2 s, or 20 times the baseline's. The scale only lengthens `time` and
         `own`, because the number of batches and the comparison do not depend on the kernel."""

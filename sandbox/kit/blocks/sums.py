@@ -58,7 +58,6 @@ def add_up(
     """Sets `out` to the sum of all ranks' x times `factor`. It adds in float32, in the order of the ranks.
 
     x: contiguous. out: like x; by default x itself.
-
     box: the result of `boxes`, or its columns from any element on: [W, at least x.numel()]; no two sums of a call share
     its elements. base: the first of BLOCKS signal slots that only this call uses. most_blocks: fewer leave
     multiprocessors to other kernels. Collective.

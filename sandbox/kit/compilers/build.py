@@ -63,7 +63,7 @@ def cache_dir() -> Path:
 
 
 def shared_dir() -> Path:
-    """The folder of objects that were built outside worlds, from texts of the kit alone."""
+    """The folder of objects that were built outside worlds, only from texts of the kit."""
     return _cache() / SHARED
 
 

@@ -339,7 +339,10 @@ def _map(wrong: torch.Tensor) -> list[float]:
 
 
 def paper_rule(got: torch.Tensor, baseline: torch.Tensor) -> bool:
-    """Upstream's own rule, shown beside ours: allclose in float32 with atol = rtol = 1e-2, dtype and imaginary part ignored."""
+    """Upstream's rule, shown in addition: allclose in float32 with atol = rtol = 1e-2, without the imaginary part.
+
+    The dtype is ignored.
+    """
     if got.shape != baseline.shape:
         return False
     y = (got.real if got.is_complex() else got).to(torch.float32)

@@ -34,7 +34,8 @@ def create_parallel_tensor(ext: ModuleType, shape: Sequence[int], dtype: torch.d
     """A new parallel tensor, zero at first. `.data_` is this rank's part. Collective; its memory is kept until the world ends.
 
     Raises:
-        CompileError: multicast is requested, this world has one rank or CPU ranks, or `ext` has a foreign tensor type.
+        CompileError: multicast is requested, this world has one rank or CPU ranks, or `ext` has another
+            TKParallelTensor.
     """
     _refuse(dist.get_world_size(), multicast)
     if "nccl" not in dist.get_backend_config():
