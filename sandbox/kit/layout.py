@@ -1,5 +1,4 @@
-"""Layout of a rank's part of the symmetric memory: signal pads, mail, then the heap. The C headers
-repeat it.
+"""Layout of a rank's part of the symmetric memory: signal pads, mail, then the heap. The C headers repeat it.
 
 A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and
 a mail box at a place that all ranks can compute without communication.
@@ -24,8 +23,7 @@ EPOCH_MASK = 0xFFFF_FFFF
 
 
 class Px(ctypes.Structure):
-    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps
-    them."""
+    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps them."""
 
     _fields_ = (
         ("buf", ctypes.c_uint64 * MAX_WORLD),
@@ -64,6 +62,5 @@ def team_mask(ranks: Sequence[int]) -> int:
 
 
 def is_before(value: int, target: int) -> bool:
-    """Whether epoch `value` lies before `target`, as a signed 32-bit difference (epochs wrap, and are never
-    reset)."""
+    """Whether epoch `value` is before `target`, by signed 32-bit difference. Epochs wrap, and are never reset."""
     return ((value - target) & EPOCH_MASK) >= 0x8000_0000

@@ -1,5 +1,4 @@
-"""Symmetric memory: one heap per world that every rank maps, so that a rank reads and writes its peers'
-buffers directly.
+"""Symmetric memory: one heap per world that all ranks map, so that a rank accesses its peers' buffers directly.
 
     from sandbox.kit import symm
 
@@ -158,8 +157,7 @@ def gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
 
 
 def next_epoch() -> int:
-    """The next number for barriers and signals in a compiled kernel; all ranks must take the same number of
-    them."""
+    """The next number for barriers and signals in a compiled kernel. All ranks must take equally many."""
     return connect().next_epoch()
 
 

@@ -17,10 +17,11 @@ GIB = 1 << 30
 
 
 def arenas_bytes(most: int, inputs: int, outputs: int) -> int:
-    """Bytes of all arenas of a run: the inputs of the trusted rank and of a kernel, the outputs of the references and of a
-    kernel, and the copy of a kernel's outputs.
+    """Bytes of all arenas of a run.
 
-    most: limit for the arenas of one side, but at least one slot. inputs, outputs: bytes of a slot.
+    They are the inputs of the trusted rank and of a kernel, the outputs of the references and of a kernel, and the copy
+    of a kernel's outputs. most: limit for the arenas of one side, but at least one slot. inputs, outputs:
+    bytes of a slot.
     """
     slots = max(1, most // (inputs + outputs))
     return slots * (2 * inputs + 3 * outputs)

@@ -39,8 +39,10 @@ class FirstProcess(Protocol):
         """Whether it has been started yet."""
 
     def tree(self) -> list[int]:
-        """Process ids, once it has been started. The first process comes first. The ranks come last while only the harness
-        runs in the world. Empty if there is no process."""
+        """The process ids, once it has been started; empty if there is no process.
+
+        The first process comes first. The ranks come last while only the harness runs in the world.
+        """
 
     def kill(self) -> bool:
         """Kills all of them. Returns whether they are gone."""

@@ -1,5 +1,8 @@
-"""Links a kernel with NVSHMEM's device functions: NVRTC's relocatable object, the wrapper that nvcc has built, and the package's
-archive. nvJitLink takes milliseconds for it. Needs no GPU."""
+"""Links a kernel with NVSHMEM's device functions. Needs no GPU.
+
+It links NVRTC's relocatable object, the wrapper that nvcc has built, and the package's archive. nvJitLink takes
+milliseconds for it.
+"""
 
 import functools
 from pathlib import Path

@@ -15,8 +15,7 @@ from sandbox.kit.errors import CompileError
 
 
 def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
-    """The source with `#line` directives that name the caller's file, and that file's path as the directives
-    spell it.
+    """The source with `#line` directives that name the caller's file, and the path of that file.
 
     frame: the frame that called the kit. Text that is not found in its file keeps its own line numbers under
     the name "<source>".

@@ -23,8 +23,7 @@ _MAIL = struct.Struct(f"<QQ{layout.MAIL_BYTES - 16}s")
 
 
 class Team:
-    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of
-    global rank."""
+    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in order of global rank."""
 
     def __init__(
         self,

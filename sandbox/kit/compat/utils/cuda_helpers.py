@@ -77,8 +77,7 @@ def _texts(source: str | list[str]) -> list[str]:
 
 
 def _arch() -> str:
-    """The GPU architecture in the form of TORCH_CUDA_ARCH_LIST; with an `a` on Hopper, where wgmma needs
-    it."""
+    """The GPU architecture in the form of TORCH_CUDA_ARCH_LIST, with an `a` on Hopper, where wgmma needs it."""
     named = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if named:
         return named
