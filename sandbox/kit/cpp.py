@@ -10,8 +10,8 @@
     """)
     lib.scale(symm.px, x, y, x.numel(), 0.5, symm.next_epoch())
 
-Every `extern "C"` function becomes callable. The header px_cpu.h is included already (Px, barriers, signals,
-bf16). Tensors are passed for pointers and checked against the pointer's type; an int (an address) is taken
+Every `extern "C"` function can be called. The header px_cpu.h is included already (Px, barriers, signals,
+bf16). Tensors are passed for pointers and checked against the pointer's type; an int (an address) is accepted
 for any pointer. C++ exceptions become Python errors, a barrier that times out becomes BarrierTimeout. The GIL
 is released during a call.
 '''
@@ -44,11 +44,11 @@ class _Failure(ctypes.Structure):
 
 
 def compile(source: str | os.PathLike[str], flags: Sequence[str] = ()) -> build.CompiledModule:
-    """Compile C++ once per world and load it on this rank.
+    """Compiles C++ once per world and loads it on this rank.
 
     source: C++ text with at least one `extern "C"` function definition, or the path of a file beside the kernel.
     flags: added to gcc's (for example "-fopenmp"). Raises CompileError with `line` in the calling
-    Python file; without a compiler it says what to install.
+    Python file; without a compiler, its message names what to install.
     """
     given = source_files.read(source, sys._getframe(1))
     functions = exported(given.text)
@@ -72,7 +72,7 @@ def compile(source: str | os.PathLike[str], flags: Sequence[str] = ()) -> build.
 
 
 def _carrier(parameter: Parameter) -> tuple[str, Any]:
-    """How a parameter crosses from Python: C type of the wrapper's parameter, and ctypes' name for it."""
+    """How Python passes a parameter: the C type of the wrapper's parameter, and its ctypes type."""
     if parameter.pointers:
         return "void*", ctypes.c_void_p
     if parameter.is_px:

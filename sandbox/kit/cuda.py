@@ -16,8 +16,8 @@
 
 Every `extern "C" __global__` kernel becomes an attribute. In brackets: grid, block and, if needed, bytes of
 dynamic shared memory; grid and block are an int or up to three. `mod.kernel.cooperative[...]` launches all
-blocks at once and raises when they do not fit. Launches go to torch's current stream and return at once.
-px.cuh is included already; `#include <cuda_bf16.h>` works where the headers are, `<cooperative_groups.h>` and
+blocks at once and raises an error if they do not fit. Launches go to torch's current stream and return at once.
+px.cuh is included already; `#include <cuda_bf16.h>` works if the headers are installed; `<cooperative_groups.h>` and
 `<cuda/atomic>` cost half a second of compile time each.
 '''
 
@@ -39,13 +39,13 @@ from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 
 Extent = int | Sequence[int]
 Compiler = Callable[[str, str, tuple[str, ...]], bytes]
-"""Makes a cubin of a source, for an architecture, with options."""
+"""Compiles a source for an architecture, with options, to a cubin."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
+_FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be requested
 
 
 class Kernel:
-    """One kernel; `kernel[grid, block, shared_bytes]` can be called."""
+    """One kernel. `kernel[grid, block, shared_bytes](...)` launches it."""
 
     def __init__(self, function: Function, handle: int, driver: Any, device: int, cooperative: bool = False) -> None:
         self.function = function
@@ -92,10 +92,10 @@ class Kernel:
 
 
 class Launcher:
-    """A kernel with its launch shape. All arguments have places that stay; a launch only fills them in.
+    """A kernel with its launch shape. Each argument has a fixed place, which a launch only fills in.
 
-    A launch costs the host this Python beside the driver's part, so the usual case makes one pass over the arguments and one
-    call that writes them all.
+    Each launch runs this Python code in addition to the driver's, so the usual case makes one pass over the arguments
+    and one call that writes them all.
     """
 
     def __init__(self, kernel: Kernel, shape: tuple[int, ...]) -> None:
@@ -109,7 +109,7 @@ class Launcher:
         packed = struct.Struct("<" + "".join(map(_format, function.parameters)))
         self._pack = packed.pack_into
         self._values = ctypes.create_string_buffer(max(packed.size, 1))
-        """Eight bytes for each argument, whose addresses are in `_table`; structs lie elsewhere."""
+        """Eight bytes for each argument, with their addresses in `_table`. Structs are elsewhere."""
         count = len(function.parameters)
         first = ctypes.addressof(self._values)
         self._table = (ctypes.c_void_p * max(count, 1))(*range(first, first + 8 * count, 8))
@@ -131,7 +131,7 @@ class Launcher:
         except (struct.error, OverflowError):  # a number is outside its type
             values = [convert(value) for value, convert in zip(arguments, self._convert, strict=True)]
             self._pack(self._values, 0, *values)
-        for index in self._structs:  # the driver copies arguments at the launch, so the struct itself is the place
+        for index in self._structs:  # the driver copies arguments at the launch, so it can read the struct itself
             self._table[index] = ctypes.addressof(values[index])
         self._launch(torch._C._cuda_getCurrentRawStream(self._device), *self._launch_end)
 
@@ -139,11 +139,11 @@ class Launcher:
 def compile(
     source: str | os.PathLike[str], options: Sequence[str] = (), arch: str | None = None
 ) -> build.CompiledModule:
-    """Compile CUDA C++ once per world and load it on this rank's current device.
+    """Compiles CUDA C++ once per world and loads it on this rank's current device.
 
     source: text with at least one `extern "C" __global__` kernel, or the path of a file beside the kernel.
     options: added to NVRTC's. arch: the current device's, with the architecture-specific features (sm_90a), if not
-    given. Raises CompileError with `line` in the calling Python file; without a GPU or without CuPy it says so.
+    given. Raises CompileError with `line` in the calling Python file, or if there is no GPU or no CuPy.
     """
     return load(source_files.read(source, sys._getframe(1)), tuple(options), arch)
 
@@ -155,7 +155,7 @@ def load(
     to_cubin: Compiler = nvrtc.to_cubin,
     attach: Callable[[int], object] | None = None,
 ) -> build.CompiledModule:
-    """`compile` for a source that was read. attach: prepares the loaded module (CUmodule)."""
+    """Does what `compile` does for a source that was read. attach(module): prepares the loaded module (CUmodule)."""
     if not torch.cuda.is_available():
         raise CompileError("cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp")
     flags = (*options, *stamps.options(given.text))
@@ -163,7 +163,7 @@ def load(
     from cupy.cuda import driver
 
     device = torch.cuda.current_device()
-    # Makes the device's context the thread's: the driver calls below need one.
+    # Makes the device's context current in this thread, which the driver calls below need.
     torch.cuda.current_stream().synchronize()
     module = driver.moduleLoadData(artefact.read_bytes())
     stamps.connect(module, given.text, driver)
@@ -176,8 +176,7 @@ def load(
 def compile_cubin(
     source: source_files.SourceText, options: tuple[str, ...], arch: str, to_cubin: Compiler = nvrtc.to_cubin
 ) -> tuple[Path, list[Function]]:
-    """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no
-    GPU."""
+    """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no GPU."""
     functions = [function for function in exported(source.text).values() if function.kernel]
     if not functions:
         raise CompileError('nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`')
@@ -220,7 +219,7 @@ def _ready_type(parameter: Parameter) -> type | None:
 
 
 def _format(parameter: Parameter) -> str:
-    """Eight bytes of a format of the module struct. `?` takes any object: the place of a struct holds nothing of use."""
+    """A `struct` format of eight bytes. A struct's place is not used: its `?` accepts any object."""
     if _is_struct(parameter):
         return "?7x"
     if parameter.pointers:

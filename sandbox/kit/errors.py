@@ -8,9 +8,9 @@ class KitError(RuntimeError):
 
 
 class CompileError(KitError):
-    """A kernel's C++ or CUDA source did not compile, or no compiler is there.
+    """A kernel's C++ or CUDA source did not compile, or there is no compiler.
 
-    message: one line. line: 1-based line in the user's own kernel file, None when unknown. text: the
+    message: one line. line: 1-based line in the user's own kernel file, None if unknown. text: the
     compiler's output.
     """
 
@@ -29,7 +29,7 @@ class ArgumentError(KitError, TypeError):
 
 
 class KernelError(KitError):
-    """A compiled C++ function threw an exception."""
+    """A compiled function failed: a C++ exception, an invalid slot, or a cooperative launch that does not fit."""
 
 
 class SymmetricMemoryError(KitError):

@@ -22,10 +22,11 @@
     """)
     mod.add_all[rows // 16, 32](symm.px, staged, y, rows, symm.next_epoch())
 
-As `cuda.compile`, with the headers of a ThunderKittens checkout. THUNDERKITTENS_ROOT, or the setting `thunderkittens`, names it.
-px.cuh is included, without its own bf16 and f16. NVRTC sees the headers without their host side, so there are no TMA
-descriptors. Files of the publication's harness have them: `utils.cuda_helpers.compile_cuda_extension` compiles with nvcc, and
-`utils.parallelkittens_runtime` gives them memory. There is no multicast: use px_barrier and the peers' plain addresses.
+`kittens.compile` is `cuda.compile` with the headers of a ThunderKittens checkout, which THUNDERKITTENS_ROOT or the
+setting `thunderkittens` names. px.cuh is included, without its own bf16 and f16. NVRTC gets the headers without their
+host side, so there are no TMA descriptors. Kernels for upstream's harness have them:
+`utils.cuda_helpers.compile_cuda_extension` compiles with nvcc, and `utils.parallelkittens_runtime` gives them memory.
+There is no multicast: use px_barrier and the peers' plain addresses.
 '''
 
 import os
@@ -37,7 +38,8 @@ from sandbox.kit.compilers import build, gcc, kittens_headers, nvrtc, source_fil
 from sandbox.machine import thunderkittens
 
 _STANDARD = ("bit", "concepts", "cstddef", "cstdint", "limits", "type_traits", "utility")
-"""Headers of the standard library that ThunderKittens includes and NVRTC lacks; libcu++ has them in a namespace of its own."""
+"""Headers of the standard library that ThunderKittens includes and NVRTC lacks. libcu++ has them in a separate
+namespace."""
 _HEADERS = {name: f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" for name in _STANDARD}
 _VIEWS = gcc.INCLUDE / "px_kittens.cuh"
 _RENAMED = ("bf16", "f16")
@@ -47,9 +49,9 @@ _RENAMED = ("bf16", "f16")
 def compile(
     source: str | os.PathLike[str], options: Sequence[str] = (), arch: str | None = None
 ) -> build.CompiledModule:
-    """Compile CUDA C++ that includes kittens.cuh, once per world, and load it on this rank's current device.
+    """Compiles CUDA C++ that includes kittens.cuh, once per world, and loads it on this rank's current device.
 
-    source, options, arch and errors: as those of `cuda.compile`. The first time takes NVRTC about a second.
+    source, options, arch and errors: as those of `cuda.compile`. NVRTC needs about a second the first time.
     """
     given = source_files.read(source, sys._getframe(1))
     key = (thunderkittens.fingerprint(kittens_headers.checkout()), _VIEWS.read_text(), *_HEADERS.values())
@@ -58,14 +60,14 @@ def compile(
 
 
 def nvrtc_options() -> tuple[str, ...]:
-    """Options of NVRTC for the headers. Raises CompileError where there is no checkout."""
+    """Options of NVRTC for the headers. Raises CompileError if there is no checkout."""
     shown = thunderkittens.shown(kittens_headers.checkout())
-    # NVRTC obeys the last of two -std.
+    # Of two -std options, NVRTC uses the last.
     return ("-std=c++20", "-DKITTENS_HOPPER", "-DKITTENS_NO_HOST", *(f"-I{path}" for path in shown))
 
 
 def to_cubin(source: str, arch: str, options: tuple[str, ...]) -> bytes:
-    """Compile a source behind px.cuh and px_kittens.cuh. Raises CompileError."""
+    """Compiles a source with px.cuh and px_kittens.cuh in front. Raises CompileError."""
     renamed = [f"#define {name} px_{name}" for name in _RENAMED]
     restored = [f"#undef {name}" for name in _RENAMED]
     front = [*renamed, nvrtc.header(), *restored, f'#line 1 "{_VIEWS.name}"', _VIEWS.read_text()]

@@ -1,8 +1,7 @@
-"""Layout of a rank's part of the symmetric memory: signal pads, mail, then the heap. The C headers
-repeat it.
+"""Layout of a rank's part of the symmetric memory: signal pads, mail, then the heap. The C headers repeat it.
 
 A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and
-a mail box at a place that all ranks know without talking to each other.
+a mail box at a place that all ranks can compute without communication.
 """
 
 import ctypes
@@ -24,8 +23,7 @@ EPOCH_MASK = 0xFFFF_FFFF
 
 
 class Px(ctypes.Structure):
-    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps
-    them."""
+    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps them."""
 
     _fields_ = (
         ("buf", ctypes.c_uint64 * MAX_WORLD),
@@ -34,7 +32,7 @@ class Px(ctypes.Structure):
         ("world", ctypes.c_int32),
     )
     ranks: tuple[int, ...] = ()
-    """Global ranks of the members; Python's side only."""
+    """Global ranks of the members. Only Python has them."""
 
 
 class PxNumbers(ctypes.Structure):
@@ -56,7 +54,7 @@ def make_px(heaps: Sequence[int], pads: Sequence[int], ranks: tuple[int, ...], m
 
 
 def team_mask(ranks: Sequence[int]) -> int:
-    """The bit mask that names a team, also its pad's and mail box's index."""
+    """The bit mask that names a team. It is also the index of the team's pad and mail box."""
     mask = 0
     for rank in ranks:
         mask |= 1 << rank
@@ -64,6 +62,5 @@ def team_mask(ranks: Sequence[int]) -> int:
 
 
 def is_before(value: int, target: int) -> bool:
-    """Whether epoch `value` lies before `target`, as a signed 32-bit difference (epochs wrap, and are never
-    reset)."""
+    """Whether epoch `value` is before `target`, by signed 32-bit difference. Epochs wrap, and are never reset."""
     return ((value - target) & EPOCH_MASK) >= 0x8000_0000

@@ -20,9 +20,9 @@
     staged.tensor.copy_(x)
     mod.add_all[64, 256](dev, staged, y, y.numel())
 
-Everything uses torch's own communicator. `window` and `devcomm` are collective: all ranks ask for the same, in the same
-order. px.cuh and nccl_device.h are included already. Waits for NCCL's barriers and low-latency words trap after 2 s, as the
-kit's own do; so does a barrier whose index is too large.
+Everything uses torch's own communicator. `window` and `devcomm` are collective: all ranks make the same calls in the
+same order. px.cuh and nccl_device.h are included already. Waits for NCCL's barriers and low-latency words trap after
+2 s, as the kit's own waits do. A barrier whose index is too large traps, too.
 
 With `window.px` a kernel uses px.cuh's functions on a window: px_at, px_meet, low-latency words. Then it needs no devcomm.
 '''
@@ -54,7 +54,7 @@ _CARDS = Path("/dev/infiniband")
 
 
 class Window:
-    """A buffer that every rank has, and every rank reads and writes at every other."""
+    """A buffer on every rank, which all ranks can read and write."""
 
     def __init__(self, comm: int, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         nbytes = -(-max(prod(shape) * dtype.itemsize, 1) // _GRANULE) * _GRANULE
@@ -74,7 +74,7 @@ class Window:
         """This rank's part, zero at first."""
         head = _head(self.handle)
         self.addresses = [head.address(peer) for peer in range(dist.get_world_size())]
-        """Of every rank's part, as this GPU maps it."""
+        """The address of every rank's part, as this GPU maps it."""
         self.addresses[dist.get_rank()] = pointer
         self.passed = {"ncclWindow": ctypes.c_void_p(self.handle)}
 
@@ -95,7 +95,7 @@ class Window:
 
 
 class DevComm:
-    """An ncclDevComm, and the handle of its low-latency all-to-all: what kernels take by value."""
+    """An ncclDevComm, and the handle of its low-latency all-to-all. Kernels take both by value."""
 
     def __init__(self, comm: int, lsa_barriers: int, ll_blocks: int, ll_slots: int) -> None:
         nccl = library()
@@ -125,8 +125,8 @@ def window(
 ) -> Window:
     """The window of this (shape, dtype, tag), or the next of a ring of them. Pass it for `ncclWindow_t`.
 
-    Collective the first time. shape: an int is a number of elements. Raises BackendError when ranks ask for different things or
-    NCCL has no windows here, BarrierTimeout naming a rank that does not ask.
+    Collective the first time. shape: an int is a number of elements. Raises BackendError if ranks ask for different
+    things or NCCL has no windows here, BarrierTimeout with a rank that does not make the call.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     key = (size, dtype, tag, ring)
@@ -139,10 +139,11 @@ def window(
 
 
 def devcomm(lsa_barriers: int = 0, ll_blocks: int = 0, ll_slots: int = 0) -> DevComm:
-    """A device communicator. Pass it for `ncclDevComm`, and for `ncclLLA2AHandle`. The same numbers give the same one again.
+    """A device communicator. Pass it for `ncclDevComm` and for `ncclLLA2AHandle`.
 
-    lsa_barriers: barriers of a kernel, one a block. ll_blocks, ll_slots: blocks that exchange low-latency words, and words of up
-    to 8 bytes that one of them gets from all ranks between two `endEpoch`. Collective the first time. Raises as `window`.
+    lsa_barriers: barriers of a kernel, one per block. ll_blocks, ll_slots: blocks that exchange low-latency words, and
+    words of up to 8 bytes that one of them gets from all ranks between two `endEpoch`. The same numbers give the same
+    communicator again. Collective the first time. Raises as `window`.
     """
     key = (lsa_barriers, ll_blocks, ll_slots)
     if key not in _devcomms:
@@ -154,10 +155,11 @@ def devcomm(lsa_barriers: int = 0, ll_blocks: int = 0, ll_slots: int = 0) -> Dev
 def compile(
     source: str | os.PathLike[str], options: Sequence[str] = (), arch: str | None = None
 ) -> build.CompiledModule:
-    """`cuda.compile` with nccl_device.h in front.
+    """Does what `cuda.compile` does, with nccl_device.h in front.
 
-    Raises CompileError for headers that the kit does not know, too, and BackendError when torch has loaded another NCCL than the
-    headers are of. A source that uses GIN is compiled by nvcc in seconds, and its waits do not time out.
+    Raises CompileError also for headers that the kit does not support, and BackendError if torch has loaded another
+    version of NCCL than that of the headers. A source that uses GIN is compiled by nvcc in seconds, and its waits do
+    not time out.
     """
     given = nccl_headers.compilation(source_files.read(source, sys._getframe(1)))
     if (loaded := library().version) != (of := nccl_headers.installed().version):
@@ -179,7 +181,7 @@ def _pads() -> Window:
 
 
 def _communicator(what: str) -> int:
-    """torch's ncclComm_t, once all ranks have asked for the same thing."""
+    """torch's ncclComm_t, after all ranks have made the same call."""
     if not dist.is_initialized() or "nccl" not in dist.get_backend_config():
         raise BackendError("nccl needs GPU ranks: torch.distributed has no NCCL communicator here")
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -204,7 +206,7 @@ def _torch_communicator() -> int:
 
 
 def _agree(what: str, rank: int, world: int) -> None:
-    """Waits until all ranks have asked; NCCL itself would wait for ever, or take different sizes."""
+    """Waits until all ranks have made the same call. NCCL itself would block forever, or accept different sizes."""
     global _asked
     _asked += 1
     store = dist.distributed_c10d._get_default_store()

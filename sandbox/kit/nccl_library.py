@@ -1,6 +1,6 @@
 """NCCL's host library by ctypes: the calls for device communicators and windows, on a communicator that torch has made.
 
-All addresses are ints. Every call raises BackendError with NCCL's words when NCCL refuses it.
+All addresses are ints. A call that NCCL refuses raises BackendError with NCCL's message.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ class Library:
     """The loaded library."""
 
     def __init__(self) -> None:
-        """Raises BackendError when there is none, or the kit does not know its version."""
+        """Raises BackendError if there is none, or the kit does not support its version."""
         try:
             self._dll = ctypes.CDLL(_LIBRARY)
             number = ctypes.c_int()
@@ -69,7 +69,7 @@ class Library:
         return int(pointer.value or 0)
 
     def register(self, comm: int, pointer: int, nbytes: int) -> int:
-        """Makes memory of `allocate` a symmetric window; returns its ncclWindow_t, 0 where NCCL has none. Collective."""
+        """Makes memory of `allocate` a symmetric window (collective). Returns its ncclWindow_t, 0 if NCCL has none."""
         window = ctypes.c_void_p()
         arguments = (ctypes.c_void_p(pointer), ctypes.c_size_t(nbytes), ctypes.byref(window), _COLLECTIVE_SYMMETRIC)
         self._call("ncclCommWindowRegister", comm, ctypes.c_void_p(comm), *arguments)

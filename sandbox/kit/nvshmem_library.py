@@ -1,7 +1,7 @@
 """NVSHMEM's host library by ctypes: initialisation by a unique id, symmetric memory, peers' addresses, modules.
 
-All addresses are ints. What fails raises BackendError. NVSHMEM has no way to give up: a rank that calls a collective function
-alone blocks in it until its world is killed.
+All addresses are ints. A failed call raises BackendError. NVSHMEM has no timeouts: a rank that calls a collective
+function alone blocks in it until its world is killed.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _GRANULE = 2 << 20
 _BY_UNIQUE_ID = 8
 _VERSION_1 = 1 << 16
 INITIALISED = 2
-"""From this value of nvshmemx_init_status on it is initialised."""
+"""From this value of nvshmemx_init_status on, NVSHMEM is initialised."""
 
 
 class UniqueId(ctypes.Structure):
@@ -58,7 +58,7 @@ def versioned(struct: Any) -> Any:
 
 
 class Library:
-    """The loaded library, as its own functions: `dll.nvshmem_malloc` and others may be called, too."""
+    """The loaded library. Its own functions, such as `dll.nvshmem_malloc`, may be called, too."""
 
     def __init__(self) -> None:
         found = nvshmem_package.package()
@@ -83,20 +83,21 @@ class Library:
 
     @property
     def is_initialised(self) -> bool:
-        """Whether this process has been initialised, by whomever."""
+        """Whether NVSHMEM has been initialised in this process, by any code."""
         return int(self.dll.nvshmemx_init_status()) >= INITIALISED
 
     def initialise(self, rank: int, world: int, heap_bytes: int, share: Callable[[bytes | None], bytes]) -> None:
         """Initialises NVSHMEM on the current device; collective.
 
-        heap_bytes: symmetric memory for `allocate`. share: gives rank 0's bytes to all ranks, who call it with None.
+        heap_bytes: symmetric memory for `allocate`. share: rank 0 calls it with bytes, the others with None; it returns
+        rank 0's bytes.
         """
         if self.is_initialised:
             raise BackendError(
                 "NVSHMEM is initialised in this process already (by torch's symmetric memory with backend NVSHMEM?); "
                 "use one of the two"
             )
-        most = 1 << (heap_bytes + ROOM + OWN - 1).bit_length()  # of addresses; memory is taken when it is allocated
+        most = 1 << (heap_bytes + ROOM + OWN - 1).bit_length()  # address space; memory is used once it is allocated
         os.environ |= nvshmem_package.ENVIRONMENT | {
             "NVSHMEM_SYMMETRIC_SIZE": str(heap_bytes + ROOM),
             "NVSHMEM_MAX_MEMORY_PER_GPU": str(most),
@@ -115,7 +116,7 @@ class Library:
         self._left = heap_bytes + ROOM
 
     def allocate(self, nbytes: int) -> int:
-        """Symmetric memory; collective. NVSHMEM itself would end the process when there is none left."""
+        """Allocates symmetric memory; collective. NVSHMEM itself would end the process if there is none left."""
         pointer = self.dll.nvshmem_malloc(nbytes) if nbytes <= self._left else None
         if not pointer:
             raise BackendError(

@@ -37,13 +37,13 @@ The first use initialises NVSHMEM and is collective. Memory: PKB_SYMM_BYTES per 
 takes with `library().allocate`. Nothing is finalised: a world ends by being killed, and the driver frees its memory.
 
 Triton kernels with NVSHMEM's functions need this module's initialisation, shmem.connect(), and no other: @requires_nvshmem over
-@triton.jit (torch.distributed._symmetric_memory._nvshmem_triton). A first compilation takes seconds. A signal_op is met by
-signal_wait_until alone, not by wait_until.
+@triton.jit (torch.distributed._symmetric_memory._nvshmem_triton). A first compilation takes seconds. Wait for a
+signal_op with signal_wait_until, not with wait_until.
 
-torch's symmetric memory with backend NVSHMEM works without this module, not beside it: a process is initialised once. Call
-symm_mem.set_backend("NVSHMEM") before the first symm_mem.empty, then torch.ops.symm_mem.nvshmem_put(tensor, peer) and others. In
-torch 2.11 handle.barrier(), put_signal() and wait_signal() of this backend do nothing. The first allocation, and the garbage
-collection of a tensor, are collective.
+torch's symmetric memory with backend NVSHMEM works only without this module, because a process is initialised once.
+Call symm_mem.set_backend("NVSHMEM") before the first symm_mem.empty, then torch.ops.symm_mem.nvshmem_put(tensor, peer)
+and others. In torch 2.11 handle.barrier(), put_signal() and wait_signal() of this backend do nothing. The first
+allocation, and the garbage collection of a tensor, are collective.
 '''
 
 import os
@@ -90,17 +90,17 @@ ptrs: Callable[[torch.Tensor], list[int]]
 order: Callable[[], list[int]]
 """All ranks, starting with this one: me, me+1, ..."""
 barrier: Callable[..., None]
-"""Wait for all ranks, on the current stream; what they wrote before is visible after."""
+"""Waits for all ranks, on the current stream. What they wrote before is visible afterwards."""
 signal: Callable[[int, int, int], None]
-"""Tell a peer a growing number in a slot (0..1007), on the current stream: signal(peer, slot, value)."""
+"""Sends a peer a growing number in a slot (0..1007), on the current stream: signal(peer, slot, value)."""
 wait: Callable[..., None]
-"""Wait until a peer has signalled a value or later in a slot, on the current stream: wait(peer, slot, value)."""
+"""Waits until a peer has signalled a value or a later one in a slot, on the current stream: wait(peer, slot, value)."""
 next_epoch: Callable[[], int]
 """The next number for barriers and signals in a kernel; all ranks must take the same number of them."""
 gather_numbers: Callable[..., list[tuple[int, ...]]]
 """The integers of all ranks, such as lengths, by rank. They are exchanged on the host."""
 sub: Callable[..., Team]
-"""The same functions for some of the ranks, with slots and epochs of their own."""
+"""The same functions for some of the ranks, with their own slots and epochs."""
 
 _TEAM = (  # noqa: SIM905
     "rank world ranks px empty stage out room peers ptrs order barrier signal wait next_epoch gather_numbers sub"
@@ -110,9 +110,9 @@ _world_team: Team | None = None
 
 
 def connect(timeout_s: float = 10.0) -> Team:
-    """The team of all ranks on NVSHMEM's memory; initialises NVSHMEM at the first call, which is collective.
+    """The team of all ranks on NVSHMEM's memory. Initialises NVSHMEM at the first call, which is collective.
 
-    Kernels need not call it. Raises BackendError where NVSHMEM cannot be used, BarrierTimeout when a rank does not come.
+    Kernels need not call it. Raises BackendError if NVSHMEM cannot be used, BarrierTimeout if a rank does not call it.
     """
     global _world_team
     if _world_team is None:
@@ -130,7 +130,7 @@ def connect(timeout_s: float = 10.0) -> Team:
 
 def _connect(me: int, size: int, timeout_s: float) -> Team:
     store = dist.distributed_c10d._get_default_store()
-    # NVSHMEM would wait for ever for a rank that does not come. This names it.
+    # NVSHMEM would block forever if a rank is missing. This raises an error that names it.
     mapped = segment.connect(me, size, store, HEAD_BYTES + ALIGN, timeout_s, "shmem")
 
     def share(identity: bytes | None) -> bytes:
@@ -170,7 +170,7 @@ def ptr(t: torch.Tensor, peer: int) -> int:
 
 
 def library() -> Library:
-    """NVSHMEM's host library, initialised; `dll` has its functions, and most of them are collective."""
+    """NVSHMEM's host library, initialised. `dll` has its functions; most of them are collective."""
     connect()
     return _library()
 
@@ -178,9 +178,9 @@ def library() -> Library:
 def compile(
     source: str | os.PathLike[str], options: Sequence[str] = (), arch: str | None = None
 ) -> build.CompiledModule:
-    """`cuda.compile` with NVSHMEM's device functions. Initialises NVSHMEM: collective the first time.
+    """Does what `cuda.compile` does, with NVSHMEM's device functions. Initialises NVSHMEM: collective the first time.
 
-    Raises CompileError as cuda.compile, and where the functions cannot be linked.
+    Raises CompileError as cuda.compile, and if the functions cannot be linked.
     """
     given = source_files.read(source, sys._getframe(1))
     nvshmem = library()

@@ -1,5 +1,4 @@
-"""Symmetric memory: one heap per world that every rank maps, so that a rank reads and writes its peers'
-buffers directly.
+"""Symmetric memory: one heap per world that all ranks map, so that a rank accesses its peers' buffers directly.
 
     from sandbox.kit import symm
 
@@ -27,8 +26,8 @@ call and use another slot for each barrier of that call. They are never reset; c
 difference, so wrapping around is fine.
 
 On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count). With the
-NCCL backend it lies on the ranks' GPUs (in memory of CUDA's own sharing kind); barriers and signals are then kernels on the
-current stream, which trap when the time is up.
+NCCL backend it is on the ranks' GPUs, in cuMem memory; barriers and signals are then kernels on the current stream,
+which trap after their time limit.
 """
 
 from collections.abc import Sequence
@@ -58,10 +57,10 @@ _world_team: Team | None = None
 
 
 def connect(timeout_s: float = 10.0) -> Team:
-    """The world's team; maps the heap at the first call, which is collective.
+    """The world's team. Maps the heap at the first call, which is collective.
 
-    Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout when a rank
-    does not come.
+    Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout if a rank
+    does not call it.
     """
     global _world_team, rank, world, ranks, px
     if _world_team is None:
@@ -103,9 +102,9 @@ def __getattr__(name: str) -> Any:
 
 
 def reserve(nbytes: int) -> None:
-    """On GPUs, asks for a heap of at least so many bytes per rank (1 GiB otherwise); at import, the same on all ranks.
+    """Requests a heap of at least `nbytes` per rank on GPUs, instead of 1 GiB. Call it at import, equally on all ranks.
 
-    Raises SymmetricMemoryError when the heap is mapped already, and smaller.
+    Raises SymmetricMemoryError if the heap is mapped already, and smaller.
     """
     if _world_team is not None and "nccl" in dist.get_backend_config() and heap_bytes() < nbytes:
         raise SymmetricMemoryError("symm.reserve comes too late: call it before the first use of symmetric memory")
@@ -113,7 +112,7 @@ def reserve(nbytes: int) -> None:
 
 
 def team(group: dist.ProcessGroup | None = None) -> Team:
-    """The team of a problem's `group` argument: the world's for None. Collective among its ranks the first time."""
+    """The team of a problem's `group` argument; None: the world's. Collective among its ranks the first time."""
     return connect() if group is None or group is dist.group.WORLD else connect().sub(group)
 
 
@@ -158,28 +157,28 @@ def gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
 
 
 def next_epoch() -> int:
-    """The next number for barriers and signals in a compiled kernel; all ranks must take the same number of
-    them."""
+    """The next number for barriers and signals in a compiled kernel. All ranks must take equally many."""
     return connect().next_epoch()
 
 
 def barrier(timeout_s: float = 10.0) -> None:
-    """Wait for all ranks; what they wrote before is visible after. Raises BarrierTimeout naming the missing
-    ranks."""
+    """Waits for all ranks. What they wrote before is visible afterwards.
+
+    Raises BarrierTimeout with the missing ranks.
+    """
     connect().barrier(timeout_s)
 
 
 def signal(peer: int, slot: int, value: int) -> None:
-    """Tell a peer a growing number in a slot (0..1007); what was written before is visible to it after its
-    `wait`."""
+    """Sends a peer a growing number in a slot (0..1007). Earlier writes are visible to it after its `wait`."""
     connect().signal(peer, slot, value)
 
 
 def wait(peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
-    """Wait until a peer has signalled `value` or later in a slot. Raises BarrierTimeout."""
+    """Waits until a peer has signalled `value` or a later one in a slot. Raises BarrierTimeout."""
     connect().wait(peer, slot, value, timeout_s)
 
 
 def sub(group: Sequence[int] | dist.ProcessGroup) -> Team:
-    """The same functions for some of the ranks, with slots and epochs of their own."""
+    """The same functions for some of the ranks, with their own slots and epochs."""
     return connect().sub(group)

@@ -16,7 +16,7 @@ def measure(device: Device) -> dict[str, float]:
 
     flops.<dtype>: floating-point operations per second of a square product. local: bytes per second read plus written by a copy.
     link: bytes per second from the next rank, all ranks at once; on GPUs the best figure of
-    sandbox.rank.devices.cuda.calibration, which adds its own. launch_us: a small operation as called.
+    sandbox.rank.devices.cuda.calibration, which adds its own. launch_us: microseconds to call a small operation.
     """
     peaks: dict[str, float] = {}
     n = device.matmul_size

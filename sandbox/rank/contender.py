@@ -38,7 +38,7 @@ class ContenderRank(Rank):
         super().__init__(*arguments)
         self.kernel_path = ""
         self.kernel_folder = ""
-        """Of a kernel of several files."""
+        """The folder of a kernel that has several files; else empty."""
         self.inputs = torch.empty(0, dtype=torch.uint8)
         self.outputs = torch.empty(0, dtype=torch.uint8)
         self.iterations: Iterations | None = None
@@ -53,8 +53,8 @@ class ContenderRank(Rank):
         self.noop = False
         """Whether that batch is a no-op batch."""
         self.begun = memoryview(self.report)[memory.BEGUN_AT :].cast("Q")
-        """Number of calls of the batch that have begun. The referee replaces inputs of later ones, so a false number harms the
-        kernel."""
+        """Number of calls of the batch that have begun. The referee replaces the inputs of later calls, so a false
+        number harms only the kernel."""
         self.last_result: Any = None
         self.output_copies = OutputCopies(self.device.holds_results)
         """The output copies of the loaded kernel."""
@@ -111,7 +111,7 @@ class ContenderRank(Rank):
         self.say(Kind.MAPPED)
 
     def map_gate(self, order: messages.MapGate, fds: list[int]) -> None:
-        """Maps the starting gate's page, through which the referee releases a batch and sees its end."""
+        """Maps the starting gate's page, through which the referee releases a batch and reads its end."""
         page = mmap.mmap(fds[0], 0)
         os.close(fds[0])
         self.gate = self.device.gate(page, self.rank)
@@ -142,7 +142,7 @@ class ContenderRank(Rank):
         self.begun[0] = 0
         iterations.measure(order.slots)
         if not self.device.sealed:
-            self.device.receive(iterations.used_in)  # the inputs that determine shapes must be there
+            self.device.receive(iterations.used_in)  # `arm` reads the inputs that determine shapes
             self.outputs.fill_(slots.POISON)
         iterations.arm(order.slots, order.checking)
         if iterations.armed and not self.checking:

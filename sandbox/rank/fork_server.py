@@ -1,8 +1,8 @@
 """Forks worlds from a process that has imported torch: a world takes 0.1 s instead of 2 s.
 
-    python -m sandbox.rank.fork_server SOCKET DEVICES     a descriptor; the ranks' module of their kind of device
+    python -m sandbox.rank.fork_server SOCKET DEVICES     SOCKET: a descriptor; DEVICES: the module of the ranks' device
 
-Orders come through the socket: sandbox/protocol/launch_plan.py.
+Orders come through the socket (sandbox/protocol/launch_plan.py).
 
 For each order it forks a process that enters the world's control group and joins its jail. This must happen outside of the
 world's PID namespace. That process then forks the launcher into the namespace, and stays until the referee kills it. No kernel
@@ -83,7 +83,7 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
         for fd in set(fds) - {order.born}:
             with contextlib.suppress(OSError):  # one of them is closed
                 os.close(fd)
-        _talk_through(os.open(os.devnull, os.O_RDWR))  # the pipe ends when the world closes it
+        _talk_through(os.open(os.devnull, os.O_RDWR))  # keeps no end of the pipe, so that the world can close it
         os.waitpid(child, 0)
         while True:  # keeps the process id in use
             signal.pause()
@@ -103,7 +103,7 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         if inside is not None:
             assert order.jail is not None
             joining.restrict(*inside, order.jail.filter)
-        die_with_parent()  # a change of the user clears it
+        die_with_parent()  # again, because a change of the user clears the setting
         launch(order.plan)
         sys.stdout.flush()
         os._exit(0)

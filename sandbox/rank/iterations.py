@@ -24,7 +24,8 @@ class Iteration(NamedTuple):
 
     arguments: tuple[Any, ...]
     given: Leaves
-    """The tensors among the arguments. In a check, what the arguments share memory with, except for those that may be written."""
+    """The tensors among the arguments. In a check, inputs that must not be written are other tensors on the same
+    memory."""
     drawn: Leaves
     """The same tensors as they were drawn, in the input arena."""
     slot: slots.Slot
@@ -68,7 +69,7 @@ class Iterations:
         return self.used * self.out_bytes
 
     def measure(self, tables: list[SlotTable]) -> None:
-        """Notes the extent of the tables. Call it before `arm`; unsealed inputs are copied in between."""
+        """Stores the extent of the tables. Call it before `arm`; unsealed inputs are copied in between."""
         self.armed = []
         self.first = tables[0].index if tables else 0
         self.used = 1 + max((table.index for table in tables), default=-1)
@@ -77,7 +78,7 @@ class Iterations:
         """Assembles the iterations of the tables."""
         self.armed = [self._assemble(table, checking) for table in tables]
         if self.armed and not self.practice:
-            # Complete inputs: the check's in a contender world, anything in a world that runs no kernel.
+            # A contender world needs complete inputs: those of the check. In a world without a kernel any will do.
             first = self.armed[0]
             found = first.given if checking else first.drawn
             large = self.in_bytes >= LARGE
@@ -107,16 +108,16 @@ class Iterations:
         places, drawn, memory = self._kept.get(table.index, ([], {}, {}))
         if places != table.tensors or not places:
             drawn = self._drawn(table)
-            # Filled on the clock: nothing that counts is complete before GO.
+            # Filled in the timed window, because withheld inputs are complete only at the GO.
             memory = {name: torch.empty_like(t) if name in self.mutates else t for name, t in drawn.items()}
             if all(map(self.code.is_withheld, drawn)):
                 self._kept[table.index] = (table.tensors, drawn, memory)
         return drawn, memory
 
     def lay_out(self, solution: Callable[..., Any]) -> None:
-        """Makes the armed slots ready for outputs like those seen last, so that nothing but the tensors is copied on the clock.
+        """Prepares the armed slots for outputs like the last ones, so that the timed window copies only tensors.
 
-        solution: called once where no output has been seen yet.
+        solution: called once if there has been no output yet.
         """
         first, count = self.first, len(self.armed)
         if self.outline is None:
@@ -139,5 +140,5 @@ class Iterations:
 
 
 def fresh(tensors: Leaves) -> Leaves:
-    """New tensors on the same memory, without what a kernel made of the old ones: shape, strides, gradients."""
+    """New tensors on the same memory, without a kernel's changes of the old ones: shape, strides, gradients."""
     return {name: tensor.detach() for name, tensor in tensors.items()}

@@ -31,8 +31,8 @@ def main() -> None:
 
 def import_ahead(device_module: str) -> None:
     """Imports all that a rank needs. device_module: the module of the ranks' device."""
-    # Imported objects stay. The garbage collector takes a fifth of the import's time for them. Frozen objects are never
-    # searched again, and ranks share their pages.
+    # Imported objects are never freed, but the garbage collector would take a fifth of the import's time. It never
+    # searches frozen objects again, and ranks share their pages.
     gc.disable()
     import torch
 
@@ -45,7 +45,7 @@ def import_ahead(device_module: str) -> None:
 
 
 def find_compat() -> None:
-    """Lets kernels import the packages that the kit stands in for."""
+    """Lets kernels import the packages of upstream that the kit replaces."""
     compat = str(Path(__file__).parents[1] / "kit" / "compat")
     if compat not in sys.path:
         sys.path.append(compat)
@@ -60,8 +60,8 @@ def launch(plan: LaunchPlan) -> None:
     from sandbox.rank.trusted import TrustedRank
 
     adopt_orphans()
-    # Threads of a rank hand work to each other (the caller, gloo's). Without wake-up preemption an all-reduce takes 0.3 ms
-    # each time, instead of up to a scheduler's tick of 4 ms.
+    # Threads of a rank (the caller's and gloo's) pass work to each other. Without wake-up preemption an all-reduce
+    # always takes 0.3 ms, and not up to a scheduler's tick of 4 ms.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     devices = import_module(plan.device_module)
     pids: dict[int, int] = {}
@@ -81,7 +81,7 @@ def launch(plan: LaunchPlan) -> None:
         if pid in pids:
             # arg: rank, value: the wait status
             status.sendall(frames.encode(frames.Kind.DONE, pids.pop(pid), code))
-    # Processes that the ranks left are children of this one now and end with the world.
+    # Processes that the ranks left behind are now children of this one, and end with the world.
     while True:
         try:
             os.waitpid(-1, 0)

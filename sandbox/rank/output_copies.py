@@ -3,7 +3,7 @@
 Launching a copy among real calls costs the host 13 to 30 us on an H200, and 7 us in a loop of copies. Copying each output before
 the next call would be a third of a short call, and cannot be subtracted exactly. So results are held and copied many at a time if
 every call returns new memory. The output of a kernel that reuses memory is copied before its next call. The same happens after
-random calls of each batch, so that a result which a later call completes is wrong there.
+random calls of each batch: if a later call completes a result, this copy is wrong.
 """
 
 import random
@@ -18,7 +18,7 @@ HELD = 64
 """Most results that are held."""
 HELD_BYTES = 1 << 30
 AT_ONCE = 16
-"""On average one call in so many is copied at once."""
+"""On average, one result in this many is copied at once."""
 
 
 class OutputCopies:
@@ -40,9 +40,9 @@ class OutputCopies:
         """Tensors to be copied, by output."""
         self._targets: list[list[torch.Tensor]] = []
         self._since = 0
-        """Calls since the oldest result that is held, its own and those that were copied at once included."""
+        """Calls since the oldest held result, including its own call and those whose results were copied at once."""
         self._bytes = 0
-        """Of the results of these calls."""
+        """Bytes of the results of these calls."""
         self._alive: list[list[torch.Tensor]] = []
         """Copied results that are kept alive, so that only the kernel itself can return their memory again."""
 
@@ -68,7 +68,7 @@ class OutputCopies:
         self._at_once = frozenset(n for n in some if random.randrange(AT_ONCE) == 0)
 
     def put(self, slot: Slot, result: Any) -> None:
-        """Takes the result of a call. It is in its slot after `finish`.
+        """Takes the result of a call. It reaches its slot at the latest in `finish`.
 
         Raises:
             NotATree, DoesNotFit: the result does not fit a slot.
@@ -87,7 +87,7 @@ class OutputCopies:
                 return
         elif not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
-        # Results are held over no more calls than were watched: a kernel with a few buffers may use them in turn.
+        # Never more calls than were watched for reuse, because a kernel may use a few buffers in turn.
         self._since += 1
         self._bytes += sum(target.nbytes for target in slot.targets)
         if not at_once:
@@ -98,7 +98,7 @@ class OutputCopies:
             self.finish()
 
     def finish(self) -> None:
-        """Copies and releases the held results. Ends a batch before the device is synchronized."""
+        """Copies and releases the held results. Called at the end of a batch, before the device is synchronized."""
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
         if self._watching:

@@ -24,7 +24,7 @@ _WIDER = {
 
 
 def load_file(path: Path, name: str) -> ModuleType:
-    """Imports one Python file under a name of its own."""
+    """Imports one Python file as a module of this name."""
     specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
@@ -35,9 +35,9 @@ def load_file(path: Path, name: str) -> ModuleType:
 
 
 def leave_groups() -> None:
-    """Ends all process groups but the world, on all ranks: a setting's, and what a baseline has made for itself.
+    """Destroys all process groups but the world, on all ranks: those of a setting, and those that a baseline has made.
 
-    Each has connections, and memory of the GPU, until then. Torch lists them in the order in which they were made.
+    Each holds connections and GPU memory until then. Torch lists them in the order in which they were made.
     """
     groups: Any = dist.distributed_c10d._world.pg_map
     for group in list(groups):
@@ -53,10 +53,10 @@ class ProblemCode:
         arguments(tensors, setting) -> tuple             positional arguments of solution; on both sides of the jail
     and may define
         layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
-        canonical(outputs, setting) -> outputs           brings outputs into one order where the order is free
-        facts(tensors, setting, solution) -> Any         what canonical takes as a third argument: facts of the inputs
-        oracle(tensors, setting, solution) -> outputs    the exact result, where float64 inputs do not give it
-        capacity(setting) -> int                         bytes that outputs may need at most, where sizes depend on data
+        canonical(outputs, setting) -> outputs           brings outputs into one order, if the order is free
+        facts(tensors, setting, solution) -> Any         the third argument of canonical: facts of the inputs
+        oracle(tensors, setting, solution) -> outputs    the exact result, if float64 inputs do not give it
+        capacity(setting) -> int                         most bytes of outputs, if sizes depend on data
         READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits
     """
 
@@ -66,12 +66,12 @@ class ProblemCode:
         self._baseline: Callable[..., Any] | None = None
 
     def forget(self) -> None:
-        """Drops the problem's modules, with what they keep, such as groups, once their last user is gone."""
+        """Drops the problem's modules. What they hold, such as groups, is freed with its last user."""
         for part in ("inputs", "baseline"):
             sys.modules.pop(f"problem_{part}_{self.problem.slug}", None)
 
     def is_withheld(self, name: str) -> bool:
-        """Whether an input is completed only with its GO: all are but those that `arguments` reads."""
+        """Whether an input is completed only right before the GO. True for all but those that `arguments` reads."""
         read: tuple[str, ...] = getattr(self.inputs, "READ_BY_ARGUMENTS", ())
         return name not in read
 
@@ -109,7 +109,7 @@ class ProblemCode:
     def draw(self, setting: RankSetting, seed: int, own_seed: int | None = None) -> Leaves:
         """One iteration's tensors from a secret seed (the same on all ranks; each rank derives its own stream).
 
-        own_seed: of this rank's own stream, in place of `seed`.
+        own_seed: the seed of this rank's own stream, instead of `seed`.
         """
         of_rank = seed if own_seed is None else own_seed
         own = seeded((of_rank * 1_000_003 + setting.rank * 7919 + 17) % (1 << 63), setting.device)
@@ -124,26 +124,26 @@ class ProblemCode:
         return arguments
 
     def facts(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
-        """What `canonical` has to know of these inputs (collective)."""
+        """The facts of these inputs that `canonical` needs (collective)."""
         hook = getattr(self.inputs, "facts", None)
         return (hook(tensors, setting, self.baseline),) if hook else ()
 
     def canonical(self, outputs: Any, setting: RankSetting, facts: tuple[Any, ...] = ()) -> Any:
-        """Outputs in one order where the problem leaves the order free. facts: of the inputs that they belong to."""
+        """Outputs in one order if the problem leaves the order free. facts: those of the inputs of these outputs."""
         hook = getattr(self.inputs, "canonical", None)
         return hook(outputs, setting, *facts) if hook else outputs
 
     def capacity(self, setting: RankSetting) -> int | None:
-        """Bytes that outputs may need at most, or None when every call returns the same shapes."""
+        """The most bytes that outputs may need, or None if every call returns the same shapes."""
         hook = getattr(self.inputs, "capacity", None)
         return int(hook(setting)) if hook else None
 
     def with_copies(self, tensors: Leaves) -> Leaves:
-        """These tensors, but private copies of those that a solution may write to."""
+        """These tensors, with private copies of those that a solution may write to."""
         return {name: tensor.clone() if name in self.problem.mutates else tensor for name, tensor in tensors.items()}
 
     def call(self, solution: Callable[..., Any], tensors: Leaves, setting: RankSetting) -> Any:
-        """solution on private copies of what it may write to; returns (its result, the final values of those)."""
+        """Calls solution on private copies of the inputs that it may write to. Returns as `with_mutated`."""
         given = self.with_copies(tensors)
         with torch.no_grad() if not getattr(self.inputs, "GRAD", True) else torch.enable_grad():
             result = solution(*self.arguments(given, setting))
@@ -162,7 +162,7 @@ class ProblemCode:
 
 
 def with_mutated(result: Any, tensors: Leaves, mutates: list[str]) -> Any:
-    """What is judged: the result, and after it the final values of the tensors that the problem lets a solution write."""
+    """The outputs to judge: the result, then the final values of tensors that the problem lets a solution write."""
     if not mutates:
         return result
     return {"returned": result, "written": {name: tensors[name] for name in mutates}}

@@ -25,7 +25,7 @@ from sandbox.rank.problem_code import ProblemCode, leave_groups
 
 TEXT_LIMIT = 60_000
 leave = os._exit
-"""Ends this process at once. A kernel's call of the same name also prints where it was made."""
+"""Ends this process at once. If a kernel calls os._exit, the process also prints where (see `_tell_exits`)."""
 
 
 class Reported(Exception):
@@ -96,14 +96,14 @@ class Rank:
         self.say(Kind.OPENED)
 
     def close_problem(self) -> None:
-        """Lets go of the open problem and of all memory that was taken for it (collective).
+        """Closes the open problem and frees all memory that was taken for it (collective).
 
-        Subclasses have dropped what they hold of it.
+        Subclasses drop their own references to it before.
         """
         leave_groups()
         if self.code is not None:
             self.code.forget()
-        sys.modules.pop("kernel", None)  # a baseline that was loaded as one, with its graphs and buffers
+        sys.modules.pop("kernel", None)  # a baseline that was loaded as a kernel, with its graphs and buffers
         self.code = self.setting = self.solution = None
         gc.collect()
         self.device.release_all()
@@ -126,12 +126,12 @@ def prepare_process() -> None:
 
 
 def _tell_exits() -> None:
-    """A rank that ends itself prints where, as faulthandler does for signals."""
+    """Makes a rank that calls os._exit print where it did so, as faulthandler does for signals."""
     rank = os.getpid()
 
     def tell(status: int) -> NoReturn:
         if os.getpid() == rank:
-            faulthandler.dump_traceback()  # of all threads: only so is the current one named
+            faulthandler.dump_traceback()  # of all threads, because only then the current one is marked
         leave(status)
 
     os._exit = tell

@@ -29,13 +29,13 @@ PRODUCTS = {
 }
 CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
 LOOKED_UP = PRODUCTS | CONVOLUTIONS
-"""Functions of torch whose shapes count."""
+"""Functions of torch whose arguments' shapes are recorded."""
 
 Shapes = list[tuple[int, ...]]
 
 
 class _Recording(TorchFunctionMode):
-    """Records the shapes of such functions' arguments. A mode of the dispatcher would import torch's compiler."""
+    """Records the shapes of the arguments of LOOKED_UP. A mode of torch's dispatcher would import torch's compiler."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Measures what a transfer takes between every two ranks, by each way that the device has.
+"""Measures the time of a transfer between every two ranks, by each way that the device offers.
 
-Two ranks move a block to each other in turns: a rank moves when the other's block and its signal are there. So a time is
-that of one block and its signal, in one direction, on links that nothing else uses. It is the mean of a series of turns, and the
-fastest of a few series.
+Two ranks move a block to each other in turns: a rank moves when the other's block and its signal have arrived. So a
+time is that of one block and its signal, in one direction, on links that nothing else uses. It is the mean over a
+series of turns, in the fastest of a few series.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
 SIZES = [2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20, 256 << 20]
 SERIES = 5
 SERIES_S = 2e-3
-"""About so long takes a series, unless two blocks take longer."""
+"""Approximate time of a series, unless two blocks take longer."""
 MOST_TURNS = 40
 
 
 def measure(device: Device, backends: bool = False) -> Transfers:
     """The times of the pairs whose first rank is this one (collective).
 
-    backends: by the ways of other libraries; those that are not there are absent with the reason.
+    backends: measure the ways of other libraries. The result has the reason for each that is missing.
 
     Raises:
         CompileError: a way's kernels cannot be compiled here.
@@ -56,7 +56,7 @@ def measure(device: Device, backends: bool = False) -> Transfers:
 
 
 def _made(makers: dict[str, Callable[[], Way]]) -> tuple[dict[str, Way], dict[str, str]]:
-    """The ways, and why others are absent."""
+    """Makes the ways. Returns them, and the reasons why others are missing."""
     ways, absent = {}, {}
     for name, make in makers.items():
         try:
@@ -67,7 +67,7 @@ def _made(makers: dict[str, Callable[[], Way]]) -> tuple[dict[str, Way], dict[st
 
 
 def _us(name: str, way: Way, offered: Ways, pair: Pair, nbytes: int, device: Device) -> float:
-    """Microseconds of one block; on the second rank any number."""
+    """Microseconds of one block; any number on the second rank."""
     source, target = (pair.shared, pair.own) if way.pulls else (pair.own, pair.shared if way.into is None else way.into)
     source[:nbytes].fill_(pair.rank + 1)
     target[:nbytes].zero_()
@@ -83,6 +83,6 @@ def _us(name: str, way: Way, offered: Ways, pair: Pair, nbytes: int, device: Dev
 
 
 def turns_for(nbytes: int) -> int:
-    """Turns of a series: even, so that the first rank has the last signal."""
+    """Turns of a series: an even number, so that the first rank gets the last signal."""
     about = 5e-6 + nbytes / 2e11
     return min(MOST_TURNS, max(2, 2 * round(SERIES_S / about / 2)))

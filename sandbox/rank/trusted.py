@@ -29,11 +29,11 @@ MOST_FAR = 8
 """Most slots of outputs far from the baseline's that are compared at once."""
 
 DRAWN_TO_CALIBRATE = 24
-"""Iterations of another distribution that its usual errors are known from, at the most."""
+"""Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
 """Bytes of unused blocks that the allocator keeps between orders. The other worlds share the device's memory."""
 REFERENCE_BYTES = 1 << 30
-"""Bytes of a kernel's outputs whose references are held at once. An oracle's take up to four times as much."""
+"""Bytes of a kernel's outputs whose references are held at once. The oracle's outputs take up to four times as much."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
 LOOKED_AT = 3
@@ -49,13 +49,14 @@ class TrustedRank(Rank):
         self.arenas = TrustedArenas(self.device)
         self.comparison: Comparison | None = None
         self.meaningful: Comparison | None = None
-        """For slots whose inputs were replaced by some of another distribution than the run's; made when it is needed."""
+        """For slots whose new inputs are from the problem's own distribution, if the run has another; made when
+        needed."""
         self.replaced: set[int] = set()
         """These slots."""
         self.drawn_again: Leaves = {}
-        """The iteration that was last looked at whether it fits in the place of another."""
+        """The last iteration that was drawn to replace another, if it fits."""
         self.drawn_from: dict[int, tuple[int, RankSetting]] = {}
-        """By slot: the seed and the setting of its iteration, unless a rank's inputs were drawn anew alone."""
+        """By slot: the seed and the setting of its iteration, unless the inputs of only one rank were drawn anew."""
         self.handlers |= {
             messages.Probe: self.probe,
             messages.MakeArenas: self.make_arenas,
@@ -72,7 +73,7 @@ class TrustedRank(Rank):
         }
 
     def close_problem(self) -> None:
-        """Also the arenas of all sides, which other worlds may still map."""
+        """Frees also the arenas of all sides, which other worlds may still have mapped."""
         self.comparison = self.meaningful = None
         self.drawn_again = {}
         self.arenas.clear()
@@ -157,7 +158,7 @@ class TrustedRank(Rank):
             os.close(fd)
 
     def draw(self, order: messages.Draw, fds: list[int]) -> None:
-        """Fills slots with new iterations. Contenders get withheld inputs with their GO."""
+        """Fills slots with new iterations. Contenders get withheld inputs right before their GO."""
         assert self.code is not None
         assert self.setting is not None
         assert self.comparison is not None
@@ -194,7 +195,7 @@ class TrustedRank(Rank):
         self.reply(messages.Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
 
     def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
-        """Checks whether another iteration fits in the place of one, or replaces it in this rank's own inputs."""
+        """Draws an iteration and checks if it fits in a slot, or writes the last drawn one to this rank's inputs."""
         assert self.code is not None
         assert self.setting is not None
         table = self.arenas.tables[order.slot]
@@ -230,9 +231,10 @@ class TrustedRank(Rank):
         self.reply(messages.DrawnAgain(fits))
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
-        """Finds the baseline's usual errors on inputs of the problem's own distribution (collective).
+        """Measures the baseline's usual errors on inputs of the problem's own distribution (collective).
 
-        setting: of that distribution. The other arguments of calls stay those of the run, which its worlds have assembled.
+        setting: has that distribution. The other arguments of calls stay those of the run, which its worlds have
+        assembled.
         """
         assert self.code is not None
         assert self.setting is not None
@@ -267,13 +269,13 @@ class TrustedRank(Rank):
         self.reply(messages.PeaksMeasured(calibration.measure(self.device)))
 
     def measure_transfers(self, order: messages.MeasureTransfers, fds: list[int]) -> None:
-        """Measures what transfers between every two ranks take (collective)."""
+        """Measures the times of transfers between every two ranks (collective)."""
         from sandbox.rank import transfers
 
         self.reply(messages.TransfersMeasured(transfers.measure(self.device, order.backends)))
 
     def take(self, order: messages.TakeOutputs, fds: list[int]) -> None:
-        """Copies outputs that are compared later, because the kernel runs again before."""
+        """Copies outputs that are compared later, because the kernel runs again before that."""
         self.arenas.take(order.side, order.first, order.count)
         self.device.synchronize()
         self.reply(messages.OutputsTaken())
@@ -303,7 +305,7 @@ class TrustedRank(Rank):
         self.reply(messages.Compared(_first_wrong(findings)))
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
-        """What is found in these slots' outputs (collective). against: the side with the baseline's outputs."""
+        """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
         references = {index: self.reference(index, against) for index in copies}
         for comparison in (self.comparison, self.meaningful):
             if comparison is not None:
@@ -314,7 +316,10 @@ class TrustedRank(Rank):
         ]
 
     def far_from_baseline(self, order: messages.CompareOutputs) -> list[int]:
-        """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""
+        """The MOST_FAR slots of `order.beside` that are farthest from the baseline's outputs (collective).
+
+        Only slots in which some rank is not near.
+        """
         assert self.comparison is not None
         if not order.beside:
             return []
@@ -356,7 +361,7 @@ class TrustedRank(Rank):
 
 
 def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
-    """The findings that are right, and of the others the first: one iteration's wrong elements are shown everywhere."""
+    """The right findings, and the first of the others, so that all places show one iteration's wrong elements."""
     right = [finding for finding in findings if finding.verdict is Verdict.PASS]
     return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]
 

@@ -24,9 +24,9 @@ class SideArenas:
     withheld: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By slot: byte ranges of the inputs that are filled in right before the GO."""
     taken: torch.Tensor | None = None
-    """Outputs as they were when they were due, laid out like `outputs`."""
+    """Copies of outputs from the time when they were due, laid out like `outputs`."""
     takes: bool = False
-    """Whether outputs were taken since the last draw, so that those are what is compared."""
+    """Whether outputs were taken since the last draw, so that the copies are compared."""
 
     @property
     def due(self) -> torch.Tensor:
@@ -35,7 +35,7 @@ class SideArenas:
 
 
 class TrustedArenas:
-    """They are flat uint8 tensors, divided into slots as the last order to make some said."""
+    """Flat uint8 tensors, divided into slots by the layout of the last `make`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -49,7 +49,7 @@ class TrustedArenas:
         self._own_fd = -1
 
     def make(self, order: MakeArenas) -> tuple[int, int]:
-        """Makes the arenas of a side. Returns their descriptors, inputs and outputs, which are the caller's to close."""
+        """Makes the arenas of a side. Returns the descriptors of inputs and outputs, which the caller closes."""
         layout = order.layout
         self.in_bytes, self.out_bytes, self.room = layout.in_bytes, layout.out_bytes, layout.room
         self.device.free_cache()
@@ -70,7 +70,7 @@ class TrustedArenas:
         return in_fd, out_fd
 
     def clear(self) -> None:
-        """Gives all arenas back, this rank's own as well: the next problem makes others."""
+        """Frees all arenas, this rank's own as well, because the next problem makes others."""
         self.device.synchronize()
         for number in list(self.sides):
             self._drop(number)
@@ -85,7 +85,7 @@ class TrustedArenas:
             self._own_fd = -1
 
     def _drop(self, number: int) -> None:
-        """Gives the arenas of a side back."""
+        """Frees the arenas of a side."""
         gone = self.sides.pop(number, None)
         if gone is not None:
             if not gone.shared:
@@ -98,11 +98,11 @@ class TrustedArenas:
         if self.device.sealed:
             self._own_fd, self.own = self.device.input_arena(size)
         else:
-            self.own = torch.empty(0)  # frees it before more is asked for
+            self.own = torch.empty(0)  # frees the old one before the next is allocated
             self.own = torch.empty(size, dtype=torch.uint8, device=self.device.torch_device)
 
     def forget(self) -> None:
-        """Before new iterations: nothing of the old ones is withheld or compared any more."""
+        """Forgets the withheld inputs and the taken outputs of the old iterations, before new ones are drawn."""
         for side in self.sides.values():
             side.withheld.clear()
             side.takes = False
@@ -112,7 +112,7 @@ class TrustedArenas:
     ) -> None:
         """Writes one iteration into the input arenas.
 
-        table: where the tensors lie in a slot, in their order. withheld: names of tensors that a side gets with its GO.
+        table: where the tensors lie in a slot, in their order. withheld: names of tensors that a side gets at its GO.
         """
         self.tables[slot] = table
         base = slot * self.in_bytes
@@ -143,7 +143,7 @@ class TrustedArenas:
         side.takes = True
 
     def touched(self, sides: Iterable[int]) -> list[int]:
-        """Of these sides, those whose output arena is not as the poison left it."""
+        """The sides of these whose output arena no longer holds only poison."""
         return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs)]
 
     def any_written(self, number: int, first: int, count: int) -> bool:

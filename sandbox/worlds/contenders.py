@@ -12,7 +12,7 @@ from sandbox.worlds.state import State
 from sandbox.worlds.world import World
 
 SPARES = 2
-"""Spares at most. With two, a kernel that is saved right after a verdict finds one, too."""
+"""Most spares. With two, there is also one for a kernel that is saved right after a verdict."""
 
 
 class Contenders:
@@ -38,7 +38,7 @@ class Contenders:
             self.spares.append(self.starter.start("spare", setting))
 
     def tend_spares(self) -> None:
-        """Moves starting spares on without waiting for them, and starts the next one when all are ready."""
+        """Advances starting spares without waiting for them, and starts the next one when all are ready."""
         setting = self._setting
         if setting is None:
             return
@@ -48,7 +48,7 @@ class Contenders:
             except (WorldFailed, OSError):
                 self._drop(world)
         if 0 < len(self.spares) < SPARES and all(has_open(world, setting) for world in self.spares):
-            with contextlib.suppress(HarnessFailed):  # one is enough where the machine has no room for more
+            with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
                 self.spares.append(self.starter.start("spare", setting))
 
     def _tend(self, world: World, setting: Setting) -> None:
@@ -62,7 +62,7 @@ class Contenders:
 
     @contextlib.contextmanager
     def spares_stopped(self) -> Iterator[None]:
-        """Stops spares within a block, because the first work of a starting spare on a GPU would count as the kernel's."""
+        """Stops spares within a block, because GPU work of a starting spare would count against the kernel."""
         stopped = list(self.spares)
         for world in stopped:
             world.processes.pause()
@@ -102,7 +102,7 @@ class Contenders:
         return world
 
     def keep(self) -> None:
-        """Makes the contender a spare again. Only for one that has run the problem's own baseline to its end."""
+        """Makes the contender a spare again. Only for one that has run the problem's own baseline to the end."""
         world = self.contender
         if world is not None and len(self.spares) < SPARES and world.lines.failure is None:
             self.spares.append(world)

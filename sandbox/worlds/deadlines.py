@@ -8,23 +8,24 @@ START = 60.0
 PREPARE = 120.0
 """The oracle world's preparation of a new setting."""
 BACKENDS = 30.0
-"""What other libraries' transfers take to set up and measure."""
+"""The setup and measurement of other libraries' transfers."""
 COMPILE = 120.0
 HEALTH = 10.0
 """One tiny call of the oracle world on each GPU after a kernel was killed there."""
 TURN = 240.0
 """The wait for another arena that is timing on the same devices."""
 WITHOUT_CORE = 10.0
-"""Time without a core that is not counted, at most. Other work on the machine causes it, or threads of the kernel."""
+"""Most time without a core that extends a deadline. Other work on the machine or threads of the kernel cause it."""
 SHORTEST, LONGEST = 0.05, 20.0
 SHORTEST_BATCH = 0.5
 """A busy machine may leave a rank without a core for this long."""
 
 
 def patience() -> float:
-    """PKB_DEADLINE_SCALE of the referee's environment: a factor for the deadlines of loading, first calls and batches.
+    """Returns the factor for the deadlines of loading, first calls and batches.
 
-    It is below 1 in tests and above 1 on a slow machine. No rank sees it."""
+    It is PKB_DEADLINE_SCALE of the referee's environment: below 1 in tests, above 1 on a slow machine. Ranks do not get
+    it."""
     try:
         scale = float(os.environ.get("PKB_DEADLINE_SCALE", "1"))
     except ValueError:
@@ -45,7 +46,7 @@ class TimeLimits:
 
     @classmethod
     def for_baseline(cls, call_seconds: float, calls: int) -> "TimeLimits":
-        """The limits for a baseline call of so many seconds, and so many calls per batch.
+        """The limits for a baseline call of `call_seconds`, and `calls` per batch.
 
         First call: 10 s, or 100 baseline calls. Batch: 2 s, or 20 times the baseline's. The scale only lengthens `time` and
         `own`, because the number of batches and the comparison do not depend on the kernel."""

@@ -1,4 +1,4 @@
-"""The exchange of iterations between the oracle world and another: inputs are drawn, outputs compared."""
+"""The exchange of iterations between the oracle world and another world: draws inputs, compares outputs."""
 
 import os
 import time
@@ -26,14 +26,14 @@ R = TypeVar("R", bound=messages.Reply)
 class AwaitAll(Protocol):
     """Waits for an answer of one kind from every rank of a world, and serves all other input meanwhile.
 
-    Raises WorldFailed or Deadline for the contender, and other exceptions for whatever else ends the run.
+    Raises WorldFailed or Deadline if the contender is at fault, and other exceptions for other ends of the run.
     """
 
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]: ...
 
 
 def ask(await_all: AwaitAll, world: World, order: messages.Order, reply: type[R], limit: float) -> list[R]:
-    """The replies of the oracle world's ranks to an order, by rank. limit: seconds. Raises as `AwaitAll`."""
+    """Sends an order to the oracle world and returns its replies by rank. limit: seconds. Raises as `AwaitAll`."""
     world.tell(order)
     replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
     return [found for found in replies if isinstance(found, reply)]
@@ -47,12 +47,12 @@ ARENAS = 2
 
 
 def fresh_seeds(count: int) -> list[int]:
-    """63 secret bits each."""
+    """Returns secret random seeds of 63 bits each."""
     return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
 
 
 class PreparedSetting:
-    """A setting that is open in the oracle world, with what this world has measured of the problem."""
+    """A setting that is open in the oracle world, and what this world has measured for it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PreparedSetting:
         varies: bool = False,
         most_references: int | None = None,
     ) -> None:
-        """varies: whether calls compute with other shapes on other inputs (sandbox/rank/shapes.py).
+        """varies: whether the shapes inside a call depend on the values of its inputs (sandbox/rank/shapes.py).
         most_references: reference worlds that fit into the devices' memory; None: no limit.
         """
         self.world = world
@@ -73,12 +73,12 @@ class PreparedSetting:
         self.calls = calls
         """Baseline calls that fill a batch."""
         self.call_seconds = call_seconds
-        """How long one takes, as far as a few calls tell."""
+        """Seconds of one baseline call, estimated from a few calls."""
         self.varies = varies
         self.most_references = most_references
         self.used = False
         self.misfits: Counter[int] = Counter()
-        """By rank: iterations in which its inputs could not be replaced alone."""
+        """By rank: the number of iterations in which only its inputs were to be replaced, but no draw fitted."""
 
     def references_of(self, count: int) -> int:
         """`count` reference worlds, or as many as fit into memory."""
@@ -86,16 +86,16 @@ class PreparedSetting:
 
     @property
     def distinct_calls(self) -> int:
-        """Calls on as many inputs that a world makes before anything is timed, so that its libraries have met most shapes."""
+        """Number of untimed calls, each on other inputs, that prepare the libraries of a new world for most shapes."""
         return distinct_calls(self.call_seconds) if self.varies else 0
 
 
 def hand_over_arenas(
     await_all: AwaitAll, prepared: PreparedSetting, worlds: Sequence[World], side: int, shared: bool = False
 ) -> None:
-    """Fresh arenas for the worlds of a side: each rank of the oracle world gives its own to the ranks with the same number.
+    """Gives the worlds of a side fresh arenas. Each oracle rank makes those of the ranks with its number.
 
-    shared: the inputs are the trusted ranks' own, for worlds that run no kernel.
+    shared: these worlds read the oracle ranks' own inputs. Only for worlds that run no kernel.
     """
     layout = prepared.layout
     prepared.world.tell(messages.MakeArenas(layout, own=not prepared.used, side=side, shared=shared))
@@ -118,7 +118,7 @@ class Failed(Exception):
     """The run ended early: the verdict and the reason."""
 
     def __init__(self, verdict: Verdict, failure: Failure, side: int = 0) -> None:
-        """side: the number of the kernel at fault, where two run against each other."""
+        """side: the number of the kernel at fault, if two run against each other."""
         super().__init__(failure.message)
         self.side = side
         self.verdict = verdict
@@ -155,19 +155,22 @@ class Exchange:
         """By rank: where the tensors of the drawn iterations lie."""
         self.findings: dict[int, dict[str, OutputError]] = {}
         self.reuses = False
-        """Whether the kernel's ranks say that it returns the same memory again."""
+        """Whether a rank reports that the kernel returned the memory of an earlier result again."""
         self.paper: bool | None = None
 
     def hand_over_arenas(self) -> None:
-        """Fresh arenas for the contender: from each rank of the oracle world to the contender rank with the same number."""
+        """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""
         hand_over_arenas(self.await_all, self.prepared, [self.contender], self.side)
 
     def ask(self, order: messages.Order, reply: type[R]) -> list[R]:
-        """The replies of the oracle world's ranks to an order, by rank."""
+        """Sends an order to the oracle world and returns its replies by rank."""
         return ask(self.await_all, self.oracle, order, reply, self.prepared.limits.own)
 
     def draw(self, count: int, expect_poison: bool) -> None:
-        """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
+        """Draws fresh secret inputs for the first `count` slots. `tables` then has the places of the tensors.
+
+        expect_poison: fail if a kernel has written to its outputs since the last comparison.
+        """
         drawn = self.ask(messages.Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides), messages.Drawn)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:
@@ -175,7 +178,10 @@ class Exchange:
         self.tables = [reply.tables for reply in drawn]
 
     def arm(self, *worlds: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
-        """Every rank of these worlds assembles the arguments of drawn iterations: of all, or of `count` slots from `first` on."""
+        """Makes every rank of these worlds assemble the arguments of drawn iterations.
+
+        first, count: of `count` slots from `first` on; None: of all the rest.
+        """
         end = None if count is None else first + count
         for world in worlds:
             world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
@@ -183,14 +189,14 @@ class Exchange:
             self.await_all(world, Kind.ARMED, self.prepared.limits.load)
 
     def choose(self, world: World, batch: messages.ChooseBatch) -> None:
-        """Every rank makes the batch ready that the next GO runs: it makes untimed calls, the same in every world."""
+        """Makes every rank prepare the batch that the next GO runs, with the same untimed calls in every world."""
         world.tell(batch)
         self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)
 
     def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
         """Completes this side's inputs in some slots, for all ranks or one.
 
-        watch: also look for other work on the devices; returns the longest moment in microseconds in which it had one.
+        watch: also look for foreign work on the devices; returns its longest duration in microseconds.
         """
         return self._reveal(messages.Reveal(self.side, first, count, watch, rank))
 
@@ -202,10 +208,10 @@ class Exchange:
         return max(reply.foreign_us for reply in self.ask(order, messages.Revealed))
 
     def await_done(self, world: World, limit: float, stops: bool = False) -> int:
-        """Waits for a batch's end; perf_counter_ns of the moment it came. Unsealed outputs are fetched then.
+        """Waits until a batch ends. Returns its end in perf_counter_ns. Outputs that are not sealed arrive afterwards.
 
-        stops: the world is stopped at once. The batch ends when all its processes were told to stop: those that were known
-        before, or all, where one was born in the batch and still runs.
+        stops: also stop the world. The batch then ends when all processes known before it have got the order to stop.
+        If a process that was started in the batch still runs, it ends when that one has got the order, too.
         """
         done = self.await_all(world, Kind.DONE, limit)
         self.reuses |= world is self.contender and any(answer.value for answer in done)
@@ -221,18 +227,22 @@ class Exchange:
         return ended
 
     def take(self, first: int, count: int) -> None:
-        """Copies this side's outputs in some slots. `compare` reads the copies, whatever is written later."""
+        """Copies this side's outputs in some slots. `compare` reads the copies, so later writes have no effect."""
         self.ask(messages.TakeOutputs(first, count, self.side), messages.OutputsTaken)
 
     def written_ahead(self, first: int, count: int) -> list[bool]:
-        """By rank, whether a stopped batch has written an output in one of these slots, whose calls have not begun."""
+        """Returns by rank whether a stopped batch has written an output too early.
+
+        first, count: the slots of calls that have not begun.
+        """
         return [reply.written for reply in self.ask(messages.LookAhead(self.side, first, count), messages.LookedAhead)]
 
     def replace(self, slot: int, tries: int) -> bool:
-        """Draws another iteration in the place of one that has been assembled; False where none fits (of so many).
+        """Replaces the inputs of an assembled iteration by new ones. Returns False if none fits.
 
-        It is drawn from the problem's own distribution where one of those fits: inputs as upstream draws them may be the same in
-        every iteration. The contender gets it with the next `reveal` of the slot.
+        tries: how many to draw from each distribution. The problem's own distribution comes first, because inputs as
+        upstream draws them may be the same in every iteration. The contender gets the new inputs with the next `reveal`
+        of the slot.
         """
         for meaningful in (True, False):
             for seed in fresh_seeds(tries):
@@ -243,7 +253,7 @@ class Exchange:
         return False
 
     def replace_alone(self, slot: int, rank: int, tries: int) -> bool:
-        """As `replace`, of one rank's inputs alone: the inputs of all others stay as they are."""
+        """Replaces the inputs of one rank only, as `replace` does. The inputs of all other ranks stay as they are."""
         for seed in fresh_seeds(tries):
             again = messages.DrawAgain(slot, seed, alone=rank)
             if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
@@ -264,7 +274,7 @@ class Exchange:
                 raise self.late(rank, side)
 
     def late(self, rank: int, side: int) -> Failed:
-        """The failure of a late write. Raises HarnessFailed if it was no kernel's."""
+        """The failure of a late write. Raises HarnessFailed if the baseline wrote, and no kernel."""
         if side == REFERENCE:
             raise HarnessFailed(f"rank {rank} of the baseline wrote to an output after its call had ended")
         message = f"rank {rank} wrote to an output after its call had ended"
@@ -279,10 +289,10 @@ class Exchange:
     def compare(
         self, slots: list[int], against: int | None = None, note: bool = True, beside: Sequence[int] = ()
     ) -> tuple[Verdict, Failure | None]:
-        """Has the trusted ranks compare these slots; the first failing rank decides.
+        """Makes the oracle world compare these slots. Returns the verdict and failure of the first rank that fails.
 
-        against: the side that has run the baseline on these iterations; otherwise the trusted ranks run it now.
-        beside: more slots, which are compared only where an output is not near the baseline's.
+        against: the side that has run the baseline on these iterations; None: the oracle world runs it now.
+        beside: more slots, which are compared only if an output is not near the baseline's.
         note: keep and report the figures.
         """
         compared = self.ask(messages.CompareOutputs(slots, self.side, against, list(beside)), messages.Compared)
@@ -304,7 +314,7 @@ class Exchange:
     def require_right(
         self, slots: Sequence[int], against: int | None = None, beside: Sequence[int] = (), hint: str = ""
     ) -> None:
-        """Compares slots as `compare` does. hint: is added to the failure's message.
+        """Compares slots as `compare` does. hint: text to add to the failure's message.
 
         Raises:
             Failed: an output is wrong.
@@ -323,7 +333,7 @@ class Exchange:
         self.paper = paper if self.paper is None else self.paper and paper
 
     def mismatch(self, rank: int, finding: OutputFinding) -> Failure:
-        """A failed comparison as a failure."""
+        """The failure that describes a failed comparison."""
         verdict = finding.verdict
         bad = next((output for output in finding.outputs if not output.ok), None)
         if bad is None:

@@ -1,4 +1,4 @@
-"""The first calls of reference worlds: their libraries load, allocate and connect here, so that no timed call does."""
+"""The first calls of reference worlds, in which libraries load, allocate and connect, so that no timed call does."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from sandbox.worlds.world import World
 
 
 def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
-    """Calls the baseline on one input; then, if shapes vary between inputs, on as many inputs as there are calls.
+    """Calls the baseline on one input and then, if shapes vary between inputs, on a new input in each call.
 
     exchange: of the references' side, whose worlds have loaded the baseline.
 

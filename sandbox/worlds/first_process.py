@@ -1,4 +1,4 @@
-"""The first process of a world: a program of its own, or forked by the fork server into a jail."""
+"""The first process of a world: a separate program, or a process that the fork server forks into a jail."""
 
 import contextlib
 import os
@@ -24,9 +24,9 @@ from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
-"""The subfolder of a world's folder that shows the compiled code of its kernel's text."""
+"""The subfolder of a world's folder with the cached compiled code of its kernel."""
 FILES = "kernel"
-"""The subfolder that shows the files of a kernel of several files."""
+"""The subfolder with the files of a kernel that has several files."""
 BORN_SECONDS = 15.0
 """Limit until a new fork server, which imports torch, has forked its first world."""
 
@@ -39,15 +39,17 @@ class FirstProcess(Protocol):
         """Whether it has been started yet."""
 
     def tree(self) -> list[int]:
-        """Process ids, once it has been started. The first process comes first. The ranks come last while only the harness
-        runs in the world. Empty if there is no process."""
+        """The process ids, once it has been started; empty if there is no process.
+
+        The first process comes first. The ranks come last while only the harness runs in the world.
+        """
 
     def kill(self) -> bool:
         """Kills all of them. Returns whether they are gone."""
 
 
 class StartedProgram:
-    """A FirstProcess: the launcher as a program of its own in a jail."""
+    """A FirstProcess: the launcher as a separate program in a jail."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -124,7 +126,7 @@ def start(
 
     ends, status: descriptors that it inherits; the caller closes its own copies.
 
-    Raises OSError where this machine has no process, descriptor or memory left.
+    Raises OSError if this machine has no process, descriptor or memory left.
     """
     profile, kind = spec.jail.profile, spec.kind
     plan = LaunchPlan(
@@ -158,7 +160,7 @@ def start(
 
 
 def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers) -> Forked:
-    """Builds a jail around a process that does nothing, if the profile has one, and orders the world."""
+    """Builds a jail around a process that does nothing, if the profile has one, and orders the fork of the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
         wrapped = afterwards.enter_context(_wrapped(spec, list(joining.HOLD), folder.path))
@@ -210,7 +212,7 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 
 @contextlib.contextmanager
 def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
-    """The command in the world's jail. Worlds without a kernel are jailed, too, so that isolation costs all worlds the same."""
+    """Wraps the command in the world's jail. Worlds without a kernel get one, too, so that all have the same cost."""
     kind = spec.kind
     extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)
     readable = spec.readable

@@ -1,4 +1,4 @@
-"""The referee's end of the fork servers (sandbox/rank/fork_server.py), one per kind of device."""
+"""The referee's side of the fork servers (sandbox/rank/fork_server.py), one per kind of device."""
 
 import contextlib
 import fcntl
@@ -30,7 +30,7 @@ class ForkServers:
     def of(self, kind: DeviceKind) -> "ForkServer":
         """The running server for a kind of device; started if there is none.
 
-        Raises OSError where this machine has no process, descriptor or memory left.
+        Raises OSError if this machine has no process, descriptor or memory left.
         """
         found = self._servers.get(kind.rank_module)
         if found is None or not found.runs:
@@ -92,7 +92,7 @@ class ForkServer:
         return self._process.poll() is None
 
     def fork(self, order: ForkOrder, fds: Sequence[int]) -> None:
-        """Orders a world and returns at once. fds: the descriptors that the order names by index.
+        """Orders the fork of a world and returns at once. fds: the descriptors to which the order refers by index.
 
         Raises OSError if the server is gone or its queue is full.
         """

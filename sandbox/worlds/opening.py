@@ -1,4 +1,4 @@
-"""Opening a problem in a world: the order, its files' stamps, and the folders that it reads."""
+"""What opens a problem in a world: the order, the times of the problem's files, and the folders to read."""
 
 from pathlib import Path
 

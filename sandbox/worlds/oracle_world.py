@@ -17,7 +17,7 @@ from sandbox.worlds.starter import WorldStarter, fits
 from sandbox.worlds.world import Stamps, World
 
 PROBED = 24
-"""Iterations at most from which the usual errors of the baseline are calibrated."""
+"""Most iterations from which the usual errors of the baseline are calibrated."""
 SYNC_SECONDS = 2.0
 
 
@@ -29,7 +29,7 @@ class OracleWorld:
         self.world: World | None = None
         self.prepared: PreparedSetting | None = None
         self.killed: World | None = None
-        """The last killed world that ran a kernel, on devices that a kernel can damage."""
+        """The last killed world that ran a kernel, if its devices can keep a fault after that."""
         self.gpu_fault = ""
         """The fault of that world's GPUs in one line; empty if there is none."""
         self._prepared_key: tuple[Setting, Stamps] | None = None

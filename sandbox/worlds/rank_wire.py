@@ -1,4 +1,4 @@
-"""The referee's end of one rank: control socket, prints and report page."""
+"""The referee's connection to one rank: control socket, printed text and report page."""
 
 import contextlib
 import fcntl
@@ -97,7 +97,7 @@ class RankWire:
     # --- from the rank ---------------------------------------------------------------------------------------
 
     def read(self) -> list[Received] | None:
-        """Reads what has arrived. Returns the messages about compilation and keeps all other answers; None at the end.
+        """Reads what has arrived and keeps answers. Returns messages about compilation; None if the socket is closed.
 
         Raises WorldFailed for bytes that no rank sends.
         """
@@ -118,7 +118,7 @@ class RankWire:
         return self.take_in(data)
 
     def close_line(self) -> None:
-        """Notes that the connection is closed."""
+        """Records the time when the connection was closed."""
         self.closed_at = min(self.closed_at, time.monotonic())
 
     @property
@@ -132,7 +132,7 @@ class RankWire:
         return self.closed or self.status is not None
 
     def take_in(self, data: bytes) -> list[Received]:
-        """As `read`, with these bytes."""
+        """Does with these bytes what `read` does with those that have arrived."""
         self._buffer += data
         of_compiling = []
         while len(self._buffer) >= frames.SIZE:
@@ -161,7 +161,7 @@ class RankWire:
         return of_compiling
 
     def read_prints(self) -> str | None:
-        """New prints of the rank, up to a limit; None at the end.
+        """The new printed text of the rank, up to a limit; None if its pipe is closed.
 
         Raises WorldFailed if the rank prints too much.
         """
@@ -216,7 +216,7 @@ class RankWire:
                 self.sock.setblocking(False)
 
     def forget_answers(self) -> None:
-        """Drops what has arrived."""
+        """Drops the answers that have arrived, and closes their descriptors."""
         for answer in self.answers:
             for fd in answer.fds:
                 os.close(fd)

@@ -32,7 +32,7 @@ class References:
             self.worlds.append(self.starter.start("reference", setting))
 
     def leave_other_problems(self, setting: Setting) -> None:
-        """Opens a setting's problem in the worlds that have another one open: they give its memory back."""
+        """Opens a setting's problem in the worlds that have another one open, so that they free its memory."""
         others = [world for world in self.worlds if world.state is not State.STARTING and not has_open(world, setting)]
         if others:
             self._loaded = None
@@ -92,7 +92,10 @@ class References:
             self._drop(world)
 
     def renew(self, prepared: PreparedSetting | None, setting: Setting) -> None:
-        """After a run on a setting whose shapes vary: starts new ones, so that all worlds of the next run are equally old."""
+        """After a run: replaces all of them if the shapes of the setting vary.
+
+        So the worlds of the next run are equally old.
+        """
         if prepared is not None and prepared.varies:
             count = len(self.worlds)
             self.drop()

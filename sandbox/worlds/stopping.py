@@ -1,7 +1,7 @@
 """Stops and continues all processes of a world, and measures their activity.
 
-A control group stops a world in one call, and no signal continues it. A world without one is stopped by SIGSTOP. The system-call
-filter (sandbox/jail/seccomp.py) refuses every way to a SIGCONT that no running process sends.
+A control group stops a world in one call, and no signal continues it. A world without one is stopped by SIGSTOP. Its
+processes cannot arrange a later SIGCONT: the system-call filter refuses every call for that (sandbox/jail/seccomp.py).
 """
 
 import time
@@ -54,7 +54,7 @@ class Stopping(Protocol):
 
 
 class ByGroup:
-    """See Stopping."""
+    """Stops a world by its control group."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -63,7 +63,7 @@ class ByGroup:
         self._group.freeze()
 
     def complete(self) -> bool:
-        """Nothing: a new process of a frozen one is frozen."""
+        """Does nothing, because a new process in a frozen group is frozen."""
         return False
 
     def await_stopped(self) -> None:
@@ -77,16 +77,16 @@ class ByGroup:
         return Activity(self._group.cpu_seconds())
 
     def go_on(self, held: Collection[int] = ()) -> None:
-        processes.pause(held)  # each stops before it runs again
+        processes.pause(held)  # takes effect before they could run again
         self._group.thaw()
 
 
 class BySignals:
-    """See Stopping."""
+    """Stops a world by SIGSTOP to each of its processes."""
 
     def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
-        """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether other processes
-        may run."""
+        """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether a kernel
+        may run, which can start other processes."""
         self._tree = tree
         self._ranks = ranks
         self._kernel = kernel

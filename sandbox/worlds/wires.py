@@ -1,4 +1,4 @@
-"""The referee's ends of all ranks of a world: answers, the first failure, and compile time."""
+"""The referee's connections to all ranks of a world: answers, the first failure, and compile time."""
 
 import contextlib
 import selectors
@@ -29,10 +29,10 @@ class Wires:
         selector: selectors.BaseSelector,
         heard: Callable[[int, str], None],
     ) -> None:
-        """heard(rank, text): called with prints of a rank; more than 64 MiB fail the world."""
+        """heard(rank, text): called with the printed text of a rank. More than 64 MiB of it fail the world."""
         self.ranks = ranks
         self.failure: WorldFailed | None = None
-        """The failure of the world, whatever answer is awaited."""
+        """The failure of the world. `missing` raises it for any answer."""
         self._lost: RankWire | None = None
         """The first rank whose connection or process ended before any rank reported a failure."""
         self._launcher_ended = False
@@ -172,7 +172,10 @@ class Wires:
         return waiting
 
     def _died(self, wire: RankWire, ended: Callable[[], str]) -> WorldFailed:
-        """The failure of a rank that is gone. ended(): see `missing`. Its last words are heard: they say where it was."""
+        """The failure of a rank that is gone. First passes on its last printed text, which shows where it ended.
+
+        ended(): see `missing`.
+        """
         while text := wire.read_prints():
             self._heard(wire.rank, text)
         if why := ended():
@@ -189,7 +192,7 @@ class Wires:
         return [wire.answers.popleft() for wire in self.ranks]
 
     def take_synced(self, number: int) -> bool:
-        """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
+        """Drops all answers up to the `Sync` with this number. Returns False if a rank has not answered it yet.
 
         Raises WorldFailed if a rank is gone.
         """

@@ -23,11 +23,11 @@ Stamps = tuple[int, ...]
 """Times of the last changes of a problem's files, in nanoseconds."""
 
 BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
-"""Limit for the begin of a released rank, and the interval of the checks."""
+"""Seconds that a released rank has to begin, and seconds between two checks of it."""
 
 
 class World:
-    """One world. Its processes and its lines to the ranks are parts with methods of their own."""
+    """One world. Its processes and its connections to the ranks are separate objects: `processes` and `lines`."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class World:
         new_gate: Callable[[int], GatePage] = GatePage,
         timer: TimeSource = time,
     ) -> None:
-        """A world whose processes have been started. They report READY.
+        """Takes over processes that have been started. Each rank then reports READY.
 
-        new_gate: makes the starting gate for so many ranks.
+        new_gate(ranks): makes the starting gate.
         """
         self.spec = spec
         self.ranks = spec.ranks
@@ -63,7 +63,9 @@ class World:
         heard: Callable[["World", int, str], None],
         servers: ForkServers,
     ) -> "World":
-        """Starts a world's processes. heard(world, rank, text): called with prints of a rank. servers: may fork it.
+        """Starts a world's processes.
+
+        heard(world, rank, text): called with the printed text of a rank. servers: fork the world if its jail allows it.
 
         Raises OSError if the machine is out of processes, descriptors or memory.
         """
@@ -93,7 +95,7 @@ class World:
     # --- orders ----------------------------------------------------------------------------------------------
 
     def tell(self, order: Order, fds: tuple[int, ...] = ()) -> None:
-        """Sends an order to all ranks. Raises HarnessFailed if it is illegal in this state."""
+        """Sends an order to all ranks. Raises HarnessFailed if the order is illegal in this state."""
         self.tell_each([order] * self.ranks, [fds] * self.ranks)
 
     def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -102,29 +104,29 @@ class World:
         self.lines.send(orders, fds)
 
     def open(self, order: OpenProblem, stamps: Stamps) -> None:
-        """Tells all ranks to open a problem. stamps: of its files."""
+        """Orders all ranks to open a problem. stamps: the times of its files."""
         self.tell(order)
         self._opened = (order, stamps)
         self.problems += 1
 
     def opens(self, order: OpenProblem, stamps: Stamps) -> bool:
-        """Whether this problem, setting and state of its files is open, or is being opened."""
+        """Whether this problem is open or being opened, with this setting and these times of its files."""
         return self._opened == (order, stamps)
 
     def has_open(self, order: OpenProblem, stamps: Stamps) -> bool:
-        """Whether this problem, setting and state of its files is open."""
+        """Whether this problem is open, with this setting and these times of its files."""
         return self.state in IDLE | BUSY and self.opens(order, stamps)
 
     def make_gate(self) -> None:
-        """Makes the starting gate and tells all ranks to map it. GATED is due."""
+        """Makes the starting gate and orders all ranks to map it. They answer with GATED."""
         assert self.gate is None
         self.gate = self._new_gate(self.ranks)
         self.tell(MapGate(), (self.gate.fd,))
 
     def go(self) -> int:
-        """Releases all ranks at once; returns the time before in perf_counter_ns.
+        """Releases all ranks at once. Returns the time right before that, in perf_counter_ns.
 
-        Stopped processes are continued afterwards, so that they never run before the clock.
+        Stopped processes continue after the clock is read, so that they never run before this time.
         """
         self._move(Kind.GO)
         self.lines.require_silence()
@@ -134,7 +136,7 @@ class World:
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
-        """Releases one rank after another, each when the one before has begun. before(rank): called before each."""
+        """Releases one rank after another, each once the previous one has begun. before(rank): called before each."""
         self._move(Kind.GO)
         self.lines.require_silence()
         self.processes.resume(held=order)
@@ -145,17 +147,17 @@ class World:
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
-        """Waits until released ranks have begun, at most BEGIN_SECONDS, because one may have no core."""
+        """Waits until released ranks have begun, but at most BEGIN_SECONDS, because a rank may have no free core."""
         until = self._timer.monotonic() + BEGIN_SECONDS
         while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_LOOK_SECONDS)
 
     def calls_begun(self) -> int:
-        """The most calls of the batch that a rank reports to have begun."""
+        """The number of calls that have begun in the batch, on the rank that reports most."""
         return max(self.calls_begun_by_rank())
 
     def calls_begun_by_rank(self) -> list[int]:
-        """The calls of the batch that each rank reports to have begun."""
+        """The number of calls that have begun in the batch, as each rank reports it."""
         return self.lines.calls_begun()
 
     # --- answers ---------------------------------------------------------------------------------------------
@@ -165,14 +167,14 @@ class World:
         return self.lines.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
-        """Takes the answer of every rank, when none is missing. Raises HarnessFailed if it is illegal in this state."""
+        """Takes the answer of every rank; none may be missing. Raises HarnessFailed if it is illegal in this state."""
         self._move(kind)
         if kind is Kind.READY:
             self.processes.find_ranks()
         return self.lines.take()
 
     def take_synced(self, number: int) -> bool:
-        """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
+        """Drops all answers up to the `Sync` with this number. Returns False if a rank has not answered it yet.
 
         Raises WorldFailed if a rank is gone.
         """

@@ -82,7 +82,7 @@ class WorldProcess:
             self._complete = False
 
     def pause(self) -> bool:
-        """Stops every process of the world; of a world without a kernel the ranks, which are all that run.
+        """Stops every process of the world. In a world without a kernel only the ranks run, so only they are stopped.
 
         Returns whether an unknown process was still running."""
         self.halt()
@@ -154,13 +154,16 @@ class WorldProcess:
         return self._bound.killed()
 
     def show_compiled(self, digest: str) -> None:
-        """Shows the world the cached artefacts of the kernel that it will load (its SHA-256), and those of all kernels."""
+        """Gives the world the cached artefacts of the kernel that it will load, and those that all kernels share.
+
+        digest: SHA-256 of the kernel.
+        """
         if self._spec.jail.name != "none":
             for name in (digest, kernel_cache.SHARED):
                 kernel_cache.show(name, self._folder.path / SHOWN)
 
     def show_files(self, kernel: Kernel) -> str:
-        """Shows the world the files of its kernel, for reading only. Returns their folder; empty for a kernel of one file.
+        """Gives the world the files of its kernel, read-only. Returns their folder; empty for a kernel of one file.
 
         Raises:
             ValueError, OSError: as `write_read_only`.
@@ -179,8 +182,8 @@ class WorldProcess:
             kernel_cache.harvest(self._first.tree()[-1], jail.profile.inside(self._folder.path), digest)
 
     def close(self) -> bool:
-        """Kills every process of the world and removes its folder; True when all are gone."""
-        self.resume()  # a world without a PID namespace has to end itself
+        """Kills every process of the world and removes its folder. Returns whether all processes are gone."""
+        self.resume()  # a world without a PID namespace ends itself, which stopped processes cannot do
         if self._spec.jail.profile.name == "nested":
             ask_to_end(self._first.tree)
         gone = self._first.kill()

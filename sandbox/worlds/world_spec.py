@@ -10,16 +10,16 @@ from sandbox.machine.placement import RankGpu
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """What a world starts with."""
+    """The sizes, devices and limits that a world starts with."""
 
     ranks: int
     kind: DeviceKind
     trusted: bool
-    """Whether the referee decodes replies of its ranks; only of the oracle world."""
+    """Whether the referee decodes the replies of its ranks. True only for the oracle world."""
     jail: Jail
     readable: tuple[Path, ...] = ()
     """The folder of a user's own problem."""
     gpus: tuple[RankGpu, ...] = ()
     """By rank; empty for CPU ranks."""
     kernel: bool = True
-    """Whether a kernel runs in it, which is then at fault for failures of the world."""
+    """Whether a kernel runs in it. The kernel then counts as the cause of the world's failures."""

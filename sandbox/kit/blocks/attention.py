@@ -1,11 +1,12 @@
-"""Attention over a sequence whose pieces lie on several ranks, by exchanging heads and not by passing keys round a ring.
+"""Attention over a sequence that is split over ranks. It exchanges heads instead of passing keys round a ring.
 
     from sandbox.kit.blocks.attention import attend, attend_together
 
     context = attend_together(qkv, scale, causal, group)     # qkv [B, S, 3, H, d] -> [B, S, H, d]
 
-Each rank gets the whole sequence of its share of the heads. So one fused kernel does all products, no partial results are merged,
-and under a causal mask all ranks have the same work. A ring leaves the last rank with W - 1/2 blocks and the first with a half.
+Each rank gets the whole sequence for its share of the heads. So one fused kernel does all products, no partial results
+are merged, and under a causal mask all ranks have the same work. With a ring, the last rank computes W - 1/2 blocks and
+the first a half.
 """
 
 import contextlib
@@ -21,9 +22,9 @@ from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.short_attention import attend_short, is_short
 
 FUSED = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Kernels for 16-bit tensors, the fastest on Hopper first; one that cannot take the shapes is skipped."""
+"""Kernels for 16-bit tensors, the fastest on Hopper first. One that does not support the shapes is skipped."""
 LONG = 1024
-"""Keys from which the choice of a kernel is worth its host time."""
+"""From this number of keys on, the choice of a kernel is worth its host time."""
 
 
 def attend(
@@ -31,8 +32,8 @@ def attend(
 ) -> torch.Tensor:
     """Softmax attention: query [B, Sq, H, d], key and value [B, Sk, Hk, d] where Hk divides H -> [B, Sq, H, d], contiguous.
 
-    Query head h reads key head h * Hk // H. causal wants Sq = Sk. Scores and sums are float32; scale None: d^-1/2. Any strides
-    will do as long as elements of a head are neighbours.
+    Query head h reads key head h * Hk // H. causal requires Sq = Sk. Scores and sums are float32; scale None: d^-1/2.
+    The elements of a head must be adjacent; all other strides are free.
     """
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     shared = query.shape[2] != key.shape[2]
@@ -42,7 +43,7 @@ def attend(
 
 
 def _kernels(query: torch.Tensor, key: torch.Tensor) -> AbstractContextManager[None]:
-    """The choice of kernels on a GPU: fused ones of float32 may multiply in less than float32, so plain products do that."""
+    """Chooses kernels on a GPU: plain products for float32, because fused ones may multiply with less precision."""
     if not query.is_cuda:
         return contextlib.nullcontext()
     if query.dtype == torch.float32:
@@ -57,9 +58,9 @@ def attend_together(
 ) -> torch.Tensor:
     """Attention over the rows of all ranks of a group: qkv [B, S, 3, H, d], contiguous, the same shape on all -> [B, S, H, d].
 
-    Rank c has the rows c * S to c * S + S - 1. Any number of heads: the last ranks attend to zeros where it is no multiple of
-    the ranks. Short sequences take one launch, and no heads are exchanged. Collective. On more than one GPU the result may be
-    memory of a ring (`Team.out`): it is written again by a later call, not by the next.
+    Rank c has the rows c * S to c * S + S - 1. Any number of heads: if it is no multiple of the ranks, the last ranks
+    attend to zeros. Short sequences take one launch, and no heads are exchanged. Collective. On more than one GPU the
+    result may be a buffer of a ring (`Team.out`): a later call writes to it again, but not the next one.
     """
     world, heads = dist.get_world_size(group), qkv.shape[3]
     query, key, value = qkv.unbind(2)

@@ -6,7 +6,8 @@
     write_gradients([dout, q, k, v, out], lse, scale, causal, [dq, dk, dv])
 
 Weights and gradients of scores never leave the multiprocessor. They are float32, and tensor cores would round them to 16 bits. So
-each is multiplied as the sum of two 16-bit numbers, which is exact to 16 bits of mantissa. That makes 8 products of 5.
+each is multiplied as the sum of two 16-bit numbers, which is exact to 16 bits of mantissa. So there are 8 products
+instead of 5.
 """
 
 import torch
@@ -14,7 +15,8 @@ import triton
 import triton.language as tl
 
 ROWS, KEYS, STEP, WARPS = 128, 128, 64, 8
-"""Queries of a program, keys of a program, and how many of the other kind it takes at a time, at long sequences."""
+"""For long sequences: queries of a program, keys of a program, how many of the other kind it takes at a time, and its
+warps."""
 
 
 @triton.jit
@@ -27,7 +29,7 @@ def dot_split(a, b, total):
 
 @triton.jit
 def tile(start, rows, width, stride, COUNT: tl.constexpr, WIDTH: tl.constexpr):
-    """(offsets, which are inside) of COUNT rows of a head."""
+    """Returns the offsets of COUNT rows of a head, and the mask of those that are inside."""
     row, column = start + tl.arange(0, COUNT), tl.arange(0, WIDTH)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     return row[:, None] * stride + column[None, :], inside
@@ -39,7 +41,10 @@ def gradients_of_queries(
     scale, causal, rows, heads, width, batch_stride, row_stride, head_stride, dq_batch, dq_row, dq_head,
     ROWS: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """dq of ROWS queries of a head, and delta = <grad, out> of them for the next launch. lse, delta: [B, H, rows] float32."""
+    """Writes dq of ROWS queries of a head, and their delta = <grad, out> for the next launch.
+
+    lse, delta: [B, H, rows] float32.
+    """
     batch, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
     start = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # the longest first
     base = batch * batch_stride + head * head_stride
@@ -77,7 +82,7 @@ def gradients_of_keys(
     scale, causal, rows, heads, width, batch_stride, row_stride, head_stride, dk_batch, dk_row, dk_head,
     KEYS: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of KEYS keys of a head. Scores are transposed here, so that no product needs its left side turned."""
+    """Writes dk and dv of KEYS keys of a head. Scores are transposed, so that no left side of a product has to be."""
     batch, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
     start = tl.program_id(0) * KEYS
     base = batch * batch_stride + head * head_stride
@@ -115,8 +120,8 @@ def write_gradients(
 ) -> None:
     """Writes (dq, dk, dv) [B, S, H, d] from given = (dout, q, k, v, out) [B, S, H, d] of 16 bits, and lse [B, H, S] float32.
 
-    The five given have the same strides, and so have the gradients; elements of a head are neighbours. d: up to 256. Sums are
-    float32 and rounded once.
+    The five given have the same strides, and so have the gradients; elements of a head are adjacent. d: up to 256. Sums
+    are float32 and rounded once.
     """
     grad, q, k, v, out = given
     dq, dk, dv = gradients

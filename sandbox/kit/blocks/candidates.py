@@ -5,9 +5,9 @@
     if serves(logits, team.world, top_k):
         least, log_sum, found, log_probability, dropped = cut_rows(logits, target, team, top_k, share=0.1)
 
-A block takes a row. At least k logits reach the k-th largest of its threads' maxima, and few others do. They are collected in a
-second pass over the row, which is still cached. With top-p alone, each pass over the row finds two bits of the cut, from three
-sums that the ranks exchange. `truncation` calls it on GPUs.
+A thread block processes a row. At least k logits, and few others, reach the k-th largest of its threads' maxima. A
+second pass over the row, which is still cached, collects them. With top-p alone, each pass over the row finds two bits
+of the cut, from three sums that the ranks exchange. `truncation` calls this module on GPUs.
 """
 
 import functools
@@ -34,19 +34,22 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, co
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 264, 512
 LONG = 4096
-"""A row with as many columns gets a block with all threads."""
+"""From this number of columns on, a row gets a block with all threads."""
 LIST = 1024
-"""Most candidates of all ranks in a block."""
+"""Most candidates of all ranks that a block can hold."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Both kernels; compiled when they are first asked for, so inside a first call."""
+    """Both kernels of a dtype, compiled at their first use, which is within a first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
-    """Whether `cut_rows` supports it: on GPUs, with room for the candidates of all ranks. top_k 0: none. All ranks agree."""
+    """Whether `cut_rows` supports it: on GPUs, with room for the candidates of all ranks. The same on all ranks.
+
+    top_k: 0 for none.
+    """
     candidates = world * min(top_k, logits.shape[1])
     return logits.is_cuda and logits.dtype in TYPES and logits.numel() > 0 and candidates + world <= LIST
 
@@ -54,19 +57,21 @@ def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
 def cut_rows(
     logits: torch.Tensor, target: torch.Tensor, team: Team, top_k: int, share: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """logits [n, V/W], target [n] int64, both of the same rows on all ranks, what `serves` allows.
+    """Cuts logits [n, V/W] with target [n] int64, both of the same rows on all ranks, if `serves` allows it.
 
-    top_k: 0, or how many logits are kept besides those that equal the last of them; share: then the largest part of their softmax
-    that is dropped from below. Returns (least, log_sum, found, log_probability), [n] float32, and dropped, [n]
-    int64: the fields of `sandbox.kit.blocks.truncation.Cut`. Collective; uses the team's slots 0..263 with numbers of their own.
+    top_k: how many logits are kept, plus those that equal the last of them; 0: all. share: then the largest part of
+    their softmax that is dropped, from the smallest logit on. Returns (least, log_sum, found, log_probability), [n]
+    float32, and dropped, [n] int64: the fields of `sandbox.kit.blocks.truncation.Cut`. Collective; uses the team's
+    slots 0..263 with their own numbers.
     """
-    kernels = kernel_for(logits.dtype)  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+    # Compiled before the ranks synchronise, because a rank that waits in a kernel traps after 2 s.
+    kernels = kernel_for(logits.dtype)
     (rows, columns), device = logits.shape, logits.device
     offered = min(top_k, columns)
     blocks, threads = min(rows, BLOCKS), THREADS if columns >= LONG else min(THREADS, 128)
     by_share = top_k == 0 and share > 0
     words = 5 + 3 * (8 if logits.dtype == torch.bfloat16 else 16) if by_share else 2 + offered // 2
-    # A box belongs to one block, whose count of launches it uses.
+    # A box belongs to one block and uses the block's count of launches.
     boxes = team.empty((2, team.world, rows, words, 4), torch.int32, f"candidates of {blocks} blocks")
     out = torch.empty((4, rows), dtype=torch.float32, device=device)
     dropped = torch.empty(rows, dtype=torch.int64, device=device)

@@ -1,4 +1,4 @@
-"""Where rows lie that arrive source by source and are kept expert by expert, as experts' inputs and outputs are.
+"""Maps rows that arrive source by source to their places expert by expert, as in the inputs and outputs of experts.
 
 from sandbox.kit import cuda
 from sandbox.kit.blocks import chunks
@@ -13,11 +13,11 @@ import torch
 
 SOURCE = Path(__file__).with_name("chunks.cu").read_text()
 MOST_EXPERTS = 1024
-"""Chunks that a block's table holds; with more, a kernel takes library calls."""
+"""Most chunks in a block's table. With more, a kernel uses library calls instead."""
 
 
 def arrivals(sizes: torch.Tensor, total: int) -> torch.Tensor:
-    """For every row as it lies, expert by expert, its number among those that arrive, source by source.
+    """The number of each row in the order of arrival (source by source), for the rows expert by expert.
 
     sizes: int64 [W, E_l], the rows of each (source, expert); total: their sum. Returns int64 [total].
     """

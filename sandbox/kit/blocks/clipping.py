@@ -27,7 +27,7 @@ Groups = Sequence[dist.ProcessGroup | None]
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> tuple[Any, Any]:
-    """(sum_all, scale_all) of a dtype; compiled when they are first asked for, so inside a first call."""
+    """(sum_all, scale_all) of a dtype, compiled at their first use, which is within a first call."""
     module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
     return module.sum_all, module.scale_all
 
@@ -43,9 +43,9 @@ def clip(
 ) -> torch.Tensor:
     """Divides the experts' gradients by `divisor`, then scales all in place so that their common p-norm is at most max_norm.
 
-    dense, experts: gradients of any shape and one dtype, any number of them. groups: the dense gradients' sums of powers are
-    added up over each of these, one after the other (None is left out); expert_groups: the experts' (None: the same ones).
-    Returns the norm before clipping, a 0-dim float32. Where no gradient has to change none is written.
+    dense, experts: gradients of any shape and one dtype, any number of them. groups: the sum of powers of the dense
+    gradients is reduced over each of these in turn (None is left out). expert_groups: the same for the experts (None:
+    the same groups). Returns the norm before clipping, a 0-dim float32. If no gradient has to change, none is written.
     """
     over = [group for group in groups if group is not None]
     expert_over = over if expert_groups is None else [group for group in expert_groups if group is not None]
@@ -84,9 +84,10 @@ def _served(gradients: Sequence[torch.Tensor]) -> bool:
 def _ranks_of_one_exchange(
     over: Sequence[dist.ProcessGroup], expert_over: Sequence[dist.ProcessGroup]
 ) -> list[int] | None:
-    """The ranks of both sums, each of them once; None if there are no such ranks.
+    """The ranks of both sums, each of them once; None if one exchange cannot make both sums.
 
-    Two groups that share this rank alone are rows and columns of a grid: reducing over both is reducing over all its ranks.
+    Two groups that share only this rank are a row and a column of a grid: reducing over both is reducing over all its
+    ranks.
     """
     if len(over) > 1 or len(expert_over) > 2:
         return None
@@ -109,7 +110,7 @@ def _by_library(
     expert_over: Sequence[dist.ProcessGroup],
     together: list[int] | None,
 ) -> torch.Tensor:
-    """The same for CPU ranks: one exchange of both sums if possible, and one pass to divide and scale."""
+    """Does the same by library calls: one exchange of both sums if possible, and one pass to divide and scale."""
     gradients = [*dense, *experts]
     first = gradients[0] if gradients else torch.empty(0)
     wide = torch.promote_types(first.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Columns of every rank, side by side in the result of every rank: by one launch, or by copy engines beside a product.
+"""Joins the columns of all ranks side by side on every rank, by one launch, or by copy engines during a product.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
@@ -9,7 +9,7 @@
     copy_columns(x[:top], result[:top], team)            # in parts: multiprocessors stay free,
     meet(result, team, slot)                             # and the parts of all ranks have arrived here
 
-A result of call e is written again in call e+2: with a meeting in every call, all ranks are done with it by then.
+The result of call e is written again in call e+2. With a `meet` in every call, no rank reads it any more by then.
 """
 
 import functools
@@ -28,7 +28,7 @@ _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """The kernels, compiled at their first use, which is within a first call."""
     return cuda.compile(SOURCE)
 
 
@@ -41,8 +41,8 @@ def own_columns(result: torch.Tensor, team: Team) -> torch.Tensor:
 def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
     """Stores x [rows, width] as this rank's columns of `result` [rows, W * width] at all ranks, and waits for theirs.
 
-    x: elements of 2 or 4 bytes that are neighbours within a row; it may be the columns of the result themselves. result:
-    symmetric, contiguous. The call has the first BLOCKS signal slots for itself. Collective.
+    x: elements of 2 or 4 bytes that are adjacent within a row; it may be this rank's columns of the result themselves.
+    result: symmetric, contiguous. Only this call may use the first BLOCKS signal slots. Collective.
     """
     mine = own_columns(result, team)
     if not result.is_cuda:
@@ -57,7 +57,7 @@ def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
 
 
 def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
-    """The same by copy engines, on the current stream, for rows of a result; does not wait for the other ranks (see `meet`)."""
+    """Does the same by copy engines, on the current stream, for some rows of a result, without a wait (see `meet`)."""
     if not x.numel():
         return
     mine = own_columns(result, team)
@@ -68,7 +68,7 @@ def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
 
 
 def copy_rows(to: torch.Tensor, source: torch.Tensor) -> None:
-    """Copies a matrix, whose rows may lie apart, by a copy engine of the GPU, on the current stream."""
+    """Copies a matrix, whose rows need not be adjacent, by a copy engine of the GPU, on the current stream."""
     if to.device.type != "cuda":
         to.copy_(source)
         return
@@ -84,9 +84,10 @@ def copy_rows(to: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def meet(result: torch.Tensor, team: Team, slot: int) -> None:
-    """A barrier of the ranks' current streams: all that they have queued so far has arrived before what is queued next.
+    """A barrier of the ranks' current streams: all writes that were queued before it arrive before later work begins.
 
-    result: what was written, any tensor of the same device; slot: a signal slot that this call has for itself. Collective.
+    result: the written tensor, or any tensor of the same device; slot: a signal slot that only this call uses.
+    Collective.
     """
     if not result.is_cuda:
         team.barrier()

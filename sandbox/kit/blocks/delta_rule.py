@@ -1,4 +1,4 @@
-'''The gated delta rule in one launch, two tokens at a time: states in registers, warps that step and warps that prepare.
+'''The gated delta rule in one launch, two tokens at a time. States are in registers; some warps step, others prepare.
 
     from sandbox.kit import cuda
     from sandbox.kit.blocks import delta_rule
@@ -10,14 +10,14 @@
     kernel[min(delta_rule.items_of(v, 256), 264), 256](symm.px, q, ...)
 
 Per head, with a state S [K][V]: S = diag(d) S; u = b (v - S^T k); S = S + k u^T; o = S^T q. Before that q and k are divided by
-their norms, and q by sqrt(K). The columns of S are independent. Of two tokens in a row all sums over K can be taken of the state
-S before both: with k1' = d2 k1 (by channel)
+their norms, and q by sqrt(K). The columns of S are independent. For two successive tokens, all sums over K can use the
+state S before both: with k1' = d2 k1 (by channel)
 
     u1 = b1 (v1 - S^T (d1 k1))                          o1 = S^T (d1 q1) + (k1 . q1) u1
     u2 = b2 (v2 - S^T (d1 d2 k2) - (k1' . k2) u1)       o2 = S^T (d1 d2 q2) + (k1' . q2) u1 + (k2 . q2) u2
     S = diag(d1 d2) S + k1' u1^T + k2 u2^T
 
-So the chain of steps has one reduction for two tokens. What does not depend on the state is prepared.
+So the chain of steps has one reduction for two tokens. Everything that does not depend on the state is prepared.
 '''
 
 import torch
@@ -254,12 +254,12 @@ MOST_CHANNELS = 256
 
 
 def groups_for(channels: int) -> int:
-    """GROUPS of the kernel for so many channels, up to MOST_CHANNELS: a lane has four times as many of each column."""
+    """GROUPS of the kernel for up to MOST_CHANNELS channels. A lane has 4 * GROUPS channels of each of its columns."""
     return 1 if channels <= 64 else 2 if channels <= 128 else 4
 
 
 def items_of(v: torch.Tensor, threads: int) -> int:
-    """The slices of columns that blocks of so many threads (64 WARPS) make of v [B, T, H, V], at least one."""
+    """The number of column slices of v [B, T, H, V] for blocks of `threads` (64 WARPS) threads, at least one."""
     return max(v.shape[0] * v.shape[2] * -(-v.shape[3] // (threads // 16)), 1)
 
 
@@ -271,9 +271,10 @@ def boxes_for(v: torch.Tensor, channels: int, threads: int) -> tuple[int, ...]:
 def by_steps(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor, strength: torch.Tensor, state: torch.Tensor
 ) -> torch.Tensor:
-    """The same by library calls, for normalised and scaled q and k [B, T, H, K]; state [B, H, K, V] becomes the last one.
+    """Does the same by library calls, for normalised and scaled q and k [B, T, H, K].
 
-    v: [B, T, H, V]; decay: [B, T, H, K] or [B, T, H, 1]; strength: [B, T, H]. Returns [B, T, H, V].
+    v: [B, T, H, V]; decay: [B, T, H, K] or [B, T, H, 1]; strength: [B, T, H]; state: [B, H, K, V], which becomes the
+    last one. Returns [B, T, H, V].
     """
     outputs = torch.empty_like(v)
     for t in range(v.shape[1]):

@@ -1,11 +1,11 @@
-"""Numbers that a launch has computed, for the host, while later launches still run.
+"""Gives the host the numbers of one launch while later launches still run.
 
 from sandbox.kit.blocks.early_read import read_early
 
 count.kernel[...](..., found)
 numbers = read_early(found)        # queued right behind the first launch
 push.kernel[...](...)
-(size,) = numbers()                # waits for the first launch alone
+(size,) = numbers()                # waits only for the first launch
 """
 
 from collections.abc import Callable

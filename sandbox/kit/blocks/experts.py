@@ -1,4 +1,4 @@
-"""A mixture-of-experts layer whose experts lie on the ranks, all experts of a rank being the same MLP.
+"""A mixture-of-experts layer whose experts are split over the ranks. All experts of a rank are the same MLP.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.experts import moe_layer
@@ -8,15 +8,15 @@
 
     out = moe_layer(x, router_weight, router_bias, mlp, num_experts=64, top_k=8, team=symm.team(group))
 
-A token goes to a rank once, whatever number of its experts lies there, and their weights are added up.
+A token is sent to a rank once, even if several of its experts are there, and their weights are added up.
 
 Few tokens take two launches around one MLP: the first routes and stores rows at their owners, the second reads the results from
 there. A token's place at a rank is its number: no counts are exchanged, nothing is sorted, and the host waits for nothing. The
-price is that places of tokens which went elsewhere are multiplied, too.
+cost: the places of tokens that were sent elsewhere are multiplied, too.
 
-Many tokens leave by copy engine. A rank multiplies one half of its own tokens meanwhile, then those of its peers, then its other
-half while its peers' results travel back. Where most tokens go to most ranks, all of them leave before they are routed; elsewhere
-the host waits for counts, as the library's exchange does.
+Many tokens are sent by copy engine. Meanwhile a rank multiplies one half of its own tokens, then those of its peers,
+then its other half while its peers' results are sent back. If most tokens go to most ranks, all of them are sent before
+they are routed; otherwise the host waits for counts, as the library's exchange does.
 """
 
 import functools
@@ -39,12 +39,12 @@ ENTRIES = Path(__file__).with_name("experts_entries.cu").read_text()
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
 WANTED = 528
-"""Blocks of launches that wait for nobody."""
+"""Blocks of launches that do not wait for other ranks."""
 SLOT = 1000
 SENT_BESIDE = 16 << 20
-"""Bytes of a rank's tokens from which on GPUs they travel beside products."""
+"""From this number of bytes on, GPUs send a rank's tokens during products."""
 ALL_GO = 0.75
-"""The expected part of the tokens that goes to a rank, from which on all tokens go to all ranks."""
+"""If at least this part of the tokens is expected to go to a rank, all tokens are sent to all ranks."""
 Projection = tuple[torch.Tensor, torch.Tensor | None]
 """Weight [out, in] and bias [out]."""
 Mlp = tuple[Projection, Projection, Projection]
@@ -89,12 +89,13 @@ def moe_layer(
     team: Team,
     large: int = SENT_BESIDE,
 ) -> torch.Tensor:
-    """hidden_states [.., H] -> [T, H]: of every token the sum over its top_k experts of the router's probability times the MLP
-    of the rank that owns the expert.
+    """The layer's output for hidden_states [.., H]: [T, H].
 
-    T is the same on all members. gate_weight [E, H], gate_bias [E] or None: the router of this rank's tokens; expert e belongs
-    to member e // (E / W). mlp: gives this rank's MLP, and is called when the tokens have left where they travel beside products:
-    from `large` bytes on. Collective; uses the team's signal slots 0..127 and SLOT with numbers of their own (px_turn in px.cuh).
+    For every token, it is the sum over its top_k experts of the router's probability times the MLP of the expert's
+    owner. T is the same on all members. gate_weight [E, H], gate_bias [E] or None: the router of this rank's tokens;
+    expert e belongs to member e // (E / W). mlp(): returns this rank's MLP; from `large` bytes on, when tokens are sent
+    during products, it is called after they were queued. Collective; uses the team's signal slots 0..127 and SLOT with
+    their own numbers (px_turn in px.cuh).
     """
     x = hidden_states.reshape(-1, hidden_states.shape[-1]).contiguous()
     out = torch.empty_like(x)
@@ -115,14 +116,14 @@ def moe_layer(
     places: torch.Tensor | int = 0
     pulled = team.world > 1 and x.nbytes < large
     if pulled:
-        # One buffer each is enough: whoever stores in `arrived` has met everybody behind its MLP in the call before, and whoever
-        # writes `outputs` has met everybody behind its sums.
+        # One buffer each is enough: before a rank stores in `arrived`, all ranks have finished the MLP of the call
+        # before, and before it writes `outputs`, all ranks have finished their sums.
         arrived = team.empty((team.world, *x.shape), x.dtype, "experts: arrived")
         outputs = team.empty((team.world, *x.shape), x.dtype, "experts: outputs")
         routed(arrived)
         gated_mlp(arrived.view(-1, width), mlp(), outputs.view(-1, width))
     else:
-        columns_kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+        columns_kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
         if 1 - math.comb(num_experts - num_experts // team.world, top_k) / math.comb(num_experts, top_k) >= ALL_GO:
             all_rows = [x] * team.world
             outputs = _beside_products(x, all_rows, [tokens] * team.world, mlp, team, lambda: routed(0))
@@ -148,14 +149,15 @@ def _beside_products(
     team: Team,
     meanwhile: Callable[[], None],
 ) -> torch.Tensor:
-    """What the ranks' MLPs make of rows of x [T, H]: [W (owners), T, H], symmetric, as many rows of each as were sent to it.
+    """The results of all ranks' MLPs for rows of x [T, H]: [W (owners), T, H], symmetric.
 
-    sent: the rows for each member, up to T; received: how many come from each. meanwhile: what is queued once the rows have left.
+    Each owner has as many rows there as were sent to it. sent: the rows for each member, up to T; received: how many
+    come from each. meanwhile(): queues more work, after the rows have been queued.
     """
     rank, world, own = team.rank, team.world, sent[team.rank]
     half = len(own) // 2 if world > 1 else 0
     # One buffer each is enough: peers' MLPs have read `arrived` when their results have come back, and `returned` has been read
-    # before this rank's first meeting of the next call.
+    # before this rank's first `meet` of the next call.
     arrived = team.empty((world, *x.shape), x.dtype, "experts: arrived beside")
     returned = team.empty((world, *x.shape), x.dtype, "experts: returned")
     there, back = team.peers(arrived), team.peers(returned)
@@ -188,13 +190,13 @@ def _beside_products(
 
 
 def _weights(logits: torch.Tensor, experts: int, top_k: int, world: int) -> torch.Tensor:
-    """Of every token the sum of its top_k probabilities by the rank that owns the experts: [T, W] float32."""
+    """For every token and rank, the sum of the token's top_k probabilities of the rank's experts: [T, W] float32."""
     chosen, ids = torch.topk(F.softmax(logits, dim=-1), top_k, dim=-1)
     return torch.zeros(len(logits), world).scatter_add_(1, ids // (experts // world), chosen.float())
 
 
 def _on_cpu(x: torch.Tensor, weights: torch.Tensor, mlp: Mlp, team: Team) -> torch.Tensor:
-    """The same for CPU ranks: owners read the tokens that chose them, and the tokens' ranks read the results."""
+    """Does the same on CPU ranks: owners read the tokens that chose them, and the tokens' ranks read the results."""
     tokens, shares = team.peers(team.stage(x, "experts: tokens")), team.peers(team.stage(weights, "experts: weights"))
     outputs = team.out((team.world, *x.shape), x.dtype, "experts: outputs", ring=2)
     results = team.peers(outputs)

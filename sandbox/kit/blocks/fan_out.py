@@ -29,12 +29,12 @@ extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, 
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
 LEAST = 4
-"""Words that a thread has of a piece."""
+"""Least words of a piece for each thread."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernel of a dtype, compiled at its first use, which is within a first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).fan_out
 
 
@@ -44,8 +44,9 @@ def fan_out(
     """Copies rank 0's tensors, one after another, into `flat` of every rank.
 
     tensors: any shapes, one dtype; the same shapes on all ranks, of which only rank 0's values count. flat: symmetric, as many
-    elements, one of two buffers used in turn. base: the first of 2 * BLOCKS signal slots that this call has for itself: launches
-    that may run at the same time have slots of their own. most_blocks: fewer leave multiprocessors to other kernels. Collective.
+    elements, one of two buffers used in turn. base: the first of 2 * BLOCKS signal slots that only this call uses:
+    launches that may run at the same time need separate slots. most_blocks: fewer leave multiprocessors to other
+    kernels. Collective.
     """
     if not flat.is_cuda:
         if team.rank == 0:

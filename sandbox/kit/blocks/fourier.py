@@ -22,7 +22,7 @@ BLOCKS, THREADS = 132 * 8, 256
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernels, compiled at their first use, which is within a first call."""
     return cuda.compile(SOURCE)
 
 
@@ -45,8 +45,9 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
 class RowPairs:
     """Rows k and (n0 - k) mod n0 of a spectrum of n0 rows form a pair, k = 0 .. n0//2. One member works on both.
 
-    Row i belongs to member i // height, and who works on a pair owns at least one of its rows. height: rows of a member, n0 / W;
-    count: pairs of the member with the most; pairs: int32 [W · count], every member's k in ascending order, then -1.
+    Row i belongs to member i // height, and the member that works on a pair owns at least one of its rows. height: rows
+    of a member, n0 / W; count: pairs of the member with the most; pairs: int32 [W · count], every member's k in
+    ascending order, then -1.
     """
 
     height: int

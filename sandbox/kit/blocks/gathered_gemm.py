@@ -1,4 +1,4 @@
-"""Product of a matrix whose columns lie on the ranks: rows are gathered by copy engine while those before are multiplied.
+"""Product of a matrix whose columns are split over the ranks: gathers rows by copy engine while others are multiplied.
 
     from sandbox.kit.blocks.gathered_gemm import gathered_product
 
@@ -14,19 +14,19 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
 CHUNKS = (2, 6, 8)
-"""Rows of the products, in sixteenths. The first is small, because nothing runs beside its transfer."""
+"""Rows of the products, in sixteenths. The first is small, because no product runs during its transfer."""
 SLOT = 1000
 
 
 def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: int) -> torch.Tensor:
-    """a_local [M, K/W], b [K, N] (this rank's own) -> [M, N]: all ranks' columns, side by side, times b. Collective.
+    """All ranks' a_local [M, K/W], side by side, times this rank's b [K, N] -> [M, N]. Collective.
 
-    large: bytes of a_local from which on rows are gathered beside products. Any dtype with elements of 2 or 4 bytes.
-    Uses the team's signal slots 0 to 127 and SLOT.
+    large: from this number of bytes of a_local on, rows are gathered during products. Any dtype with elements of 2 or 4
+    bytes. Uses the team's signal slots 0 to 127 and SLOT.
     """
     x, rows = a_local.contiguous(), a_local.shape[0]
     if x.is_cuda:
-        kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     a = team.out((rows, team.world * x.shape[1]), x.dtype, "gathered", ring=2)
     if not a.is_cuda or team.world == 1 or x.nbytes < large:

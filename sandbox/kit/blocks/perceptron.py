@@ -1,11 +1,11 @@
-"""Gradient of a two-layer ReLU perceptron without autograd: five products, and two launches for all that lies between them.
+"""Gradient of a two-layer ReLU perceptron without autograd: five products, and two launches for all work between them.
 
     from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 
     parameters = parameters_in(flat, shapes)             # views of W1, b1, W2, b2, one after another
     write_gradient(x, y, parameters, parameters_in(gradient, shapes))
 
-Products write straight into the flat gradient. The gradient of W2 is complete before the hidden layer's is begun.
+Products write directly to the flat gradient. The gradient of W2 is complete before that of the hidden layer begins.
 """
 
 import functools
@@ -24,13 +24,13 @@ ENTRIES = Path(__file__).with_name("perceptron_entries.cu").read_text()
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 WARPS = 8
 WANTED = 1056
-"""Blocks of a launch, about: eight to a multiprocessor."""
+"""Approximate number of blocks of a launch: eight per multiprocessor."""
 Tensors = Sequence[torch.Tensor]
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> tuple[Any, Any]:
-    """(loss_gradient, relu_gradient) of a dtype; compiled when they are first asked for, so inside a first call."""
+    """(loss_gradient, relu_gradient) of a dtype, compiled at their first use, which is within a first call."""
     module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
     return module.loss_gradient, module.relu_gradient
 
@@ -54,8 +54,8 @@ def write_gradient(
 
     features: [n, d_in], targets: [n, d_out]; parameters and gradients: W1 [h, d_in], b1 [h], W2 [d_out, h], b2 [d_out], all of
     one dtype. before_second is called when the first layer is queued, and before W2 and b2 are read. ready(first, last) is called
-    when the gradient of elements `first` to `last` of the flat vector is queued: W2 and b2 first, then W1 with b1 in so many
-    pieces, in ascending order.
+    when the gradient of elements `first` to `last` of the flat vector is queued: W2 and b2 first, then W1 with b1 in
+    `pieces` parts, in ascending order.
     """
     w1, b1, w2, b2 = parameters
     of_w1, of_b1, of_w2, of_b2 = gradients
@@ -103,7 +103,7 @@ def _launch(x: torch.Tensor) -> tuple[tuple[int, int], int]:
 
 
 def _room(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(partial sums, counters that are zero) of a launch."""
+    """The buffers of a launch: (partial sums, counters that are zero)."""
     (strips, ranges), _ = _launch(x)
     partial = torch.empty(ranges * x.shape[1], dtype=torch.float32, device=x.device)
     return partial, _counters(strips, x.device)

@@ -1,4 +1,4 @@
-"""Sums over the threads before one of a block: where each puts what it has found.
+"""Prefix sums over the threads of a block, which give each thread the place for what it has found.
 
 from sandbox.kit import cuda
 from sandbox.kit.blocks import prefix

@@ -35,13 +35,13 @@ SMALLEST_MAXIMUM = 1e-12
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """find_scale of a dtype; compiled when it is first asked for, so inside a first call."""
+    """find_scale of a dtype, compiled at its first use, which is within a first call."""
     return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).find_scale
 
 
 @functools.cache
 def divides_by_product(device: torch.device) -> bool:
-    """Whether torch divides a tensor of this device by a number as it does on GPUs: times the rounded reciprocal.
+    """Whether torch divides a tensor of this device by a number as on GPUs: it multiplies by the rounded reciprocal.
 
     The host waits for the device at the first call.
     """

@@ -1,4 +1,4 @@
-"""Changes the split dimension of tensors in one launch: Ulysses' exchanges.
+"""Changes the split dimension of tensors in one launch: the exchanges of Ulysses.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.reshard import reshard
@@ -25,18 +25,19 @@ BLOCKS, THREADS = 128, 512
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernels, compiled at their first use, which is within a first call."""
     return cuda.compile(SOURCE)
 
 
 def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> torch.Tensor:
-    """Cuts x into W parts along scatter_dim, sends part d to member d, and joins what arrives along gather_dim by sender.
+    """Cuts x into W parts along scatter_dim, sends part d to member d, and joins the received parts along gather_dim.
 
     x: the same shape on all members, elements of 2, 4 or 8 bytes. A length that W does not divide is padded with zeros at its
     end. Returns a contiguous tensor with scatter_dim cut to ceil(length / W) and gather_dim W times as long; the two may be the
-    same. A single member gets a copy of its own. With more, on GPUs, it is symmetric memory of a ring (`Team.out`): it is written
-    again by a later call for the same shape, not by the next. Collective; uses the team's signal slots 0..127 with numbers of its
-    own (px_turn in px.cuh), so kernels beside it must not pass epochs for those.
+    same. A single member gets a copy of x. With more, on GPUs, it is a buffer of a ring (`Team.out`): a later call for
+    the same shape writes to it again, but not the next one. Collective; uses the team's signal slots 0..127 with its
+    own numbers (px_turn in px.cuh), so other kernels must not use these slots with epochs. Received parts are in the
+    order of their senders.
     """
     world = team.world
     if world == 1:
@@ -50,7 +51,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
     x = x.contiguous()
     if not x.is_cuda:
         return _copied(x, scatter_dim, gather_dim, part, shape, team)
-    kernels()  # before the members meet for the result: a rank that waits in a kernel traps after 2 s
+    kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
     result = team.out(shape, x.dtype, "reshard")
     inner = math.prod(x.shape[max(scatter_dim, gather_dim) + 1 :])
     outer = math.prod(x.shape[: min(scatter_dim, gather_dim)])

@@ -1,4 +1,4 @@
-"""Whole numbers in the order of floats, and the values of a row dealt to a block's threads: for searches bit by bit.
+"""For bitwise searches: integers in the order of floats, and a loop that deals a row's values to a block's threads.
 
 from sandbox.kit import cuda
 from sandbox.kit.blocks import row_keys

@@ -5,7 +5,7 @@
 
     got = all_to_all_rows(x, sent=[3, 0, 5, 1], received=[3, 2, 2, 4], team=symm.team(group))
 
-The processes exchange the lists on the host, so that every row is stored at its final place at once.
+The processes exchange the lists on the host, so that every row is stored directly at its final place.
 """
 
 import functools
@@ -25,7 +25,7 @@ BLOCKS, THREADS = 128, 512
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernels, compiled at their first use, which is within a first call."""
     return cuda.compile(SOURCE)
 
 
@@ -39,16 +39,14 @@ def all_to_all_rows(
 ) -> torch.Tensor:
     """Sends sent[i] rows to member i and returns the received[i] rows that come from it, in the order of the lists.
 
-    rows: [n, ...], elements of 2, 4 or 8 bytes; ids: int64 [sum(sent)],
-            the rows that are sent (None: rows as they lie). rotated: entry i
-    of both lists stands for the member (rank + i) mod W. The members' lists agree. Returns [sum(received), ...]; on GPUs it is
-    symmetric memory of a ring of two. Collective, and the processes wait for one another,
-            not for their GPUs; uses the team's signal
-    slots 0..127 with numbers of their own (px_turn in px.cuh).
+    rows: [n, ...], elements of 2, 4 or 8 bytes; ids: int64 [sum(sent)], the rows to send (None: rows in their order).
+    rotated: entry i of both lists stands for the member (rank + i) mod W. The members' lists agree. Returns
+    [sum(received), ...] in symmetric memory of a ring of two. Collective, and the processes wait for one another, not
+    for their GPUs; uses the team's signal slots 0..127 with their own numbers (px_turn in px.cuh).
     """
     world, rank = team.world, team.rank
     if rows.is_cuda:
-        kernels()  # before the members meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
     everybody = team.gather_numbers(*received)
     shape = rows.shape[1:]
     width = math.prod(shape)

@@ -1,11 +1,12 @@
-"""Row blocks of a product, summed over the ranks: partial products leave for their owners by copy engine, and owners add them.
+"""Row blocks of a product, summed over the ranks. Copy engines send partial products to their owners, which add them.
 
     from sandbox.kit.blocks.scattered_gemm import scattered_product
 
     own = team.out((rows, columns), dtype, "own", ring=2)
     scattered_product(a, b, team.peers(own), team)     # a [W, M/W, K/W], b [K/W, N]: own becomes row block r of the sum
 
-No pass over the result is needed with two ranks: the owner's product comes last and adds what has arrived in its float32 sum.
+With two ranks no pass over the result is needed: the owner's product comes last, and its float32 sum includes what has
+arrived.
 """
 
 import functools
@@ -29,13 +30,13 @@ extern "C" __global__ void __launch_bounds__(512) add_arrived(TYPE* y, const TYP
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
 CHUNKS = 2
-"""Of a block of rows: one is sent while the next is multiplied."""
+"""Chunks of a block of rows: one is sent while the next is multiplied."""
 SLOT = 1000
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """The kernel of a dtype, compiled at its first use."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_arrived
 
 
@@ -49,13 +50,13 @@ def scattered_product(
 ) -> None:
     """owned[r] becomes row block r of Σ_s a_s b_s on rank r. GPUs only; partial products are rounded to their dtype.
 
-    a [W (owners), M/W, K/W], b [K/W, N]: this rank's own. owned: [M/W, N], contiguous, for each rank its block in its own
-    memory, as this rank maps it; others in the next call.
-    chunks: of the own block. complete: is called with each of them, when its product is queued on the current stream.
-    Uses the team's signal slot SLOT. Collective.
+    a [W (owners), M/W, K/W], b [K/W, N]: this rank's own. owned: for each rank its block [M/W, N], contiguous, in its
+    own memory, as this rank maps it; the next call must use other ones. chunks: chunks of a block. complete(rows):
+    called for each chunk of the own block, when its product is queued on the current stream. Uses the team's signal
+    slot SLOT. Collective.
     """
     others, (_, rows, _), columns, own = team.world - 1, a.shape, b.shape[1], owned[team.rank]
-    kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
     more = None
     if others > 1:
         kernel_for(a.dtype)

@@ -5,8 +5,8 @@
 
     step_slice(symm.connect(), Adam(lr, beta1, beta2, eps, step), gradient[low:high], (w, m, v), (new_w, new_m, new_v), (0,))
 
-A rank reads its slice of the gradient from all ranks, adds up in float32, and keeps the sum in registers until it has become
-weights and moments, which it stores where they are wanted: here, or at every rank.
+A rank reads its slice of the gradient from all ranks, adds up in float32, and keeps the sum in registers until it has
+computed weights and moments, which it stores on this rank or on every rank.
 """
 
 import functools
@@ -39,7 +39,7 @@ class Adam:
     weight_decay: float = 0.0
 
     def numbers(self) -> tuple[float, ...]:
-        """beta1, 1 - beta1, beta2, 1 - beta2, and what the bias corrections and the decay come to."""
+        """beta1, 1 - beta1, beta2, 1 - beta2, factors of the bias corrections, eps, and lr times the weight decay."""
         step_size, root_scale = self.lr / (1 - self.beta1**self.step), (1 - self.beta2**self.step) ** -0.5
         betas = self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2
         return (*betas, step_size, root_scale, self.eps, self.lr * self.weight_decay)
@@ -47,7 +47,7 @@ class Adam:
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, world: int = 8) -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernel of a dtype, compiled at its first use, which is within a first call."""
     text = f"#define WORLD {world}\n" + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])
     return cuda.compile(text).step_slice
 
@@ -66,10 +66,10 @@ def step_slice(
     """Applies Adam to one slice with the mean of all ranks' gradients.
 
     gradient: this rank's slice of a symmetric buffer, flat; the other ranks have gradients of the same elements there.
-    old: weight and both moments, updated: where they go, all flat, of the same length and dtype. Those of `updated` whose number
-    is in to_all are symmetric, and are stored at the same place of every rank. Slices may differ in length from rank to rank, and
-    be empty; most_words: 16-byte words of the longest (None: of this one). base: the first of BLOCKS signal slots that this call
-    has for itself. Afterwards gradients may be overwritten. Collective.
+    old: weight and both moments, updated: their new values, all flat, of the same length and dtype. Those of `updated`
+    whose number is in to_all are symmetric, and are stored at the same place of every rank. Slices may differ in length
+    from rank to rank, and be empty; most_words: 16-byte words of the longest (None: of this one). base: the first of
+    BLOCKS signal slots that only this call uses. Afterwards gradients may be overwritten. Collective.
     """
     if not gradient.is_cuda:
         _step_in_torch(team, adam, gradient, old, updated, to_all)

@@ -1,4 +1,4 @@
-"""Transforms of a power of two of complex numbers, or of twice as many real ones, by a block in its shared memory.
+"""FFTs of a power of two of complex numbers, or of twice as many real ones, by a thread block in its shared memory.
 
     from sandbox.kit.blocks import shared_fft
 
@@ -16,12 +16,12 @@ import torch
 
 SOURCE = Path(__file__).with_name("shared_fft.cu").read_text()
 PADDING = 16
-"""After so many elements of the tile one is left out, which spares bank conflicts."""
+"""After this number of elements, one element of the tile is left out, to avoid bank conflicts."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What the functions of shared_fft.cu read.
+    """The tables that the functions of shared_fft.cu read.
 
     roots: float32 [M, 2], roots[j] = exp(-i pi j / M). pairs: int32 [M/2 + 1], the place of frequency k and, times 65536, that of
     (M - k) mod M, k = 0 .. M/2 in the order of the first places. turns: float32 [M/2 + 1, 2], roots[k] of each pair.
@@ -33,7 +33,7 @@ class Tables:
 
 
 def elements(length: int) -> int:
-    """Elements of eight bytes that a tile for `length` numbers has."""
+    """Number of elements, of eight bytes each, in a tile for `length` numbers."""
     return length + length // PADDING
 
 

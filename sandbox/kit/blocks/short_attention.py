@@ -1,11 +1,11 @@
-"""Attention over short sequences whose pieces lie on several ranks, in one launch: keys are sent, then read where they arrive.
+"""Attention over short sequences that are split over ranks, in one launch: keys are sent, then read where they arrive.
 
     from sandbox.kit.blocks.short_attention import attend_short, is_short
 
     if is_short(query, team.world):
         context = attend_short(query, key, value, scale, causal, team)      # [B, S, H, d] each
 
-Products are float32 and not made by tensor cores, so this is for sequences that launches take longer than.
+Products are float32 and do not use tensor cores, so this is for sequences so short that launches take longer.
 """
 
 import functools
@@ -27,17 +27,17 @@ extern "C" __global__ void __launch_bounds__(256) attend_to_all(Px px, const TYP
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS, LARGEST_HEAD = 128, 256, 256
 SHORT = 256
-"""Keys of all ranks."""
+"""Most keys of all ranks together."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernel of a dtype, compiled at its first use, which is within a first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).attend_to_all
 
 
 def is_short(query: torch.Tensor, world: int) -> bool:
-    """Whether `attend_short` is for queries [B, S, H, d] on each of so many ranks."""
+    """Whether `attend_short` is for queries [B, S, H, d] on each of `world` ranks."""
     return query.is_cuda and world * query.shape[1] <= SHORT and query.shape[3] <= LARGEST_HEAD
 
 
@@ -46,13 +46,13 @@ def attend_short(
 ) -> torch.Tensor:
     """Softmax attention over the rows of all ranks: [B, S, H, d] each, on GPUs, the same shape on all -> [B, S, H, d].
 
-    Rank c has the rows c * S to c * S + S - 1. The three have the same strides. Heads of a row follow each other, and so do batch
-    entries, as in separate tensors and in slices of a packed projection. scale None: d^-1/2. Collective; uses the team's signal
-    slots 0 to 127 with numbers of its own (px_turn in px.cuh).
+    Rank c has the rows c * S to c * S + S - 1. The three have the same strides. Heads of a row are adjacent, and so are
+    batch entries, as in separate tensors and in slices of a packed projection. scale None: d^-1/2. Collective; uses the
+    team's signal slots 0 to 127 with its own numbers (px_turn in px.cuh).
     """
     batch, rows, heads, width = query.shape
     blocks = min(max(batch * heads, 1), BLOCKS)
-    launch = kernel_for(query.dtype)[blocks, THREADS]  # before the ranks meet for their buffers
+    launch = kernel_for(query.dtype)[blocks, THREADS]  # before the ranks synchronise to allocate buffers
     result = query.new_empty(query.shape)
     box = team.out((team.world, 2, *query.shape), query.dtype, "keys", ring=2) if team.world > 1 else result
     scale = width**-0.5 if scale is None else scale

@@ -1,11 +1,11 @@
-"""A second stream, of higher priority: what is queued on it runs beside the products of the current stream.
+"""A second stream of higher priority, whose work runs at the same time as the products of the current stream.
 
     from sandbox.kit.blocks.side_stream import beside, join
 
     with beside():
-        exchange(...)            # begins when all that is queued so far has ended
+        exchange(...)            # begins when all work that is queued so far has ended
     torch.mm(a, b, out=c)        # at the same time
-    join()                       # what is queued from here on waits for the exchange
+    join()                       # work that is queued from here on waits for the exchange
 
 Kernels on it get multiprocessors whenever blocks of the product end, so give them few blocks. Can be recorded in a CUDA graph.
 """
@@ -25,7 +25,7 @@ def side_stream() -> torch.cuda.Stream:
 
 @contextlib.contextmanager
 def beside() -> Iterator[None]:
-    """Queues on the side stream, behind all that is queued on the current stream."""
+    """Within the block, queues work on the side stream, behind all work that is queued on the current stream."""
     side = side_stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -33,13 +33,13 @@ def beside() -> Iterator[None]:
 
 
 def mark() -> torch.cuda.Event:
-    """A place in the side stream: behind all that is queued on it so far."""
+    """A place in the side stream, behind all work that is queued on it so far."""
     place: torch.cuda.Event = side_stream().record_event()
     return place
 
 
 def join(place: torch.cuda.Event | None = None) -> None:
-    """The current stream waits for the side stream, as far as it is queued so far or up to a place."""
+    """Makes the current stream wait for the side stream: for all work queued so far, or up to a place."""
     here = torch.cuda.current_stream()
     if place is None:
         here.wait_stream(side_stream())

@@ -1,4 +1,4 @@
-"""Sum over the ranks of a small team in one launch: everybody sends everything, and everybody adds.
+"""Sum over the ranks of a small team in one launch: every rank sends everything to all ranks, and every rank adds.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.sums import add_up, boxes
@@ -6,7 +6,8 @@
     box = boxes(x.numel(), x.dtype, team)
     add_up(x, box, team)                  # x: the sum over the team's ranks, in float32 and rounded once
 
-Two ranks send as much as in any other way of adding, and meet once. More ranks send W/2 times as much as they would in shares.
+Two ranks send as much as with any other algorithm, and synchronise once. W ranks send W/2 times as much as if each
+added a share.
 """
 
 import functools
@@ -28,19 +29,19 @@ extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
 ONE_MEETING = 8 << 20
-"""Bytes that a rank sends up to which this is quicker than adding in shares, where the ranks meet twice."""
+"""Up to this number of bytes that a rank sends, this is faster than adding in shares, with two synchronisations."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """The kernel of a dtype, compiled at its first use, which is within a first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_up_over_ranks
 
 
 def boxes(count: int, dtype: torch.dtype, team: Team, on_gpu: bool) -> torch.Tensor:
-    """Where the ranks' elements arrive: symmetric [W, at least count], one of two buffers used in turn. Collective."""
+    """The buffer in which all ranks' elements arrive: symmetric [W, at least count], one of two in turn. Collective."""
     if on_gpu:
-        kernel_for(dtype)  # before the ranks meet for the buffer: a rank that waits in a kernel traps after 2 s
+        kernel_for(dtype)  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
     each = 16 // dtype.itemsize
     return team.out((team.world, -(-count // each) * each), dtype, "sums", ring=2)
 
@@ -54,13 +55,12 @@ def add_up(
     most_blocks: int = BLOCKS,
     out: torch.Tensor | None = None,
 ) -> None:
-    """`out` becomes the sum of all ranks' x times `factor`; the sum is float32, in the order of the ranks.
+    """Sets `out` to the sum of all ranks' x times `factor`. It adds in float32, in the order of the ranks.
 
-    x, contiguous. out: like x; by default x itself.
-
-    box: of `boxes`, or its columns from any element on: [W, at least x.numel()]; no two sums of a call share its elements.
-    base: the first of BLOCKS signal slots for this call alone. most_blocks: fewer leave multiprocessors to other kernels.
-    Collective.
+    x: contiguous. out: like x; by default x itself.
+    box: the result of `boxes`, or its columns from any element on: [W, at least x.numel()]; no two sums of a call share
+    its elements. base: the first of BLOCKS signal slots that only this call uses. most_blocks: fewer leave
+    multiprocessors to other kernels. Collective.
     """
     out = x if out is None else out
     if not x.is_cuda:

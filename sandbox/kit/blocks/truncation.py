@@ -25,7 +25,8 @@ PROBES = 16
 class Cut:
     """The cut of n rows, the same on all ranks except `dropped`.
 
-    Kept are logits above `least`, and those equal to it except the first `dropped` of this rank, in the order of the columns.
+    Logits above `least` are kept, and those equal to it except the first `dropped` of this rank, in the order of the
+    columns.
     """
 
     least: torch.Tensor
@@ -35,7 +36,7 @@ class Cut:
     target: torch.Tensor
     """[n] float32: the target's logit."""
     log_probability: torch.Tensor
-    """[n] float32: the target's; -infinity where its logit is below `least`."""
+    """[n] float32: the target's log probability; -infinity if its logit is below `least`."""
     dropped: torch.Tensor
     """[n] int64: number of this rank's logits equal to `least` that are dropped."""
 
@@ -43,10 +44,11 @@ class Cut:
 def find_cut(
     logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None, top_k: int | None, top_p: float | None
 ) -> Cut:
-    """logits [n, V/W], columns rank·V/W... of the vocabulary, target [n] int64, both of the same rows on all ranks -> their cut.
+    """The cut of logits [n, V/W] with target [n] int64, both of the same rows on all ranks.
 
-    top_k keeps all logits not below the k-th largest (None, 0: all). top_p then drops those whose running sum of the softmax
-    in ascending order does not exceed 1 - top_p, though never the largest (None, 1: none). Sums are float64.
+    logits: this rank's columns of the vocabulary, from rank·V/W on. top_k keeps all logits not below the k-th largest
+    (None, 0: all). top_p then drops those whose running sum of the softmax in ascending order does not exceed 1 -
+    top_p, though never the largest (None, 1: none). Sums are float64.
     """
     k = top_k or 0
     share = 0.0 if top_p is None or top_p >= 1 else 1 - top_p
@@ -68,7 +70,7 @@ def _cut(least: torch.Tensor, log_sum: torch.Tensor, target: torch.Tensor, dropp
 
 
 def _gathered(mine: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-    """[...] -> [W, ...]"""
+    """The tensors of all ranks: [...] -> [W, ...]."""
     everybody = mine.new_empty(dist.get_world_size(group), *mine.shape)
     dist.all_gather_into_tensor(everybody, mine.contiguous(), group=group)
     return everybody
@@ -85,7 +87,7 @@ def _of_candidates(
     logits: torch.Tensor, picked: torch.Tensor, group: dist.ProcessGroup | None, top_k: int, share: float
 ) -> Cut:
     listed = logits.topk(min(top_k, logits.shape[1]), dim=1).values
-    # Entries that equal the last one listed and found no place in the list: they may be kept, too.
+    # Entries that equal the last one listed but are not in the list. They may be kept, too.
     last = listed[:, -1:]
     unlisted = (logits == last).sum(dim=1) - (listed == last).sum(dim=1)
     mine = torch.cat((listed.float(), unlisted[:, None].float(), picked[:, None].float()), dim=1)
@@ -162,7 +164,7 @@ def _of_everything(logits: torch.Tensor, picked: torch.Tensor, group: dist.Proce
 
 
 def _keys(values: torch.Tensor) -> torch.Tensor:
-    """int64 keys of 32 bits in the order of the values: a negative number's bits but the sign are turned round."""
+    """int64 keys of 32 bits in the order of the values: of a negative number, all bits but the sign are inverted."""
     bits = (values.float() + 0.0).view(torch.int32)  # -0 becomes 0
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
 

@@ -1,4 +1,4 @@
-"""Check and convert Python arguments for a compiled function, one small closure per parameter."""
+"""Checks and converts Python arguments for a compiled function, by one small closure per parameter."""
 
 import ctypes
 from collections.abc import Callable
@@ -121,7 +121,7 @@ def _numbers(where: str) -> Converter:
 def _float(where: str, narrow: Any) -> Converter:
     def convert(value: Any) -> float:
         if isinstance(value, int | float):
-            rounded: float = narrow(value).value  # what a float cannot hold becomes infinite
+            rounded: float = narrow(value).value  # a number beyond a float's range becomes infinite
             return rounded
         raise ArgumentError(f"{where} takes a number, got {type(value).__name__}")
 

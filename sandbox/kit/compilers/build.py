@@ -3,9 +3,9 @@
 The first rank holds a file lock while it builds. The others block on the lock and load the same file. A lock ends with its
 holder, so a crashed rank does not block the others.
 
-Environment: PKB_KERNEL_CACHE is the cache directory; in it is a folder per kernel text, so that no kernel loads what another
-has made. Where it cannot be written (a harness mounts it
-read-only, so that no kernel can plant an artefact for a later one) new artefacts go to $TMPDIR/pkb-kernels.
+Environment: PKB_KERNEL_CACHE is the cache directory. It has a folder per kernel text, so that no kernel loads an
+artefact of another. If it is read-only, new artefacts go to $TMPDIR/pkb-kernels-<uid>. A harness mounts it read-only,
+so that no kernel can plant an artefact for a later one.
 """
 
 import fcntl
@@ -27,18 +27,18 @@ from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import CompileError
 
 TIMEOUT_S = 120.0
-"""How long one run of gcc may take."""
+"""Limit for one run of gcc or nvcc."""
 SHARED = "kit"
-"""Its subfolder for all kernels, which no world fills (sandbox/jail/kernel_cache.py)."""
+"""The cache's subfolder for all kernels, to which no world writes (sandbox/jail/kernel_cache.py)."""
 WAIT_S = 600.0
-"""How long a rank waits for another rank's build. The slowest is an extension through nvcc."""
+"""Limit for a rank's wait for another rank's build. An extension through nvcc takes longest."""
 
 
 class CompiledModule:
-    """A compiled source. What it exports are its attributes."""
+    """A compiled source. Its attributes are the functions or kernels that it exports."""
 
     def __init__(self, exported: dict[str, Any], path: Path, kind: str) -> None:
-        """kind: the word for what is exported, in messages."""
+        """kind: the word for an exported function or kernel in messages."""
         self.path = path
         self._known = f"no {kind} {{}} in this source; it has: {', '.join(exported)}"
         self.__dict__.update(exported)
@@ -48,7 +48,7 @@ class CompiledModule:
 
 
 def content_key(*parts: str) -> str:
-    """The hash that names an artefact; parts are kept apart, so that ("ab", "c") and ("a", "bc") differ."""
+    """The hash that names an artefact. The lengths of parts count, so that ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -58,12 +58,12 @@ def content_key(*parts: str) -> str:
 
 
 def cache_dir() -> Path:
-    """The folder that is first searched for artefacts of the loaded kernel."""
+    """The first folder in which artefacts of the loaded kernel are looked up."""
     return _cache() / _kernel_digest()
 
 
 def shared_dir() -> Path:
-    """The folder of objects that were built outside worlds, from texts of the kit alone."""
+    """The folder of objects that were built outside worlds, only from texts of the kit."""
     return _cache() / SHARED
 
 
@@ -74,11 +74,11 @@ def _cache() -> Path:
 
 
 kernel_digest = ""
-"""SHA-256 of the kernel of several files that this rank loads; empty for a kernel of one file."""
+"""SHA-256 of the kernel that this rank loads if it has several files; empty for a kernel of one file."""
 
 
 def _kernel_digest() -> str:
-    """SHA-256 of what this rank has loaded as its kernel; empty if there is nothing, as in a test."""
+    """SHA-256 of the kernel that this rank has loaded; empty if there is none, as in a test."""
     if kernel_digest:
         return kernel_digest
     path = getattr(sys.modules.get("kernel"), "__file__", None)
@@ -87,7 +87,7 @@ def _kernel_digest() -> str:
 
 
 def kernel_folder() -> Path | None:
-    """The folder of the kernel of several files that this rank has loaded."""
+    """The folder of the kernel that this rank has loaded, if it has several files."""
     places = list(getattr(sys.modules.get("kernel"), "__path__", []))
     return Path(places[0]) if places else None
 
@@ -110,8 +110,8 @@ def _writable_dir() -> Path:
 def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path:
     """The artefact `name`, built by `make(path)` if no cache has it yet.
 
-    make writes the artefact at the path it is given and raises CompileError when it cannot; every rank that
-    waited for that build raises the same error. shown: whether the harness's compile hooks are told.
+    make(path) writes the artefact, and raises CompileError if it cannot; every rank that waited for that build
+    raises the same error. shown: whether the harness's compile hooks are called.
     """
     cached = cache_dir() / name
     if cached.exists():
@@ -126,7 +126,7 @@ def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path
         _lock(lock.fileno(), name)
         if artefact.exists():
             return artefact
-        # A failure recorded while this rank waited is this build's; an older one is stale and the build is
+        # A failure that was recorded while this rank waited is this build's. An older one is stale, so the build is
         # tried again.
         if failure.exists() and failure.stat().st_mtime_ns >= asked:
             raise CompileError(*json.loads(failure.read_text()))

@@ -1,8 +1,8 @@
 """Hooks that report to the harness that a kernel is being compiled.
 
 The harness assigns both names before it loads a kernel. They are called on every rank that finds nothing in
-the cache, around the compilation or the wait for the rank that compiles. What a kernel compiles or tunes by itself it may
-show, too: `with compiling.shown(): ...` has a deadline of its own.
+the cache, around the compilation or the wait for the rank that compiles. A kernel that compiles or tunes something
+itself can report this by `with compiling.shown(): ...`, which has a separate deadline.
 """
 
 import threading
@@ -35,7 +35,7 @@ def end() -> None:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Call the hooks around a block; the end hook runs when the block fails, too."""
+    """Calls the hooks around a block. The end hook is also called if the block fails."""
     begin()
     try:
         yield

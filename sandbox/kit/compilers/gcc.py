@@ -1,5 +1,4 @@
-"""Run gcc on a text of C++: found, timed, killed with its children when it hangs, errors with the user's own
-lines."""
+"""Runs gcc on C++ text: finds it, kills it with its children if it hangs, and reports errors with the user's lines."""
 
 import functools
 import os
@@ -15,7 +14,7 @@ from sandbox.kit.errors import CompileError
 
 FLAGS = (
     *("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC"),
-    "-fvisibility=hidden",  # else a kernel's `read` would be the C library's
+    "-fvisibility=hidden",  # otherwise a kernel's own `read` would resolve to that of the C library
     *("-fno-math-errno", "-fmax-errors=5", "-fdiagnostics-color=never"),
 )
 INCLUDE = Path(__file__).parents[1] / "include"
@@ -27,7 +26,7 @@ _NO_COMPILER = (
 
 @functools.cache
 def compiler() -> str | None:
-    """Path of the C++ compiler: $CXX if set, else g++ or c++; None without one."""
+    """Path of the C++ compiler: $CXX if set, else g++ or c++; None if there is none."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("g++", "c++"):
         found = shutil.which(name)
@@ -38,8 +37,7 @@ def compiler() -> str | None:
 
 @functools.cache
 def fingerprint() -> str:
-    """What besides source and flags decides the machine code: the compiler file and the processor's
-    features."""
+    """What determines the machine code besides source and flags: the compiler file and the processor's features."""
     path = compiler()
     if path is None:
         raise CompileError(_NO_COMPILER)
@@ -54,8 +52,10 @@ def fingerprint() -> str:
 
 
 def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
-    """Compile C++ into a shared object. Raises CompileError (line = the first error's line in a file that is
-    not the kit's)."""
+    """Compiles C++ into a shared object.
+
+    Raises CompileError, whose line is the first error's line in a file that is not the kit's.
+    """
     path = compiler()
     if path is None:
         raise CompileError(_NO_COMPILER)
@@ -75,7 +75,7 @@ def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
             try:
                 _, text = process.communicate(source, timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                # gcc's driver leaves its compiler running when it is killed alone.
+                # If only gcc's driver is killed, its compiler process keeps running.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 raise CompileError(f"gcc was still compiling after {TIMEOUT_S:.0f} s") from None
@@ -85,7 +85,7 @@ def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
 
 
 def first_error(text: str) -> tuple[str, int | None]:
-    """The first error of gcc's or nvcc's or NVRTC's output as one line, and its line number."""
+    """The first error in the output of gcc, nvcc or NVRTC as one line, and its line number."""
     for pattern in (
         r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$",
         r"^(.+?)\((\d+)\): (?:catastrophic )?error:? (.*)$",

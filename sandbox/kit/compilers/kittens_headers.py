@@ -1,6 +1,6 @@
-"""ThunderKittens' headers for extensions of the publication's harness: a tree of links, with the kit's memory under its tensors.
+"""ThunderKittens' headers for extensions of upstream's harness: a tree of links, in which tensors use the kit's memory.
 
-And what such a source asks for that no world here has, found before nvcc works on it for a minute.
+Also refuses sources that need what no world here has, before nvcc compiles them for a minute.
 """
 
 import re
@@ -25,12 +25,12 @@ _OWN_BARRIER = re.compile(r"\busing\s+barrier_t\b")
 
 
 def are_included(text: str) -> bool:
-    """Whether a source includes them."""
+    """Whether a source includes ThunderKittens' headers."""
     return bool(_INCLUDED.search(_COMMENT.sub("", text)))
 
 
 def checkout() -> Path:
-    """The checkout that kernels are compiled with. Raises CompileError where there is none."""
+    """The checkout with which kernels are compiled. Raises CompileError if there is none."""
     root = thunderkittens.checkout()
     if root is None:
         raise CompileError(thunderkittens.why_missing())
@@ -54,7 +54,7 @@ def refuse(text: str, world: int) -> None:
 
 
 def linked(root: Path, folder: Path) -> list[str]:
-    """Makes a tree in `folder` that shows the checkout with the kit's header in it. Returns its include paths."""
+    """Makes a tree of links in `folder`: the checkout with the kit's header in it. Returns its include paths."""
     for shown in thunderkittens.FOLDERS:
         _link(root / shown, folder / shown)
     pyutils = folder / "include" / _OWN.parent
@@ -69,7 +69,7 @@ def linked(root: Path, folder: Path) -> list[str]:
 
 
 def key(root: Path) -> str:
-    """Identifies the headers, for the cache of what is built with them."""
+    """Identifies the headers in the cache keys of extensions that are built with them."""
     return thunderkittens.fingerprint(root) + (INCLUDE / "kittens" / _OWN).read_text()
 
 

@@ -1,6 +1,6 @@
 """NCCL's headers for device code as one text that NVRTC compiles: the installed files, put together, with few changes.
 
-The text is made at run time out of the installed package, and never shipped.
+The text is made at run time from the installed package, and is never shipped.
 """
 
 import functools
@@ -16,14 +16,14 @@ from sandbox.machine import nccl_package
 
 NAME = "nccl_device.h"
 OPTIONS = (f"-I{INCLUDE / 'nccl'}", "-DNCCL_GIN_GDAKI_ENABLE=0", "-DNCCL_GIN_PROXY_ENABLE=0")
-"""For NVRTC. The folder has stand-ins for the system's headers; GIN's own cannot be compiled by it."""
+"""For NVRTC. The folder has replacements of the system's headers. NVRTC cannot compile GIN's headers."""
 
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
 _GIN = "ncclGin"
 _WAIT = "if (__builtin_expect(okAll, true)) break;"
 _EPOCH = "this->epoch = state[(this->multimem ? 0 : 1)*this->handle.nBarriers + this->index];"
 _CHANGES = {
-    # Its unions have arrays of no elements for types that are smaller than the largest word, which NVRTC refuses.
+    # Its unions have arrays without elements for types that are smaller than the largest word. NVRTC refuses these.
     "nccl_device/utility.h": [(f"[sizeof(T)/{n}]", f"[(sizeof(T)+{n - 1})/{n}]") for n in (2, 4, 8, 16)],
     # A word that never comes ends in a trap, as in the kit's own waits.
     "nccl_device/impl/ll_a2a__funcs.h": [
@@ -44,7 +44,7 @@ def installed() -> nccl_package.NcclHeaders:
     """The installed headers.
 
     Raises:
-        CompileError: there are none, or the kit does not know their version.
+        CompileError: there are none, or the kit does not support their version.
     """
     headers = nccl_package.nccl_headers()
     if headers is None:
@@ -59,7 +59,7 @@ def device_text(headers: nccl_package.NcclHeaders) -> str:
     """nccl_device.h with all that it includes, changed for NVRTC.
 
     Raises:
-        CompileError: the files are not those that the changes were made for.
+        CompileError: the files are not those for which the changes were made.
     """
     text = _put_together(headers.folder, headers.folder / NAME, set())
     layout = nccl_package.LAYOUTS[headers.version]
@@ -77,7 +77,7 @@ class Compilation(NamedTuple):
 
 
 def compilation(source: source_files.SourceText) -> Compilation:
-    """NVRTC's, or nvcc's for headers that the kit cannot change for NVRTC and for sources with GIN.
+    """Uses NVRTC, or nvcc for headers that the kit cannot change for NVRTC and for sources with GIN.
 
     Raises CompileError as `installed` and `device_text`.
     """
@@ -92,7 +92,7 @@ def compilation(source: source_files.SourceText) -> Compilation:
 
 
 def _put_together(root: Path, path: Path, seen: set[Path]) -> str:
-    """A header with the headers of the package in place of its includes; each comes once."""
+    """A header in which the headers of the package replace its includes, each only once."""
     seen.add(path)
     name = str(path.relative_to(root))
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -107,7 +107,7 @@ def _put_together(root: Path, path: Path, seen: set[Path]) -> str:
         places = (path.parent / match[1], root / match[1])
         found = next((place.resolve() for place in places if place.is_file()), None)
         if found is None:
-            return match[0]  # for the compiler to refuse, if the line counts at all
+            return match[0]  # the compiler refuses it if the line is active
         return "" if found in seen else _put_together(root, found, seen)
 
     return _INCLUDED.sub(included, text)

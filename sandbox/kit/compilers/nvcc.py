@@ -1,4 +1,4 @@
-"""CUDA C++ to a cubin through nvcc, for headers that NVRTC does not take. Slower: a second or two."""
+"""CUDA C++ to a cubin through nvcc, for headers that NVRTC cannot compile. Slower: one or two seconds."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _OPTIONS = ("-cubin", "-std=c++17", "--expt-relaxed-constexpr", "-diag-suppress=
 
 
 def find() -> str:
-    """The path of nvcc: of CUDA_HOME, of PATH, or where toolkits are installed. Raises CompileError without one."""
+    """The path of nvcc: from CUDA_HOME, PATH, or the usual place of a toolkit. Raises CompileError if there is none."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     path = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not os.access(path, os.X_OK):

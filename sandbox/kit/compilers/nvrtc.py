@@ -1,5 +1,4 @@
-"""CUDA C++ to a cubin through NVRTC, as CuPy binds it. Needs no GPU; which GPU to compile for must be
-said."""
+"""CUDA C++ to a cubin through NVRTC, by CuPy's binding. Needs no GPU; the caller names the architecture."""
 
 import functools
 import os
@@ -16,21 +15,21 @@ from sandbox.kit.errors import CompileError
 OPTIONS: tuple[str, ...] = (
     "-std=c++17",
     "--device-as-default-execution-space",
-    "--diag-suppress=177",  # what a kernel leaves unused of the header is no news
+    "--diag-suppress=177",  # unused functions of the header need no warning
 )
 HEADER_NAME = "px.cuh"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def set_timeout(ms: int) -> None:
-    """Sets how long a wait in a kernel lasts before it traps, for what this process compiles from now on."""
+    """Sets how long a wait in a kernel lasts before it traps, for all later compilations of this process."""
     global OPTIONS
     OPTIONS = (*OPTIONS, f"-DPX_TIMEOUT_MS={ms}")
 
 
 @functools.cache
 def binding() -> Any:
-    """CuPy's nvrtc module. Raises CompileError that says what to install."""
+    """CuPy's nvrtc module. Raises CompileError that names what to install."""
     try:
         from cupy.cuda import nvrtc
 
@@ -50,11 +49,11 @@ def header() -> str:
 
 @functools.cache
 def include_dirs() -> tuple[str, ...]:
-    """Directories with cuda_bf16.h, and with libcu++: of torch's own wheels, then of a toolkit; libcu++ at last CuPy's own."""
+    """Directories with cuda_bf16.h or libcu++: of torch's wheels, then of a toolkit; else CuPy's libcu++."""
     site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     candidates = [*sorted(site.glob("cu*/include")), site / "cuda_runtime" / "include", toolkit]
-    # A jail may hide the toolkit: what cannot be read is not there. CUDA 13 keeps <cuda/atomic> and its kind in a folder below.
+    # A jail may hide the toolkit, so unreadable files count as missing. CUDA 13 has libcu++ in a subfolder.
     found = [path for path in candidates if os.access(path / "cuda_bf16.h", os.R_OK)]
     below = [path / "cccl" for path in found]
     if found and not any(map(_has_libcu, found + below)) and (cupy := find_spec("cupy")) is not None:
@@ -69,9 +68,10 @@ def _has_libcu(path: Path) -> bool:
 def to_cubin(
     source: str, arch: str, options: tuple[str, ...] = (), front: str | None = None, headers: Mapping[str, str] = _NONE
 ) -> bytes:
-    """Compile a source for an architecture such as "sm_90a"; raises CompileError.
+    """Compiles a source for an architecture such as "sm_90a"; raises CompileError.
 
-    front: what goes in front of it; px.cuh if not given. headers: texts that are in no file, by their names in an #include.
+    front: the text in front of it; px.cuh if not given. headers: texts that are in no file, by their names in an
+    #include.
     """
     nvrtc = binding()
     whole = f'#line 1 "{HEADER_NAME}"\n{header() if front is None else front}\n#line 1 "<source>"\n{source}'

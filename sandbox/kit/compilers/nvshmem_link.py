@@ -1,5 +1,8 @@
-"""Links a kernel with NVSHMEM's device functions: NVRTC's relocatable object, the wrapper that nvcc has built, and the package's
-archive. nvJitLink takes milliseconds for it. Needs no GPU."""
+"""Links a kernel with NVSHMEM's device functions. Needs no GPU.
+
+It links NVRTC's relocatable object, the wrapper that nvcc has built, and the package's archive. nvJitLink takes
+milliseconds for it.
+"""
 
 import functools
 from pathlib import Path
@@ -20,7 +23,7 @@ class Linker:
     """The objects for one architecture."""
 
     def __init__(self, arch: str) -> None:
-        """arch: as NVRTC has it, such as "sm_90a". Raises CompileError that says what is missing."""
+        """arch: in NVRTC's form, such as "sm_90a". Raises CompileError that names what is missing."""
         found = nvshmem_package.package()
         if found is None:
             raise CompileError("shmem.compile needs the package nvidia-nvshmem-cu13")
@@ -33,13 +36,13 @@ class Linker:
         self._library = found.device_library
 
     def behind_header(self, source: source_files.SourceText) -> source_files.SourceText:
-        """A source behind NVSHMEM's device functions, which names what it is linked with."""
+        """The source with NVSHMEM's device functions in front. Its `headers` also name the wrapper to link."""
         text = (INCLUDE / HEADER).read_text()
         located = f'#line 1 "{HEADER}"\n{text}\n{source.located}'
         return source._replace(located=located, headers=(*source.headers, text, self.wrapper.name))
 
     def to_cubin(self, source: str, arch: str, options: tuple[str, ...]) -> bytes:
-        """Compiles with NVRTC, and links with all that is called. Raises CompileError, also with the linker's words."""
+        """Compiles with NVRTC and links. Raises CompileError, with the linker's output if linking fails."""
         cubin = nvrtc.to_cubin(source, arch, (*OPTIONS, *options))
         linker = _binding()
         handle = linker.create(1, [f"-arch={arch}"])
@@ -76,7 +79,7 @@ def _binding() -> Any:
         from cuda.bindings import nvjitlink
 
         nvjitlink.version()
-    except Exception as error:  # it has errors of its own for a library that is not found
+    except Exception as error:  # it has its own exceptions for a library that is not found
         raise CompileError(
             f"shmem.compile needs cuda-bindings and nvidia-nvjitlink, which come with torch: {error}"
         ) from None

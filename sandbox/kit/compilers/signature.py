@@ -1,7 +1,7 @@
-"""Read the parameters of C++ functions out of a source text, without a compiler.
+"""Reads the parameters of C++ functions from a source text, without a compiler.
 
-Enough of C++ for the functions that a kernel file exports: `extern "C"` functions and `extern "C" __global__`
-kernels whose parameters are pointers, arithmetic types and the struct Px.
+It covers the functions that a kernel file exports: `extern "C"` functions and `extern "C" __global__` kernels whose
+parameters are pointers, arithmetic types and the struct Px.
 """
 
 import re
@@ -50,7 +50,8 @@ SCALARS: dict[str, Scalar] = {
 }
 
 HANDLES = {"ncclDevComm": "nccl.devcomm(...)", "ncclWindow": "nccl.window(...)", "ncclLLA2AHandle": "nccl.devcomm(...)"}
-"""Types of backends that CUDA kernels take by value, and what makes the object that is passed. C adds _t to each."""
+"""Types of backends that CUDA kernels take by value, and the call that returns the object to pass. In C, _t follows
+each."""
 
 _FLOAT_POINTEES = {
     "float": "float32",
@@ -87,22 +88,22 @@ class Parameter:
 
     @property
     def is_numbers(self) -> bool:
-        """Whether it takes a list of ints by value (CUDA alone)."""
+        """Whether it takes a list of ints by value (CUDA only)."""
         return self.base == "PxNumbers" and not self.pointers
 
     @property
     def handle(self) -> str:
-        """The name in HANDLES of a type of a backend."""
+        """The name in HANDLES, if the type is one of a backend."""
         return self.base.removesuffix("_t")
 
     @property
     def is_handle(self) -> bool:
-        """Whether it takes an object of a backend by value (CUDA alone)."""
+        """Whether it takes an object of a backend by value (CUDA only)."""
         return self.handle in HANDLES and not self.pointers
 
     @property
     def dtype(self) -> str | None:
-        """torch's name of the dtype that a pointer demands: None when any dtype will do."""
+        """torch's name of the dtype that a pointer requires; None if it accepts any dtype."""
         if self.base in _FLOAT_POINTEES:
             return _FLOAT_POINTEES[self.base]
         scalar = SCALARS.get(self.base)
@@ -110,13 +111,13 @@ class Parameter:
             return None
         if scalar.kind == "bool":
             return "bool"
-        # Unsigned words are how kernels move raw bits, so only signed integers name a dtype.
+        # Kernels move raw bits as unsigned words, so only signed integers require a dtype.
         return f"int{8 * scalar.bytes}" if scalar.low < 0 else None
 
 
 @dataclass(frozen=True)
 class Function:
-    """One exported function. `kernel`: it is a CUDA __global__ function."""
+    """One exported function. `kernel`: whether it is a CUDA __global__ function."""
 
     name: str
     returns: str
@@ -128,8 +129,7 @@ class Function:
 
 
 def exported(source: str) -> dict[str, Function]:
-    """The `extern "C"` functions that the source defines, by name. Raises CompileError for a parameter it
-    cannot read."""
+    """The `extern "C"` functions that the source defines, by name. Raises CompileError for an unsupported parameter."""
     text = _COMMENT.sub(_blank, source)
     text = _BOUNDED.sub(_blank, text)
     text = _ATTRIBUTE.sub(_blank, text)
@@ -139,7 +139,7 @@ def exported(source: str) -> dict[str, Function]:
         listed = match["parameters"].strip()
         parts = [] if listed in ("", "void") else listed.split(",")
         parameters = tuple(_parameter(part, index, match["name"], line) for index, part in enumerate(parts))
-        # The text with attributes blanked out has the shape of the source, so places agree.
+        # Attributes are replaced by as many spaces, so positions in `text` and `source` agree.
         kernel = "__global__" in source[match.start() : match.start("parameters")]
         returns = " ".join(word for word in match["returns"].split() if word not in _WORDS)
         functions[match["name"]] = Function(match["name"], returns, parameters, kernel)
@@ -147,7 +147,7 @@ def exported(source: str) -> dict[str, Function]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Spaces of the same shape, so that line numbers stay."""
+    """As many spaces as the match has characters, with its line breaks, so that positions stay."""
     return re.sub(r"[^\n]", " ", match[0])
 
 

@@ -22,17 +22,17 @@ class SourceText(NamedTuple):
     located: str
     """The text with `#line` directives for the compiler."""
     path: str
-    """The file that these name."""
+    """The file that these directives name."""
     in_file: bool
-    """The text is the whole of `path`; else it is written in the Python file that calls the compiler."""
+    """Whether the text is the whole of `path`; else it is in the Python file that calls the compiler."""
     headers: tuple[str, ...]
     """Texts of the headers beside the kernel that it includes."""
     flags: tuple[str, ...]
-    """Where the compiler finds these."""
+    """Options that make the compiler find these headers."""
 
     @contextmanager
     def readable(self) -> Iterator[None]:
-        """A CompileError of this block names the file by its base name. Its line is one of the calling Python file."""
+        """A CompileError of this block has the file's base name, and a line if it is in the calling Python file."""
         try:
             with source_lines.readable(self.path):
                 yield
@@ -43,7 +43,7 @@ class SourceText(NamedTuple):
 
 
 def read(source: str | os.PathLike[str], frame: FrameType) -> SourceText:
-    """A source from its text, or from a path that ends like C++ or CUDA. frame: the one that called the kit.
+    """Reads a source from its text, or from a path with a suffix of C++ or CUDA. frame: the one that called the kit.
 
     A relative path is looked up beside the calling file, then in the kernel's folder.
 
@@ -68,7 +68,7 @@ def read(source: str | os.PathLike[str], frame: FrameType) -> SourceText:
 
 
 def is_path(source: str | os.PathLike[str]) -> bool:
-    """Whether this is a path and no text: a source in C++ never is one line that ends like a file's name."""
+    """Whether this is a path and no text. A C++ source is never a single line with the suffix of a file."""
     return not isinstance(source, str) or (source.endswith(SUFFIXES) and "\n" not in source)
 
 

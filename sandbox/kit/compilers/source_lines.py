@@ -1,8 +1,7 @@
-"""Map a compiled source text back to the lines of the Python file that it is written in.
+"""Maps a compiled source text back to the lines of the Python file that contains it.
 
 The text is usually a string literal of the kernel file, or several put together, or an f-string. Its lines
-are looked up among the file's lines, longest run first come, so all of these work without knowing how the
-text was made.
+are looked up among the file's lines in runs as long as possible, so it does not matter how the text was made.
 """
 
 import linecache
@@ -16,8 +15,7 @@ from sandbox.kit.errors import CompileError
 
 
 def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
-    """The source with `#line` directives that name the caller's file, and that file's path as the directives
-    spell it.
+    """The source with `#line` directives that name the caller's file, and the path of that file.
 
     frame: the frame that called the kit. Text that is not found in its file keeps its own line numbers under
     the name "<source>".
@@ -42,7 +40,7 @@ def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Compiler output in a CompileError of this block names the caller's file by its base name."""
+    """In a CompileError of this block, the compiler's output has the base name of the caller's file."""
     try:
         yield
     except CompileError as error:
@@ -55,7 +53,7 @@ def _escaped(path: str) -> str:
 
 
 def _align(lines: list[str], file_lines: list[str]) -> list[int]:
-    """For each source line its 1-based line in the file; all 0 when nothing matches."""
+    """For each source line its 1-based line in the file; all 0 if nothing matches."""
     places: dict[str, list[int]] = defaultdict(list)
     for number, line in enumerate(file_lines):
         places[line].append(number)
@@ -81,13 +79,12 @@ def _run(lines: list[str], index: int, file_lines: list[str], start: int) -> int
 
 
 def _telling(lines: list[str]) -> bool:
-    """Whether a run says something about where it is: braces and blank lines are everywhere."""
+    """Whether a run of lines identifies a place in the file. Braces and blank lines occur everywhere."""
     return any(len(line.strip()) > 3 for line in lines)
 
 
 def _fill_gaps(numbers: list[int]) -> list[int]:
-    """Lines that differ from the file (the literal's first line, escapes, f-string fields) follow their
-    neighbours."""
+    """Numbers the lines that differ from the file, such as escapes or f-string fields, by their neighbours."""
     known = [index for index, number in enumerate(numbers) if number]
     if not known:
         return numbers

@@ -20,7 +20,7 @@ _rings: list[torch.Tensor] = []
 
 
 def begin(device: torch.device) -> None:
-    """Compiles kernels with their stamps from now on. Call it once per process, then `take`."""
+    """From now on, kernels are compiled with their stamps. Call it once per process, then `take`."""
     _rings.append(torch.zeros(_HEAD + 2 * ROOM, dtype=torch.int64, device=device))
 
 
@@ -36,7 +36,7 @@ def wanted() -> bool:
 
 
 def options(source: str) -> tuple[str, ...]:
-    """More options for NVRTC."""
+    """The options for NVRTC that a source with stamps needs in a profile; else none."""
     return (OPTION,) if _rings and CALL in source else ()
 
 

@@ -13,14 +13,14 @@ from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
 def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s: float) -> list[int]:
     """The descriptors of all ranks, with `mine` in this rank's place. The caller closes the others. Collective.
 
-    store: a torch.distributed store that all ranks share; what: names the exchange, once per store. Raises BarrierTimeout naming
-    the ranks that do not come, SymmetricMemoryError when one comes and has nothing to give.
+    store: a torch.distributed store that all ranks share; what: names the exchange, once per store. Raises
+    BarrierTimeout with the missing ranks, SymmetricMemoryError if a rank closes its connection without a descriptor.
     """
     deadline = time.monotonic() + timeout_s
     others = [peer for peer in range(world) if peer != rank]
     found = {rank: mine}
     calls: dict[int, socket.socket] = {}
-    # An abstract socket leaves no file; its random name reaches only those who share the store.
+    # An abstract socket leaves no file. Only processes that share the store can read its random name.
     name = "pkb-kit-" + secrets.token_hex(16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)

@@ -1,7 +1,7 @@
-"""The symmetric heap and its signals on GPUs: cuMem memory that every rank maps, as the arenas of the judge are.
+"""The symmetric heap and its signals on GPUs: cuMem memory that every rank maps, like the judge's arenas.
 
-Multicast stays off: only peers' plain addresses are used. (torch's symmetric memory would do, but its first allocation in a
-process takes two seconds.)
+Multicast stays off: only peers' plain addresses are used. torch's symmetric memory is no alternative, because its first
+allocation in a process takes two seconds.
 """
 
 import os
@@ -25,13 +25,13 @@ _SOURCE = (gcc.INCLUDE / "px_device_signals.cuh").read_text()
 def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: float) -> Heap:
     """Allocates a heap on every rank's current device and maps the others' (collective).
 
-    store: a torch.distributed store that all ranks share. Raises SymmetricMemoryError where memory cannot be had or shared,
-    BarrierTimeout naming the ranks that do not come.
+    store: a torch.distributed store that all ranks share. Raises SymmetricMemoryError if memory cannot be allocated or
+    shared, BarrierTimeout with the missing ranks.
     """
     size = PADS_BYTES + heap_bytes
     try:
         fd, block = gpu_memory.allocate(size)
-        block.zero_()  # pads must start at 0, and so do buffers, as on CPU ranks
+        block.zero_()  # pads must start at 0, and buffers do so on CPU ranks, too
         torch.cuda.synchronize()
         fds = descriptors.exchange(rank, world, store, "pkb-kit/symm/device", fd, timeout_s)
         addresses = [
@@ -50,7 +50,7 @@ def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: f
 
 
 def bytes_at(address: int, size: int) -> torch.Tensor:
-    """Mapped memory as a tensor of this rank's device, also where it lies on another: torch alone would copy it here."""
+    """Mapped memory as a tensor of this rank's device, even if it is on another; torch alone would copy it then."""
     import cupy
 
     memory = cupy.cuda.UnownedMemory(address, size, None, torch.cuda.current_device())
@@ -59,8 +59,7 @@ def bytes_at(address: int, size: int) -> torch.Tensor:
 
 
 class DeviceSignals(Signals):
-    """Signals as kernels on torch's current stream: they return at once, order the stream, and trap when time
-    is up.
+    """Signals as kernels on torch's current stream: they return at once, order the stream, and trap after the limit.
 
     They cannot report a missing peer, which causes a CUDA error at the next synchronisation.
     """

@@ -20,16 +20,16 @@ _reserved = DEFAULT_BYTES
 
 
 def reserve(nbytes: int) -> None:
-    """Reserves at least so many bytes of heap per rank on GPUs, before the heap is mapped. PKB_SYMM_BYTES overrides it."""
+    """Reserves at least `nbytes` of heap per rank on GPUs, before the heap is mapped. PKB_SYMM_BYTES overrides it."""
     global _reserved
     _reserved = max(_reserved, nbytes)
 
 
 def heap_bytes(ranks_in_file: int = 0) -> int:
-    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory) or, on GPUs, what was
-    reserved.
+    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB on CPU ranks and the reserved bytes on GPUs.
 
-    ranks_in_file: how many heaps share one memory file, which the process's limit on file sizes holds; 0 for none.
+    On CPU ranks only touched pages cost memory. ranks_in_file: how many heaps share one memory file, to which the
+    process's limit on file sizes applies; 0 for none.
     """
     named = os.environ.get("PKB_SYMM_BYTES")
     if named is None:
@@ -74,8 +74,7 @@ class Heap:
         self._offsets: list[int] = []
 
     def take(self, offset: int, nbytes: int, mask: int, what: str) -> torch.Tensor:
-        """This rank's bytes at an offset that the team agreed on. Raises SymmetricMemoryError when the heap
-        is full."""
+        """This rank's bytes at an offset that all members use. Raises SymmetricMemoryError if the heap is full."""
         if offset + nbytes > self.bytes:
             raise SymmetricMemoryError(
                 f"the symmetric heap is full: {what} needs {nbytes} bytes, "
@@ -88,7 +87,7 @@ class Heap:
         return self.parts[self.rank][offset : offset + nbytes]
 
     def offset_of(self, tensor: torch.Tensor, mask: int) -> int:
-        """Where a tensor (or a view of one) lies in the heap; checks that the whole team has that buffer."""
+        """The offset of a tensor (or a view of one) in the heap. Checks that the whole team has that buffer."""
         offset = tensor.data_ptr() - self.addresses[self.rank]
         index = bisect.bisect_right(self._offsets, offset) - 1
         if index < 0 or not 0 <= offset < self.bytes or offset >= self._end(index):

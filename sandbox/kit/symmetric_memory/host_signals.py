@@ -1,5 +1,4 @@
-"""Signals and barriers between processes through words in shared memory: in C where a compiler is, in Python
-elsewhere."""
+"""Signals and barriers between processes by words in shared memory, in C if there is a compiler, else in Python."""
 
 import ctypes
 import functools
@@ -19,11 +18,11 @@ _SOURCE = (gcc.INCLUDE / "px_host_signals.h").read_text()
 class Signals:
     """Signals by shared memory, in Python. Peers are positions in the team. Times are milliseconds.
 
-    It relies on aligned 4-byte stores being seen in order, as x86 does.
+    It relies on aligned 4-byte stores becoming visible in order, as on x86.
     """
 
     def barrier(self, px: Px, slot: int, epoch: int, timeout_ms: int) -> int:
-        """Meet the other members; the bit mask of those that did not come."""
+        """Waits for the other members. Returns the bit mask of those that did not arrive."""
         others = [(px.rank + step) % px.world for step in range(1, px.world)]
         for peer in others:
             self.signal(px, peer, slot, epoch)
@@ -34,11 +33,11 @@ class Signals:
         return missing
 
     def signal(self, px: Px, peer: int, slot: int, value: int) -> None:
-        """Set this rank's word of a slot in a peer's pad."""
+        """Sets this rank's word of a slot in a peer's pad."""
         _word(px.sig[peer], slot, px.rank).value = value
 
     def wait(self, px: Px, peer: int, slot: int, value: int, timeout_ms: int) -> bool:
-        """Wait until a peer's word in this rank's pad reaches a value; False after the time."""
+        """Waits until a peer's word in this rank's pad reaches a value. Returns False after the time limit."""
         word = _word(px.sig[px.rank], slot, peer)
         deadline = time.monotonic() + timeout_ms / 1000
         while is_before(word.value, value):
@@ -50,8 +49,7 @@ class Signals:
 
 @functools.cache
 def host_signals() -> Signals:
-    """The fastest implementation that this machine has. Compiles a small library the first time on a
-    machine."""
+    """The fastest implementation on this machine. Compiles a small library the first time on a machine."""
     try:
         return _compiled(_library())
     except (CompileError, OSError):

@@ -1,7 +1,7 @@
-"""One shared memory segment per world: an anonymous memory file that rank 0 makes and hands to the others.
+"""One shared memory segment per world: an anonymous memory file that rank 0 makes and sends to the others.
 
-A memory file has no name, so a crash leaves nothing behind, and it is not held to the size of /dev/shm (64
-MiB in many containers). It is sparse: untouched pages take no memory.
+A memory file has no name, so a crash leaves nothing behind. The size of /dev/shm (64 MiB in many containers) does
+not limit it. It is sparse: untouched pages take no memory.
 """
 
 import ctypes
@@ -35,10 +35,10 @@ class Segment:
 
 
 def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float, what: str = "symm") -> Segment:
-    """Make (rank 0) or receive the world's segment and map it. Collective.
+    """Makes (rank 0) or receives the world's segment and maps it. Collective.
 
     store: a torch.distributed store that all ranks share; what: names the segment, once per store. Raises BarrierTimeout
-    naming the ranks that do not come, and SymmetricMemoryError on every rank when the memory cannot be had.
+    with the missing ranks, and SymmetricMemoryError on every rank if the memory cannot be allocated.
     """
     key = _KEY.format(what)
     fd = _make(world, store, key, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, key, timeout_s)
@@ -61,7 +61,7 @@ def _make(world: int, store: Any, key: str, part_bytes: int, timeout_s: float) -
         raise SymmetricMemoryError(text) from None
     if world == 1:
         return fd
-    # An abstract socket leaves no file; its random name reaches only those who share the store.
+    # An abstract socket leaves no file. Only processes that share the store can read its random name.
     name = "pkb-symm-" + secrets.token_hex(16)
     missing = set(range(1, world))
     deadline = time.monotonic() + timeout_s

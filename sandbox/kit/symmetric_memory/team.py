@@ -1,4 +1,4 @@
-"""A team: the world or some of its ranks, with buffers, signals, barriers and epochs of its own."""
+"""A team: the world or some of its ranks, with its own buffers, signals, barriers and epochs."""
 
 import ctypes
 import struct
@@ -16,14 +16,14 @@ from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
 RINGS_ON_GPUS, RINGS = (65, 2), (4, 2)
-"""Buffers that results take turns in: the larger number where half of the heap holds them. The judge copies results in groups of
-up to 64, unless a later call writes to one of them: then it copies each before the next call, on the clock."""
+"""Number of buffers that results use in turn: the larger one if half of the heap can hold them. The judge copies
+results in groups of up to 64, unless a later call writes to one of them. Then it copies each before the next call, in
+the timed window."""
 _MAIL = struct.Struct(f"<QQ{layout.MAIL_BYTES - 16}s")
 
 
 class Team:
-    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of
-    global rank."""
+    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in order of global rank."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Team:
         self._segment = segment
         self._heap = heap
         self._signals = signals
-        # Allocation is agreed on between host processes, wherever the heap is.
+        # The host processes agree on allocations, wherever the heap is.
         self._host = host or signals
         host_pads = [pad_address(segment.part_address(r), self.mask) for r in self.ranks]
         self._host_px = layout.make_px(host_pads, host_pads, self.ranks, self.rank)
@@ -63,21 +63,21 @@ class Team:
         self._teams: dict[int, Team] = {self.mask: self}
 
     def order(self) -> list[int]:
-        """All members, starting with this one: me, me+1, ... Ranks that follow it do not all use rank 0 first."""
+        """All members, starting with this one: me, me+1, ... With this order, not all ranks use rank 0 first."""
         return [(self.rank + step) % self.world for step in range(self.world)]
 
     # --- buffers ---
 
     def empty(self, shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
-        """This rank's part of a symmetric buffer, zero at first. The same (shape, dtype, tag) gives the same buffer again,
-        contents kept.
+        """This rank's part of a symmetric buffer, zero at first.
 
-        Collective the first time: all members must ask for the same buffers in the same order.
+        The same (shape, dtype, tag) returns the same buffer again, with its contents. Collective the first time: all
+        members must ask for the same buffers in the same order.
         """
         return self._buffer(shape, dtype, tag, "empty", (1,))
 
     def stage(self, x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
-        """Copy x into symmetric memory and return the copy, for peers to read after a barrier.
+        """Copies x into symmetric memory and returns the copy, for peers to read after a barrier.
 
         Alternates between two buffers, so one barrier per call is enough: see `sandbox.kit.symm`.
         """
@@ -89,15 +89,16 @@ class Team:
         """A symmetric buffer for a result that peers write into, the next of a ring of `ring` buffers.
 
         The buffer may be returned from solution(): it is used again `ring` calls later. ring: None takes 65 on GPUs and 4 on CPU
-        ranks where half of the heap holds them, else 2.
+        ranks if half of the heap can hold them, else 2.
         """
         rings = (ring,) if ring is not None else self._rings
         return self._buffer(shape, dtype, tag, "out", rings)
 
     def room(self, count: int, dtype: torch.dtype, tag: str | None = None, ring: int | None = 2) -> torch.Tensor:
-        """`out` for results whose size changes from call to call: flat, for at least `count` elements (the same on all members).
+        """`out` for results whose size changes from call to call: flat, with at least `count` elements.
 
-        Buffers have powers of two elements, so that they do not become more with every new size; slice what you return.
+        count: the same on all members. The number of elements is a power of two, so that not every new size needs new
+        buffers. Slice what you return.
         """
         return self.out(1 << max(count - 1, 0).bit_length(), dtype, f"room {tag}", ring)
 
@@ -117,7 +118,10 @@ class Team:
     def _allocate(
         self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None, rings: tuple[int, ...]
     ) -> list[torch.Tensor]:
-        """Buffers of one kind that take turns. rings: numbers of them, the best first; the last is taken where none fits."""
+        """Allocates buffers of one kind that are used in turn.
+
+        rings: possible numbers of them, the best first; the last is taken if none fits.
+        """
         what = f"{role}({list(size)}, {str(dtype).removeprefix('torch.')}, tag={tag!r})"
         nbytes = dtype.itemsize
         for extent in size:
@@ -132,7 +136,7 @@ class Team:
         return [whole[n * each : n * each + nbytes].view(dtype).view(size) for n in range(ring)]
 
     def _agree(self, nbytes: int, what: str) -> int:
-        """An offset that is free on all members; raises when they do not ask for the same thing."""
+        """An offset that is free on all members. Raises SymmetricMemoryError if they ask for different buffers."""
         mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: layout.MAIL_BYTES - 16])
         letters = list(map(_MAIL.unpack, self._exchange(mine, what, " is collective the first time")))
         texts = [text.rstrip(b"\0").decode(errors="replace") for _, _, text in letters]
@@ -146,8 +150,10 @@ class Team:
         return max(int(used) for used, _, _ in letters)
 
     def peers(self, t: torch.Tensor) -> list[torch.Tensor]:
-        """The same tensor in every member's memory, indexed by member; entry `rank` is t's own memory. Views
-        keep their strides."""
+        """The same tensor in every member's memory, indexed by member. Views keep their strides.
+
+        Entry `rank` is t's own memory.
+        """
         if not t.numel():
             return [t] * self.world  # torch gives it no address
         key = (t.data_ptr(), t.dtype, t.shape, t.stride())
@@ -171,25 +177,26 @@ class Team:
     # --- meeting ---
 
     def next_epoch(self) -> int:
-        """1, 2, 3...: a number for the barriers and signals of one call. Every member must take the same
-        number of them."""
+        """1, 2, 3...: a number for the barriers and signals of one call. Every member must take equally many."""
         self._epoch = (self._epoch + 1) & layout.EPOCH_MASK
         return self._epoch
 
     def barrier(self, timeout_s: float = 10.0) -> None:
-        """Wait for all members. What they wrote before is visible after. Raises BarrierTimeout naming who is
-        missing."""
+        """Waits for all members. What they wrote before is visible afterwards.
+
+        Raises BarrierTimeout with the missing ranks.
+        """
         self._barriers = (self._barriers + 1) & layout.EPOCH_MASK
         missing = self._signals.barrier(self.px, layout.BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
         if missing:
             self._fail(missing, timeout_s, f"{self._name}.barrier; do all ranks make the same calls?")
 
     def signal(self, peer: int, slot: int, value: int) -> None:
-        """Set this rank's word of `slot` at `peer` (0..1007; a u32 that must only grow)."""
+        """Sets this rank's word of `slot` (0..1007) at `peer`, a u32 that must only grow."""
         self._signals.signal(self.px, self._member(peer), _user_slot(slot), value & layout.EPOCH_MASK)
 
     def wait(self, peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
-        """Wait until `peer` has signalled `value` or later in `slot`. Raises BarrierTimeout."""
+        """Waits until `peer` has signalled `value` or a later one in `slot`. Raises BarrierTimeout."""
         arrived = self._signals.wait(
             self.px, self._member(peer), _user_slot(slot), value & layout.EPOCH_MASK, round(timeout_s * 1000)
         )
@@ -198,8 +205,10 @@ class Team:
             raise BarrierTimeout(f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank])
 
     def sub(self, ranks: Sequence[int] | dist.ProcessGroup) -> "Team":
-        """The team of some ranks (global ranks, or a process group), this rank among them. Same ranks, same
-        team."""
+        """The team of some ranks (global ranks, or a process group), which include this one.
+
+        The same ranks give the same team.
+        """
         chosen = dist.get_process_group_ranks(ranks) if isinstance(ranks, dist.ProcessGroup) else list(ranks)
         if self._segment.rank not in chosen:
             raise SymmetricMemoryError(
@@ -222,8 +231,8 @@ class Team:
     def gather_numbers(self, *numbers: int) -> list[tuple[int, ...]]:
         """The numbers of all members, by member: up to 32 integers that the processes know, such as the length of a tensor.
 
-        The processes exchange them in host memory: no GPU takes part, and nothing that is queued on one is waited for.
-        Collective; all members pass as many. Raises BarrierTimeout naming who is missing after 10 s.
+        The processes exchange them in host memory: no GPU takes part, and queued GPU work is not waited for.
+        Collective; all members pass equally many. Raises BarrierTimeout with the missing ranks after 10 s.
         """
         form = struct.Struct(f"<{len(numbers)}q")
         if form.size > layout.MAIL_BYTES:
@@ -235,7 +244,7 @@ class Team:
     def _exchange(self, mine: bytes, what: str, remark: str = "") -> list[bytes]:
         """The bytes of all members, by member: up to MAIL_BYTES, as many from each. Collective.
 
-        what: the call, for the error when a member does not come. remark: follows it until all have come.
+        what: the call, for the error if a member is missing. remark: text behind it in the first wait.
         """
         mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         ctypes.memmove(mail[self.rank], mine, len(mine))
@@ -245,7 +254,7 @@ class Team:
         return found
 
     def meet_on_host(self, timeout_s: float = 10.0) -> None:
-        """Wait for the members' processes, not for what is queued on their GPUs."""
+        """Waits for the members' processes, not for the work that is queued on their GPUs."""
         self._meet(timeout_s, "the set-up of the symmetric heap")
 
     def _meet(self, timeout_s: float, what: str) -> None:

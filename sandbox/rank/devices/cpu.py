@@ -20,7 +20,7 @@ LARGEST_TRANSFER = 32 << 20
 
 
 class CpuDevice:
-    """See Device."""
+    """A Device for CPU ranks."""
 
     torch_device = torch.device("cpu")
     matmul_size = 384
@@ -29,14 +29,14 @@ class CpuDevice:
     sealed = True
 
     def can_seal(self) -> bool:
-        """Memory files can always be sealed."""
+        """True: memory files can always be sealed."""
         return True
 
     def receive(self, size: int) -> None:
-        """Nothing: the kernel reads the arena."""
+        """Does nothing, because the kernel reads the arena itself."""
 
     def deliver(self, size: int) -> None:
-        """Nothing: the kernel writes to the arena."""
+        """Does nothing, because the kernel writes to the arena itself."""
 
     def join(self, rank: int, world: int, folder: str, *, lazy: bool = False) -> None:
         """Joins a gloo process group over a file store, and adds operations that gloo lacks."""
@@ -44,7 +44,7 @@ class CpuDevice:
         gloo.install()
 
     def warm_kit(self) -> None:
-        """Nothing: the kit needs nothing slow."""
+        """Does nothing, because the kit loads quickly here."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """A sealed memory file."""
@@ -57,11 +57,11 @@ class CpuDevice:
         return fd, slots.bytes_of(mapping)
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
-        """A write to it is a segmentation fault."""
+        """Maps the arena read-only. A write to it is a segmentation fault."""
         return slots.bytes_of(memory.map_input(fd))
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
-        """Shared and writable."""
+        """Maps the arena shared and writable."""
         return slots.bytes_of(memory.map_output(fd))
 
     def complete(
@@ -74,10 +74,10 @@ class CpuDevice:
         return 0.0
 
     def keep_blocks_whole(self) -> None:
-        """The allocator of CPU ranks keeps nothing."""
+        """Does nothing, because the allocator of CPU ranks caches nothing."""
 
     def memory_bytes(self) -> int:
-        """0: the memory limits of worlds apply."""
+        """0, because the memory limits of worlds apply."""
         return 0
 
     def peak_bytes(self) -> int:
@@ -85,22 +85,22 @@ class CpuDevice:
         return 0
 
     def free_cache(self) -> None:
-        """The allocator of CPU ranks keeps nothing."""
+        """Does nothing, because the allocator of CPU ranks caches nothing."""
 
     def free_blocks(self, beyond: int) -> None:
-        """Nothing, as `free_cache`."""
+        """Does nothing, as `free_cache`."""
 
     def release(self, arena: torch.Tensor) -> None:
-        """Nothing: the mapping ends with its last tensor."""
+        """Does nothing, because the mapping ends with its last tensor."""
 
     def release_all(self) -> None:
-        """Nothing, as `release`."""
+        """Does nothing, as `release`."""
 
     def synchronize(self) -> None:
-        """Nothing: CPU ranks do not run asynchronously."""
+        """Does nothing, because CPU ranks do not run asynchronously."""
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
-        """CPU ranks queue nothing."""
+        """Raises RuntimeError, because CPU ranks queue nothing."""
         raise RuntimeError("CPU ranks have no starting gate")
 
     def link_peaks(self) -> dict[str, float]:
@@ -115,7 +115,7 @@ class CpuDevice:
         return {"link": LINK_BYTES / fastest(partial(torch.empty_like(mine).copy_, peer), self)}
 
     def transfer_ways(self) -> Ways:
-        """Copies to and from shared memory, and gloo."""
+        """The ways of CPU ranks: copies to and from shared memory, and gloo."""
         ways = {"memory stores": Way(store), "memory loads": Way(_load, pulls=True), "gloo": Way(send)}
         return Ways(LARGEST_TRANSFER, ways, _seconds)
 

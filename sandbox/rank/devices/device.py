@@ -1,7 +1,7 @@
-"""The ranks' side of a kind of device: all that differs between kinds, with torch.
+"""The ranks' side of a kind of device: everything that differs between kinds and needs torch.
 
-A kind is a module or package beside this one, with a function `device(rank)`. `rank_module` of the same kind on the referee's
-side names it (sandbox/machine/devices/).
+A kind is a module or package beside this one, with a function `device(rank)`. On the referee's side the same kind has
+its name as `rank_module` (sandbox/machine/devices/).
 """
 
 import mmap
@@ -16,7 +16,7 @@ class RankGate(Protocol):
     """A rank's side of the starting gate."""
 
     def shut(self, epoch: int) -> None:
-        """Delays work that is queued from now on until the referee opens the gate and all ranks are there (collective)."""
+        """Delays later work until the referee opens the gate and all ranks have reached it (collective)."""
 
     def mark(self, epoch: int) -> None:
         """Reports to the referee when all work on this stream is done."""
@@ -48,13 +48,13 @@ class Device(Protocol):
         """Brings up the device and the process group (collective). lazy: connections are made when they are first used."""
 
     def warm_kit(self) -> None:
-        """Loads what a kernel that uses the kit would otherwise wait for."""
+        """Loads in advance what a kernel needs to use the kit."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """A descriptor and this rank's writable view, flat uint8; no other process can write."""
+        """Makes an arena, read-only for other processes. Returns a descriptor and a writable view, flat uint8."""
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """A descriptor and this rank's writable view, flat uint8; other processes can write, too."""
+        """Makes an arena, writable for other processes, too. Returns a descriptor and a writable view, flat uint8."""
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
         """A read-only view of an input arena."""
@@ -72,7 +72,7 @@ class Device(Protocol):
         """
 
     def keep_blocks_whole(self) -> None:
-        """Keeps the allocator from splitting cached blocks of 1 GiB, which the next inputs need whole."""
+        """Prevents the allocator from splitting cached blocks of 1 GiB, which the next inputs need whole."""
 
     def memory_bytes(self) -> int:
         """Total memory of the device; 0 if ranks share the machine's memory."""
@@ -84,7 +84,7 @@ class Device(Protocol):
         """Frees memory that the framework and its libraries cache."""
 
     def free_blocks(self, beyond: int) -> None:
-        """Frees the blocks that the framework's allocator caches, if they take more than so many bytes."""
+        """Frees the blocks that the framework's allocator caches, if they take more than `beyond` bytes."""
 
     def release(self, arena: torch.Tensor) -> None:
         """Frees an arena of this rank. Its tensor must not be used afterwards."""

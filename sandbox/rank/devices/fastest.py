@@ -13,7 +13,7 @@ REPETITIONS = 7
 def fastest(work: Callable[[], object], device: Device, finish: bool = True) -> float:
     """Seconds of the fastest repetition after a warm-up. All ranks start together (collective).
 
-    finish: time until the device is done; otherwise only the call.
+    finish: measure until the device is done; False: only the call.
     """
     work()
     device.synchronize()

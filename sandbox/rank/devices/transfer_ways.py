@@ -9,9 +9,9 @@ import torch.distributed as dist
 from sandbox.kit.symmetric_memory.team import Team
 
 SIGNAL_SLOT = 0
-"""The slot of the pair's team whose signal says that a block is there."""
+"""The slot of the pair's team for signals that a block has arrived."""
 TURN_SECONDS = 5.0
-"""Limit for a turn of the peer."""
+"""Limit for a turn of the other rank, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Pair:
     """This rank's side of two ranks that move a block to each other in turns."""
 
     team: Team
-    """Of the two."""
+    """The team of the two ranks."""
     ranks: tuple[int, int]
     """The rank that moves first, and the other."""
     rank: int
     own: torch.Tensor
-    """uint8; only this rank has its address."""
+    """This rank's block, uint8. The other rank cannot address it."""
     shared: torch.Tensor
-    """uint8, of the same length; in symmetric memory."""
+    """This rank's block in symmetric memory, uint8, of the same length."""
 
     @property
     def first(self) -> bool:
@@ -52,14 +52,14 @@ class Pair:
         return self.team.peers(self.shared[:nbytes])[self.peer_member]
 
     def epochs(self, turns: int) -> int:
-        """The first of so many numbers for the signals of the turns; both ranks get the same."""
+        """Reserves a signal number for each turn. Returns the first one, which is the same on both ranks."""
         first = self.team.next_epoch()
         for _ in range(turns - 1):
             self.team.next_epoch()
         return first
 
     def by_host(self, turns: int, move: Callable[[], object]) -> None:
-        """Turns whose moves and signals the host orders one by one."""
+        """Makes the turns. The host orders each move and each signal."""
         epoch = self.epochs(turns)
         for turn in range(turns):
             if self.moves_in(turn):
@@ -76,7 +76,7 @@ def store(pair: Pair, nbytes: int, turns: int) -> None:
 
 
 def send(pair: Pair, nbytes: int, turns: int) -> None:
-    """Messages of the process group."""
+    """Sends the block as a message of the process group."""
     for turn in range(turns):
         if pair.moves_in(turn):
             dist.send(pair.own[:nbytes], pair.peer)
@@ -89,21 +89,21 @@ class Way:
     """A way to move a block."""
 
     run: Callable[[Pair, int, int], object]
-    """Takes the pair, bytes and the number of turns; may return before they are done."""
+    """Called with the pair, the bytes and the number of turns. It may return before the turns are done."""
     pulls: bool = False
     """Whether the mover reads the peer's `shared` into its `own`. Otherwise it writes its `own` to the peer's `shared`."""
     into: torch.Tensor | None = None
-    """This rank's block that the peer writes to instead of `shared`."""
+    """This rank's block to which the other rank writes instead of `shared`."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """What a kind of device offers."""
+    """The ways that a kind of device offers."""
 
     largest: int
     """Bytes of the largest block."""
     ways: dict[str, Way]
     seconds: Callable[[Callable[[], object], Pair], float]
-    """Runs turns to their end; their seconds on the rank that moves first, any number on the other."""
+    """Runs turns to their end. Returns their seconds on the rank that moves first, and any number on the other."""
     backends: dict[str, Callable[[], Way]] = field(default_factory=dict)
-    """Makes the ways of other libraries (collective). They raise ImportError or KitError where they are not there."""
+    """Makes the ways of other libraries (collective). Each raises ImportError or KitError if its library is missing."""

@@ -1,4 +1,4 @@
-"""The checked first calls of a kernel. They use private copies of the inputs, so that a write is found and no crash."""
+"""The checked first calls of a kernel. They use private copies of the inputs, so a write is detected and no crash."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, paramete
 
 
 def _argument(tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
-    """The name by which solution gets an input: that of the baseline's parameter, with the place in a list; else empty."""
+    """The name of the baseline's parameter that gets an input, with the place in a list; empty if there is none."""
     for (name, _), argument in zip(parameters, arguments, strict=False):
         if isinstance(argument, torch.Tensor) and _overlaps(argument, tensor):
             return name

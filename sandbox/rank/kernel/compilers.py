@@ -57,7 +57,7 @@ def _extension(module: Any) -> None:
         given = bound.arguments
         name, folder = given["name"], build.kernel_folder()
         sources = [given["sources"]] if isinstance(given["sources"], str) else list(given["sources"])
-        if folder is not None:  # a relative path is one beside the kernel
+        if folder is not None:  # a relative path begins at the kernel's folder
             given["sources"] = sources = [path if Path(path).exists() else str(folder / path) for path in sources]
         if given.get("is_standalone") or not given.get("is_python_module") or name in loaded:
             return plain(*bound.args, **bound.kwargs)
@@ -81,7 +81,7 @@ def _extension(module: Any) -> None:
 
 
 def _told(flags: list[Any], folder: Path | None) -> str:
-    """Flags for the cache key: the folder of the kernel is another one in every world."""
+    """Flags for the cache key, without the kernel's folder, which is another one in every world."""
     return repr(flags).replace(str(folder), "") if folder is not None else repr(flags)
 
 
@@ -113,7 +113,7 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "triton.compiler": _attribute("compile"),
     "triton.runtime.autotuner": _attribute("Autotuner", "_bench"),
 }
-"""Patches by module, applied when it has been loaded. Loading it counts as compilation."""
+"""Patches by module, applied when the module has been loaded. Loading it counts as compilation."""
 
 
 class _Finder(MetaPathFinder):

@@ -31,9 +31,9 @@ def load_solution(
 ) -> Callable[..., Any]:
     """Runs a kernel's text as the module `kernel`, and returns its solution.
 
-    path: of the kernel's file, which is written. parameters: (name, default) of the baseline's solution. The kernel's must
-    accept all of them by position. folder: of a kernel of several files, in which `path` is already. Then `kernel` is also a
-    package with the folder's modules, and the folder is the first that is searched for imports.
+    path: where the kernel's text is written. parameters: (name, default) of the baseline's solution. The kernel's must
+    accept all of them by position. folder: that of a kernel with several files, which already has the file `path`. Then
+    `kernel` is also a package with the folder's modules, and imports search the folder first.
 
     Raises:
         KernelRefused: it does not compile, or has no solution with this signature.

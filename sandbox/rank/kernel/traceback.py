@@ -9,13 +9,13 @@ from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.protocol.frames import Kind
 
 GPU_FAULTS = frozenset({214, 700, 702, *range(710, 720)})
-"""Errors of CUDA after which a context is unusable: memory, addresses, instructions, traps. The driver and the runtime number
-them alike. The other errors are wrong calls."""
+"""Errors of CUDA after which a context is unusable: memory, addresses, instructions, traps. The driver and the runtime
+use the same numbers. The other errors are wrong calls."""
 
 
 def stand_in(error: BaseException) -> BaseException:
-    """An exception of the same name and traceback, for one that cannot be told: its own methods fail."""
-    name = type.__dict__["__name__"].__get__(type(error))  # a class of classes may answer something else, or nothing
+    """An exception of the same name and traceback, to report one whose own methods fail."""
+    name = type.__dict__["__name__"].__get__(type(error))  # a metaclass may return something else, or fail
     kind: type[Exception] = type(str(name), (Exception,), {"__module__": "builtins"})
     return kind("what it says cannot be read").with_traceback(error.__traceback__)
 
@@ -33,7 +33,7 @@ def deepest(error: BaseException, folder: str) -> str:
 
 
 def failure_kind(error: BaseException, *, loading: bool) -> Kind:
-    """What an exception of the kernel's code reports. loading: the kernel has no solution yet.
+    """The kind of failure of an exception of the kernel's code. loading: the kernel has no solution yet.
 
     A GPU fault is reported by the first call that notices it: one of torch, or a launch of CuPy, whose errors have a `status`.
     """
@@ -53,7 +53,7 @@ def failure_kind(error: BaseException, *, loading: bool) -> Kind:
 def describe(error: BaseException, kernel_path: str, folder: str = "") -> str:
     """The exception with the traceback below the harness's frames; for a compile error the compiler's output.
 
-    folder: of a kernel of several files, which are named by their paths in it.
+    folder: that of a kernel with several files, which the text names by their paths in it.
     """
     if isinstance(error, CompileError):
         text = error.text.replace(f"{folder}/", "") if folder else error.text

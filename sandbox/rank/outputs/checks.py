@@ -1,10 +1,10 @@
 """The distance of an output from the oracle, and its limits.
 
-An output is right when its error against a float64 oracle is not larger than what the baseline's own error usually is, with
-room for chance and for another order of summation. What is usual comes from a calibration: iterations that are drawn before
-any kernel is judged. Integers, booleans and pure data movement (the baseline's error is zero) must match exactly. Absolute
-tolerances are wrong in both directions: they reject kernels that accumulate in float32 and accept constants when values are
-small.
+An output is right if its error against a float64 oracle is not larger than the baseline's usual error, with room for
+chance and for another order of summation. The usual error comes from a calibration on iterations that are drawn before
+any kernel is judged. Integers, booleans and pure data movement (the baseline's error is zero) must match exactly.
+Absolute tolerances are wrong in both directions: they reject kernels that accumulate in float32, and accept constants
+when values are small.
 """
 
 import math
@@ -18,28 +18,30 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.verdict import Verdict
 
 RMS_FACTOR = 1.2
-"""Over the usual error. In bfloat16 rounding makes the error: an honest kernel rounds where the baseline does, or less often.
-Messages of 8 bits, and inputs of 6, are at 1.5 times the usual error and more in nearly all problems (ADMISSION.md)."""
+"""Limit of the RMS error, relative to the usual error. In bfloat16 the error comes from rounding: an honest kernel
+rounds where the baseline does, or less often. With 8-bit messages or 6-bit inputs the error is at least 1.5 times the
+usual one in nearly all problems (ADMISSION.md)."""
 ORDER_FACTOR = 2.5
-"""The same in run dtypes whose errors come from the order of summation, which is free; up to CAP_ULPS."""
+"""The same in run dtypes whose errors come from the order of summation, which is free. It applies up to CAP_ULPS."""
 MAX_FACTOR = 4.0
 CAP_ULPS = 32.0
 FLOOR_ULPS = 4.0
-"""Of float32 and finer dtypes: another order of summation, where the baseline's happens to be exact."""
+"""Least RMS limit of float32 and finer dtypes. It allows another order of summation if the baseline's happens to be
+exact."""
 DEVIATIONS = 5.0
-"""Standard deviations of the error between iterations that chance may take."""
+"""Standard deviations of the error between iterations that are allowed for chance."""
 SPREAD_OF_ONE, SPREAD = 0.75, 1.4
-"""Standard deviation of the error between iterations, relative to its mean: of one element (normal errors), and of n elements
-with errors of their own times the square root of n."""
+"""Standard deviation of the error between iterations, relative to its mean. The first is that of one element with
+normal errors. The second, divided by the square root of n, is that of n elements with errors of their own."""
 HEAVY_TAIL = 2 * SPREAD_OF_ONE
-"""A usual error that spreads more than this is made by few iterations. In those, the baseline's own error shows no more than the
-order of magnitude of an honest one: an output may have ORDER_FACTOR times as much."""
+"""If the usual error spreads more than this, few iterations cause it. In these, the baseline's own error gives only the
+order of magnitude of an honest error, so an output may have ORDER_FACTOR times as much."""
 COARSE_EPS = 4e-3
-"""Run dtypes that are no finer (bfloat16) are near 8-bit messages, and are held to RMS_FACTOR alone."""
+"""Run dtypes with this epsilon or a larger one (bfloat16) are near 8-bit messages, so that only RMS_FACTOR applies."""
 PAPER_TOLERANCE = 1e-2
 MAP_PARTS = 32
 AT_ONCE = 1 << 24
-"""Elements that are compared at once: what is computed of them takes ten times as much memory as they do in float64."""
+"""Elements that are compared at once. The computation takes ten times the memory of these elements in float64."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class OwnError:
 
 @dataclass(frozen=True)
 class UsualError:
-    """The baseline's error on one output, over the iterations of the calibration; of each the largest of all ranks."""
+    """The baseline's error on one output over the iterations of the calibration, each the largest of all ranks."""
 
     rms: float = 0.0
     """Root of the mean square of the iterations' relative RMS errors."""
@@ -63,7 +65,7 @@ class UsualError:
 
     @classmethod
     def of(cls, errors: list[OwnError]) -> "UsualError":
-        """What these iterations show. Those whose oracle is zero (their relative error is infinite) show nothing."""
+        """The usual error of these iterations, without those whose error is infinite because the oracle is zero."""
         rms = [error.rms for error in errors if math.isfinite(error.rms)]
         if not rms:
             return cls()
@@ -76,19 +78,20 @@ class UsualError:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one output is held to. Both zero: bit-exact."""
+    """The limits of one output's error. If both are zero, it must be bit-exact."""
 
     rms: float
     max: float
     exact: bool
     along: int = -1
-    """The dimension each of whose indices is held to `slice_rms`, relative to the RMS of the whole output; -1: none."""
+    """The dimension whose every index has the limit `slice_rms`, relative to the RMS of the whole output; -1: none."""
     slice_rms: float = 0.0
 
     def beside(self, own: OwnError) -> "Limits":
-        """What an output within these limits and a baseline's may differ by: each has its error against the oracle.
+        """The limits of the difference between an output within these limits and the baseline's output.
 
-        own: the baseline's usual error; on other iterations it may be twice as large.
+        Each of the two has its own error against the oracle. own: the baseline's usual error, which may be twice as
+        large on other iterations.
         """
         return Limits(self.rms + 2 * own.rms, self.max + 2 * own.max, self.exact)
 
@@ -121,7 +124,7 @@ def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
 
 
 def _errors_of_finite(got: torch.Tensor, oracle: torch.Tensor) -> OwnError | None:
-    """As `errors`, with a third of its passes; None where an element is not finite."""
+    """Does the same as `errors` in a third of its passes. Returns None if an element is not finite."""
     squares = torch.zeros(2, dtype=torch.float64, device=got.device)
     for _, (y, o) in _parts(got, oracle):
         squares += torch.stack([torch.linalg.vector_norm(part).square() for part in (o, y - o)])
@@ -136,7 +139,7 @@ def _errors_of_finite(got: torch.Tensor, oracle: torch.Tensor) -> OwnError | Non
 
 
 def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
-    """Tensors of equal sizes as `wide` has them, some elements at a time, and where these are."""
+    """Yields parts of tensors of equal size: the place of AT_ONCE elements, and these as `wide` returns them."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for begin in range(0, flat[0].numel(), AT_ONCE):
         place = slice(begin, begin + AT_ONCE)
@@ -144,7 +147,7 @@ def _parts(*tensors: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]
 
 
 def _finite_parts(got: torch.Tensor, oracle: torch.Tensor) -> Iterator[tuple[slice, list[torch.Tensor]]]:
-    """The same of |y - y*|, y*, and where both are finite; 0 elsewhere."""
+    """Yields parts as `_parts`: |y - y*| and y*, both 0 where one is not finite, and the mask of finite elements."""
     for place, (y, o) in _parts(got, oracle):
         finite = torch.isfinite(y) & torch.isfinite(o)
         known = torch.where(finite, o, 0.0)
@@ -160,7 +163,7 @@ def limits(
     max_floor: float,
     exact: bool,
 ) -> Limits:
-    """What an output like this tensor is held to.
+    """The limits of the error of an output like this tensor.
 
     usual: the baseline's error in the calibration. own: its error in this iteration, so that a kernel that computes what
     the baseline computes always passes. The floors are the problem's.
@@ -201,9 +204,9 @@ def compare(
     error = errors(got, oracle) if floating and total else OwnError()
     verdict = Verdict.PASS
     wrong: torch.Tensor | None = None
-    """By element; None where all are right."""
+    """By element; None if all are right."""
     not_finite: torch.Tensor | None = None
-    """Where that is the verdict: the elements that are not finite and should be, or the reverse."""
+    """If that is the verdict: the elements that are not finite but should be, or the reverse."""
     if held.exact:
         if total and not same_bits(got, baseline):
             wrong, not_finite = _inexact(got, baseline)
@@ -247,7 +250,7 @@ def compare(
 
 
 def _inexact(got: torch.Tensor, baseline: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The elements that differ from the baseline's, and which of them only one has finite, if any."""
+    """The elements that differ from the baseline's, and those whose NaNs or infinities differ, or None."""
     element = got.element_size()
     differs = raw_bytes(got).view(-1, element) != raw_bytes(baseline).view(-1, element)
     wrong = differs.any(dim=1).view(got.shape)
@@ -267,14 +270,14 @@ def _within(got: torch.Tensor, baseline: torch.Tensor, error: OwnError, held: Li
 
 
 def _all_finite(tensor: torch.Tensor) -> bool:
-    known = tensor.to(torch.float32) if tensor.element_size() == 1 else tensor  # torch cannot tell of 8 bits
+    known = tensor.to(torch.float32) if tensor.element_size() == 1 else tensor  # torch has no isfinite for 8 bits
     return bool(known.isfinite().all())
 
 
 def _beyond(
     got: torch.Tensor, baseline: torch.Tensor, oracle: torch.Tensor, held: Limits
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The elements beyond their limit, and which of them are not finite and should be, or the reverse, if any."""
+    """The elements beyond their limit, and those whose NaNs or infinities are wrong, or None."""
     scale = _rms(oracle)
     strange, beyond = (torch.empty(got.numel(), dtype=torch.bool, device=got.device) for _ in range(2))
     for place, (y, o, b, rounded) in _parts(got, oracle, baseline, oracle.to(got.dtype)):
@@ -292,7 +295,7 @@ def _beyond(
 
 
 def _rms(oracle: torch.Tensor) -> float:
-    """Of the finite elements; 0 where there are none."""
+    """The RMS of the finite elements; 0 if there are none."""
     sums = torch.zeros(2, dtype=torch.float64, device=oracle.device)
     for _, (o,) in _parts(oracle):
         finite = torch.isfinite(o)
@@ -315,7 +318,7 @@ def _nonfinite_differs(y: torch.Tensor, reference: torch.Tensor) -> torch.Tensor
 
 
 def _index(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Where the element with this number is. torch.unravel_index imports a library of algebra for it, which takes a second."""
+    """The index of the element with this number. torch.unravel_index would spend a second on importing a library."""
     index: list[int] = []
     for size in reversed(shape):
         flat, place = divmod(flat, size)
@@ -336,7 +339,10 @@ def _map(wrong: torch.Tensor) -> list[float]:
 
 
 def paper_rule(got: torch.Tensor, baseline: torch.Tensor) -> bool:
-    """Upstream's own rule, shown beside ours: allclose in float32 with atol = rtol = 1e-2, dtype and imaginary part ignored."""
+    """Upstream's rule, shown in addition: allclose in float32 with atol = rtol = 1e-2, without the imaginary part.
+
+    The dtype is ignored.
+    """
     if got.shape != baseline.shape:
         return False
     y = (got.real if got.is_complex() else got).to(torch.float32)

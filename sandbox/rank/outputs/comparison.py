@@ -1,10 +1,10 @@
 """The comparison of a solution's outputs with the baseline's and the oracle's, on one rank.
 
 The judge (`sandbox.rank.trusted`) and the admission test of problems (`sandbox.admission`) use this code and no other.
-`calibrate` finds out how large the baseline's error usually is, once, before anything is compared: limits depend on it and on
-the iteration that is compared, never on what was compared before. Then a comparison has three steps: `reference` runs the
-baseline and the oracle on the inputs of an iteration, `note` finds the baseline's own error there, and `finding` compares the
-outputs of a solution with the reference.
+`calibrate` measures the baseline's usual error once, before anything is compared. Limits depend on it and on the
+iteration that is compared, never on earlier comparisons. Then a comparison has three steps: `reference` runs the
+baseline and the oracle on the inputs of an iteration, `note` measures the baseline's own error there, and `finding`
+compares the outputs of a solution with the reference.
 """
 
 import re
@@ -26,9 +26,9 @@ from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CALIBRATED = 8
-"""Iterations that tell the baseline's usual errors."""
+"""Iterations from which the baseline's usual errors are calibrated."""
 FEW = 64
-"""Elements of an output whose error is so much a matter of chance that more iterations are taken."""
+"""The error of an output with fewer elements depends so much on chance that its calibration takes more iterations."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Reference:
     oracle: Output
     """The exact outputs in canonical order, on the devices of the baseline's."""
     facts: tuple[Any, ...] = ()
-    """What the canonical order depends on beside the outputs."""
+    """What the canonical order depends on in addition to the outputs."""
 
 
 class OracleDiffers(ValueError):
@@ -65,17 +65,17 @@ class Comparison:
         self.setting = setting
         self.reduce = reduce
         self.usual: list[UsualError] = []
-        """The baseline's error per output, as the calibration found it."""
+        """The baseline's error per output, as the calibration measured it."""
         self.own: dict[int, list[OwnError]] = {}
         """By slot: the baseline's error per output in its present iteration, the largest of all ranks."""
 
     def reference(self, tensors: Leaves, plain: Output | None = None) -> Reference:
-        """The baseline's and the oracle's outputs on these inputs (collective).
+        """Computes the baseline's and the oracle's outputs on these inputs (collective).
 
-        plain: what the baseline returned, where it has run already.
+        plain: the outputs that the baseline returned, if it has run already.
 
         Raises:
-            OracleDiffers: a fault of the problem. Other ranks may not see it.
+            OracleDiffers: a fault of the problem, which need not occur on the other ranks.
         """
         if plain is None:
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
@@ -92,9 +92,9 @@ class Comparison:
         return Reference(plain, baseline, (structure, placed), facts)
 
     def calibrate(self, references: Iterable[Reference]) -> None:
-        """Finds the baseline's usual errors (collective).
+        """Measures the baseline's usual errors (collective).
 
-        references: of fresh iterations, the same ones on every rank; the first CALIBRATED are taken, or all of them where
+        references: of fresh iterations, the same ones on every rank. It takes the first CALIBRATED, or all of them if
         an output has less than FEW elements.
         """
         found: list[list[OwnError]] = []
@@ -110,14 +110,14 @@ class Comparison:
         self.usual = [UsualError.of(list(each)) for each in zip(*by_iteration, strict=True)]
 
     def new_iterations(self) -> None:
-        """The slots hold other iterations from now on."""
+        """Forgets the noted errors, because the slots hold other iterations from now on."""
         self.own.clear()
 
     def note(self, references: Mapping[int, Reference]) -> None:
-        """Finds the baseline's errors in these iterations (collective).
+        """Measures the baseline's errors in these iterations (collective).
 
         references: by slot, the same slots on every rank. A slot that was noted before keeps its errors until
-        `new_iterations`: when its outputs are compared a second time, the limits are the same.
+        `new_iterations`, so that the limits are the same when its outputs are compared a second time.
         """
         fresh = {slot: reference for slot, reference in references.items() if slot not in self.own}
         found = self.largest([_own_errors(reference) for reference in fresh.values()])
@@ -137,9 +137,9 @@ class Comparison:
         return [[OwnError(rms, largest) for rms, largest in iteration] for iteration in figures.tolist()]
 
     def finding(self, got: slots.Unpacked, reference: Reference, slot: int = 0) -> OutputFinding:
-        """What is wrong with a solution's outputs, with figures per output. Calls no collectives.
+        """Compares a solution's outputs with a reference; returns what is wrong, and figures per output.
 
-        slot: the number under which the reference was noted.
+        slot: the number under which the reference was noted. Calls no collectives.
         """
         wrong = structure_fault(got, reference.plain)
         if wrong is not None:
@@ -154,7 +154,7 @@ class Comparison:
         return self.in_detail(ordered, reference, slot)
 
     def in_detail(self, ordered: Output, reference: Reference, slot: int = 0) -> OutputFinding:
-        """What is wrong with outputs in canonical order whose structure is right. Calls no collectives."""
+        """Compares outputs in canonical order whose structure is right. Returns as `finding`. Calls no collectives."""
         baseline, oracle = reference.baseline, reference.oracle
         figures: list[OutputError] = []
         worst = Verdict.PASS
@@ -186,10 +186,10 @@ class Comparison:
         room: int,
         inputs_of: Callable[[int], Leaves],
     ) -> torch.Tensor:
-        """How far outputs are from the baseline's in the same slots, float64 [slots], the same on all ranks (collective).
+        """The distance of outputs from the baseline's in the same slots, float64 [slots] (collective).
 
-        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.outputs.nearness.farness_of_slots`;
-        inputs_of: the iteration in a slot.
+        It is equal on all ranks. Above 1 an output may be wrong, and `finding` decides. Arguments as
+        `sandbox.rank.outputs.nearness.farness_of_slots`; inputs_of: the iteration in a slot.
         """
         if self.free_order:
             each = []
@@ -204,7 +204,10 @@ class Comparison:
         return found
 
     def farness_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
-        """The same of one iteration, given its inputs and what the baseline returned; this rank's alone."""
+        """The same distance for one iteration, on this rank alone.
+
+        plain: the baseline's outputs. tensors: the inputs.
+        """
         return self._farness_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
     def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
@@ -237,7 +240,7 @@ class Comparison:
         return self.beside(named(baseline.structure, baseline.tensors))
 
     def beside(self, baseline: list[tuple[str, torch.Tensor]]) -> list[Limits]:
-        """What outputs may differ from these of the baseline by, as far as its errors are known."""
+        """The limits of the difference from these baseline outputs, for outputs whose usual errors are known."""
         found = []
         for (name, tensor), usual in zip(baseline, self.usual, strict=False):
             own = OwnError(usual.rms, usual.max)
@@ -245,7 +248,7 @@ class Comparison:
         return found
 
     def in_order(self, output: Output, facts: tuple[Any, ...]) -> Output:
-        """Outputs in canonical order, where the problem leaves the order free."""
+        """The outputs in canonical order if the problem leaves the order free; else as they are."""
         if not self.free_order:
             return output
         tree = unflatten(output[0], [tensor for _, tensor in output[1]])
@@ -271,14 +274,14 @@ def named(structure: str, tensors: list[torch.Tensor]) -> list[tuple[str, torch.
 
 
 def structure_words(structure: str) -> str:
-    """A structure text as people say it: "a tensor", "(tensor, None)"."""
+    """A structure text in readable form: "a tensor", "(tensor, None)"."""
     if structure == "T":
         return "a tensor"
     return re.sub(r"(?<![^(\[{,:])T(?![^)\]},])", "tensor", structure[:200]).replace(",", ", ")
 
 
 def structure_fault(got: slots.Unpacked, plain: Output) -> OutputFinding | None:
-    """What is wrong with the containers, shapes, dtypes, devices and strides; None when nothing is."""
+    """What is wrong with the containers, shapes, dtypes, devices and strides; None if nothing is wrong."""
     if not got.written:
         return OutputFinding(Verdict.PROTOCOL, "an iteration's output never arrived")
     if not got.sound:

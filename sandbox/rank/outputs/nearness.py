@@ -1,7 +1,8 @@
 """The distance of many iterations' outputs from the baseline's own, computed at once: cheap enough for every timed call.
 
-Only a sieve. An output that is not near is compared with the oracle like any other, and that comparison decides. An output that
-is within its limits, compared with an oracle, is near: both differ from the oracle by no more than `Limits.beside` allows.
+This only selects outputs. One that is not near is compared with the oracle like any other, and that comparison decides.
+An output within its limits against the oracle is always near, because `Limits.beside` allows the errors of both against
+the oracle.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +15,16 @@ from sandbox.rank.outputs.checks import Limits
 
 FAR = float("inf")
 CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10
-"""Outputs that are looked at in one go, on devices and in host memory: what stays in the caches of a core."""
+"""Bytes of outputs that are processed at once, on devices and in host memory. The latter stay in the caches of a
+core."""
 
 LimitsOf = Callable[[slots.Unpacked], list[Limits]]
-"""How far each output may be from the baseline's, which is given; fewer where that is not known of all."""
+"""Returns the limits of each output's difference from the given baseline output; fewer if they are not known for
+all."""
 
 
 def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Tensor:
-    """The distance of each row's values from the baseline's, in units of what is allowed: float64 [rows]; near is at most 1.
+    """The distance of each row's values from the baseline's, in units of its limit: float64 [rows]; near is at most 1.
 
     got, baseline: [rows, elements] of one dtype and shape, at least one element.
     """
@@ -34,7 +37,7 @@ def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Te
     found = _distance(y - b, b, held)
     strange = ~found.isfinite()
     if bool(strange.any()):
-        # Infinities and NaN that both have are no difference, and neither are zeros. Squares beyond the type tell nothing.
+        # Equal infinities, NaNs and zeros are no difference. A row whose squares overflow stays far.
         y, b = y[strange], b[strange]
         same = _same(y, b)
         again = _distance((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held)
@@ -43,7 +46,7 @@ def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Te
 
 
 def _distance(off: torch.Tensor, b: torch.Tensor, held: Limits) -> torch.Tensor:
-    """[rows] in units of what is allowed; NaN or infinite where a value is, or nothing is to compare with."""
+    """[rows] in units of the limit; NaN or infinite if a value is, or if all of the baseline's are zero."""
     norm = torch.linalg.vector_norm(b, dim=1)
     scale = norm / b.shape[1] ** 0.5
     rms = torch.linalg.vector_norm(off, dim=1) / (norm * held.rms)
@@ -64,7 +67,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
 def farness_of_slots(
     theirs: torch.Tensor, baseline: torch.Tensor, chosen: Sequence[int], size: int, room: int, limits_of: LimitsOf
 ) -> torch.Tensor:
-    """As `farness`, of slots of two output arenas: float64 [slots]; infinite where an output is not what the baseline returned.
+    """Computes `farness` of slots of two output arenas: float64 [slots]; infinite if structures or layouts differ.
 
     theirs, baseline: flat uint8, slots of `size` bytes whose headers have room for `room` tensors.
     """

@@ -1,1 +1,1 @@
-"""Profiling a kernel on its ranks: the calls, and the spans of torch's profiler."""
+"""Profiles a kernel on its ranks: the calls, and the spans of torch's profiler."""

@@ -30,7 +30,7 @@ class ProfiledCalls:
         self._turn = 0
 
     def make(self, count: int) -> None:
-        """Makes so many calls. Arguments that it may write to are copied before each."""
+        """Makes `count` calls. Arguments that solution may write to are copied before each call."""
         for _ in range(count):
             self.prepared()()
 

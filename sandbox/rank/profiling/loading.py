@@ -1,4 +1,4 @@
-"""Prepares a rank that is profiled: its process group, the problem and the kernel."""
+"""Prepares a rank for a profile: its process group, the problem and the kernel."""
 
 import os
 import traceback
@@ -17,7 +17,7 @@ from sandbox.rank.profiling.calls import ProfiledCalls
 
 
 def enter_world(plan: ProfilePlan, rank: int, device: Any, meeting: str, *, lazy: bool = False) -> None:
-    """Goes to the rank's folder and cores, and joins the process group.
+    """Sets the rank's cores, environment and folder, and joins the process group.
 
     meeting: the folder of its store; lazy: as `Device.join`.
     """
@@ -41,7 +41,7 @@ def loaded_calls(plan: ProfilePlan, rank: int, device: Any, *, rotate: bool) -> 
 
 
 def failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
-    """An exception of the kernel by its own lines; any other one in full."""
+    """The text of an exception: the kernel's own lines if it passed through the kernel, else the full traceback."""
     path = _kernel_path(plan, rank)
     if isinstance(error, KernelRefused):
         return str(error)

@@ -31,7 +31,7 @@ from sandbox.rank.profiling.loading import enter_world, failure, loaded_calls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
-"""Calls that measure the time of one."""
+"""Calls from which the time of one is measured."""
 NOTHING_SEEN = (
     "torch's profiler saw no work of the GPU: CUPTI, which reports it, did not start in the jail of the world, "
     "or nothing was launched"
@@ -146,7 +146,7 @@ def _told(control: socket.socket) -> bytes:
 def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device: Any) -> RankProfile:
     """The profile of a rank on a GPU. Each call ends when its GPU is done. A failing profiler does not affect the counters."""
     profiler, why = _started()
-    # All ranks continue or none: calls would block without one.
+    # All ranks continue or none, because calls would block if one rank were missing.
     started = torch.tensor([int(not why)], device=device.torch_device)
     dist.all_reduce(started, op=dist.ReduceOp.MIN)
     if not int(started):

@@ -1,4 +1,4 @@
-"""Runs a world whose rank 0 is under Nsight Compute, and sends what it found. The first process of that world; without torch.
+"""The first process of a world whose rank 0 runs under Nsight Compute. It sends the results, and does not import torch.
 
     python -m sandbox.rank.profiling.ncu PLAN
 
@@ -20,17 +20,17 @@ from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.ncu import MOST_FILE, MOST_TEXT, NcuAnswer, NcuPlan, Replay, decode_plan, encode
 
 LEFT_OUT = "nccl|px_device_barrier|px_device_wait"
-"""Kernels that do nothing but wait for peers and exchange with them, by parts of their names."""
+"""Parts of the names of kernels that only wait for peers and exchange data with them."""
 RANK = "sandbox.rank.profiling.ncu_rank"
 START_S = 30.0
-"""For the process that forks the peers."""
+"""Limit for the start of the process that forks the peers."""
 MOST_LINES = 10_000
 IMPORT_S = 40.0
 """Limit for reading a report."""
 PLAN, PEERS = "ncu-plan.json", "ncu-peers"
 """Files in the world's folder: the plan, and the socket of the process that forks the peers of rank 0."""
 FAILED = "pkb-arena: rank "
-"""Begins the line in which a rank says that it failed."""
+"""The start of the line in which a rank reports its failure."""
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     plan = decode_plan(sys.argv[1])
     folder = Path(plan.world.folder)
     (folder / PLAN).write_text(sys.argv[1])
-    # Before ncu, whose environment would profile these processes, too.
+    # Started before ncu, whose environment would profile these processes, too.
     peers = subprocess.Popen([sys.executable, "-m", RANK, str(folder / PLAN)], stdin=subprocess.DEVNULL)
     try:
         _wait_for(folder / PEERS, peers)
@@ -108,7 +108,7 @@ def _record(plan: NcuPlan, replay: Replay, report: Path) -> str:
 
 
 def _run(words: list[str], limit_s: float) -> tuple[bool | None, list[str]]:
-    """Runs a command with all that it starts. Returns whether it ended well (None: not in time), and the lines it printed."""
+    """Runs a command, then kills its process group. Returns its success (None: too late) and its printed lines."""
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         start_new_session=True,
@@ -136,7 +136,7 @@ def _run(words: list[str], limit_s: float) -> tuple[bool | None, list[str]]:
 
 
 def reason(lines: Sequence[str]) -> str:
-    """The line of ncu or of a rank that says what went wrong; empty if there is none."""
+    """The line of ncu or of a rank that has the reason of a failure; empty if there is none."""
     for begin in (FAILED, "==ERROR==", "==WARNING== No kernels"):
         if found := [line for line in lines if line.startswith(begin)]:
             return found[0].removeprefix("pkb-arena: ").removeprefix("==ERROR== ").removeprefix("==WARNING== ")[:300]

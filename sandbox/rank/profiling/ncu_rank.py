@@ -28,12 +28,12 @@ from sandbox.rank.profiling.ncu import FAILED, PEERS
 PEER_FAILED = 3
 ORDER_BYTES = 4096
 FAILURE = "failure"
-"""The file in which a peer says why it failed."""
+"""The file to which a peer writes the reason of its failure."""
 PEER_FIRST_S, LOOK_S = 0.5, 0.02
 
 
 def main() -> None:
-    """Rank 0, or the process that forks the others."""
+    """Runs rank 0, or the process that forks the others."""
     die_with_parent()
     plan = decode_plan(Path(sys.argv[1]).read_bytes())
     if len(sys.argv) > 2:
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _first(plan: NcuPlan, mode: str) -> None:
-    """Rank 0. Its peers start while it imports torch."""
+    """Runs rank 0. Its peers start while it imports torch."""
     meeting = tempfile.mkdtemp(dir=plan.world.folder)
     peers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peers.connect(f"{plan.world.folder}/{PEERS}")
@@ -53,13 +53,13 @@ def _first(plan: NcuPlan, mode: str) -> None:
 
 
 def _watch(peers: socket.socket) -> None:
-    """Ends rank 0 when a peer has failed, because it would wait for it."""
+    """Ends rank 0 when a peer has failed, because rank 0 would wait for the peer."""
     print(peers.recv(ORDER_BYTES).decode(errors="replace"), flush=True)
     os._exit(PEER_FAILED)
 
 
 def _fork_peers(plan: NcuPlan) -> None:
-    """Serves one rank 0 after the other, until this process is killed."""
+    """Forks the peers of one rank 0 after another, until this process is killed."""
     import_ahead(plan.world.device_module)
     server = os.getpid()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -74,7 +74,7 @@ def _fork_peers(plan: NcuPlan) -> None:
 
 
 def _serve(plan: NcuPlan, mode: str, meeting: str, first: socket.socket, server: int) -> None:
-    """Forks the peers of one rank 0. Returns when it is gone, or one of them failed; then none is left."""
+    """Forks the peers of one rank 0. When rank 0 has ended or a peer has failed, kills the rest and returns."""
     left = set()
     for rank in range(1, plan.world.setting.world):
         pid = os.fork()
@@ -110,7 +110,7 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
     device: Any = import_module(world.device_module).device(rank)
     try:
         enter_world(world, rank, device, meeting, lazy=True)
-        _meet(dist, "joined")  # the rank under ncu starts more slowly than its peers' waits in the kernel last
+        _meet(dist, "joined")  # the rank under ncu may start later than the limit of its peers' waits in a kernel
         calls = loaded_calls(world, rank, device, rotate=False)
         calls.make(world.warm)
         call = calls.prepared()
@@ -131,14 +131,14 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
         if rank:
             Path(meeting, FAILURE).write_text(said[: ORDER_BYTES // 4])
         else:
-            time.sleep(PEER_FIRST_S)  # where a peer failed first, that is said
+            time.sleep(PEER_FIRST_S)  # if a peer failed first, its failure is printed instead
             print(said, flush=True)
         os._exit(1)
     dist.destroy_process_group()
 
 
 def _meet(dist: Any, when: str) -> None:
-    """All ranks, through their store: a barrier of the process group would start NCCL."""
+    """Waits for all ranks through their store, because a barrier of the process group would start NCCL."""
     store = dist.distributed_c10d._get_default_store()
     store.set(f"pkb-ncu-{when}-{dist.get_rank()}", "here")
     store.wait([f"pkb-ncu-{when}-{rank}" for rank in range(dist.get_world_size())])

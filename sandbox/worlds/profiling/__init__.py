@@ -1,1 +1,1 @@
-"""Profiling a kernel from outside: a world of its own, and hardware counters over a row of calls."""
+"""Profiles a kernel from outside: a separate world, and hardware counters over a row of calls."""

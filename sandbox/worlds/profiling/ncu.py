@@ -31,14 +31,14 @@ REPLAYS = [
     Replay(mode=APPLICATION, limit_s=360.0, launches=32, wait_ms=20_000, sections=SECTIONS),
 ]
 MORE_S = 60.0
-"""For reading the report and sending it, on top of the limits of all replays."""
+"""Seconds to read and send the report, in addition to the limits of all replays."""
 SYSTEM = ("/usr", "/opt")
-"""Folders that every jail shows."""
+"""Folders that can be read in every jail."""
 PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")
 
 
 def find_ncu() -> str:
-    """The path of ncu, which the jail shows, too; empty if it is not installed."""
+    """The path of ncu, which is the same inside the jail; empty if it is not installed."""
     if found := shutil.which("ncu"):
         return found
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
@@ -60,7 +60,7 @@ def ncu_world(
 ) -> tuple[NcuAnswer, bytes]:
     """Profiles the launches of one call on rank 0. Takes minutes. Returns what ncu found, and the report file's bytes.
 
-    Both are as untrusted as the kernel. The file is empty where no replay gave a report.
+    Both are as untrusted as the kernel. The file is empty if no replay gave a report.
 
     Raises:
         ProfileFailed: the world sent no valid answer in time.

@@ -1,4 +1,4 @@
-"""Where a kernel is profiled: a folder, a jail, the GPUs, and one process that starts everything else."""
+"""The environment of a profile: a folder, a jail, the GPUs, and one process that starts all others."""
 
 import contextlib
 import os
@@ -29,11 +29,11 @@ WARM, CALLS = 3, 5
 
 
 class ProfileFailed(Exception):
-    """There is no report. The message has the reason, and the last line that was printed where that helps."""
+    """There is no report. The message has the reason and, if it helps, the last printed line."""
 
 
 class Place:
-    """A context: what it made is gone after it, with every process."""
+    """A context manager. On exit it kills every process that it started and removes everything that it made."""
 
     def __init__(
         self, setting: Setting, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...]
@@ -88,7 +88,7 @@ class Place:
         )
 
     def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
-        """Starts the module with the plan as its argument, in the jail. fds: for it; they are closed here."""
+        """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
         compiled = self._path / SHOWN
         compiled.mkdir(mode=0o755)
         kernel_cache.show(kernel_cache.SHARED, compiled)

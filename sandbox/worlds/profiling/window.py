@@ -13,16 +13,16 @@ from sandbox.machine.placement import RankGpu
 from sandbox.protocol.profile import SAID, TOLD, Outside
 
 ROW_S, MOST_CALLS = 0.8, 40_000
-"""Seconds of a row of calls, and calls at most. The counters of energy step every 0.1 s."""
+"""Length of a row of calls in seconds, and its most calls. The energy counters change every 0.1 s."""
 ROW_LIMIT_S = 20.0
-"""Deadline of a row, from its order."""
+"""Limit from the order for a row to its end."""
 
 
 def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float) -> Outside | None:
     """Waits until all ranks are warm, starts a row of calls, and reads the counters over it.
 
-    controls: sockets by rank. deadline: for the ranks to be warm, on the monotonic clock. Returns None if a rank ended or was
-    too slow.
+    controls: sockets by rank. deadline: when the ranks must be warm, in time.monotonic. Returns None if a rank ended or
+    was too slow.
     """
     said = _hear(controls, deadline)
     if said is None:
@@ -61,7 +61,7 @@ def _begun(gpus: Sequence[RankGpu], missing: list[str]) -> GpuCounters | None:
 
 
 def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | None:
-    """A number from every rank; None if one is gone or too slow."""
+    """Receives a number from every rank. Returns None if a rank is gone or too slow."""
     texts = dict.fromkeys(controls, b"")
     while waiting := [control for control in controls if len(texts[control]) < SAID.size]:
         ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
@@ -79,7 +79,7 @@ def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | N
 
 
 def _tell(controls: Sequence[socket.socket], number: int) -> bool:
-    """Sends a number to every rank. Returns whether all of them are there."""
+    """Sends a number to every rank. Returns False if a rank is gone."""
     try:
         for control in controls:
             control.sendall(TOLD.pack(number))

@@ -19,9 +19,9 @@ from sandbox.worlds.profiling.place import Place, ProfileFailed
 from sandbox.worlds.profiling.window import counted_row
 
 LIMIT_S = 90.0
-"""From the start to the last report, with the import of torch and compilation."""
+"""Limit from the start to the last report. It includes the import of torch and compilation."""
 REPORT_S = 25.0
-"""From the end of a row of calls to the last report; CUPTI starts within it."""
+"""Limit from the end of a row of calls to the last report. It includes the start of CUPTI."""
 AFTER_FAILURE_S = 5.0
 """Limit for other reports after a rank has failed, because its peers may block in a collective."""
 

@@ -1,2 +1,1 @@
-"""The module names that kernels written for the ParallelKernelBench harness import; on sys.path of contender
-ranks only."""
+"""Module names that kernels for the ParallelKernelBench harness import. Only ranks have them on sys.path."""

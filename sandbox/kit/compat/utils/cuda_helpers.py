@@ -1,8 +1,8 @@
 """`compile_cuda_extension` as kernels written for the ParallelKernelBench harness call it.
 
 One rank of a world builds the extension with torch's load_inline, the others load the same file; it is cached
-by content. Needs nvcc for CUDA sources. nvcc takes 20 to 60 seconds for a file that includes torch's headers:
-`sandbox.kit.cuda` takes 0.1.
+by content. CUDA sources need nvcc, which takes 20 to 60 seconds for a file that includes torch's headers;
+`sandbox.kit.cuda` takes 0.1 s.
 """
 
 import os
@@ -28,12 +28,12 @@ def compile_cuda_extension(
     extra_ldflags: list[str] | None = None,
     **options: Any,
 ) -> ModuleType:
-    """Build and import a torch extension from source texts.
+    """Builds and imports a torch extension from source texts.
 
     cuda_source: CUDA C++, empty for an extension without kernels. cpp_source: C++ of the host side
-    (load_inline's names cuda_sources and cpp_sources are understood, too). functions: names to export (without
-    a PYBIND11_MODULE of one's own). Other options go to load_inline. A source that includes ThunderKittens is compiled with the
-    checkout of THUNDERKITTENS_ROOT, and with the kit's memory under its TKParallelTensor. Raises CompileError.
+    (load_inline's names cuda_sources and cpp_sources work, too). functions: names to export (if the source has no
+    PYBIND11_MODULE). Other options go to load_inline. A source that includes ThunderKittens is compiled with the
+    checkout of THUNDERKITTENS_ROOT, and its TKParallelTensor uses the kit's memory. Raises CompileError.
     """
     cuda = _texts(options.pop("cuda_sources", cuda_source))
     cpp = _texts(options.pop("cpp_sources", cpp_source))
@@ -77,8 +77,7 @@ def _texts(source: str | list[str]) -> list[str]:
 
 
 def _arch() -> str:
-    """The GPU architecture in the form of TORCH_CUDA_ARCH_LIST; with an `a` on Hopper, where wgmma needs
-    it."""
+    """The GPU architecture in the form of TORCH_CUDA_ARCH_LIST, with an `a` on Hopper, where wgmma needs it."""
     named = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if named:
         return named
@@ -91,7 +90,7 @@ def _arch() -> str:
 def _loaded(library: str) -> str:
     """The file of a library that this process has loaded, by the start of its name; empty if there is none.
 
-    The linker does not find the driver by itself where the toolkit has no stubs.
+    The linker does not find the driver by itself if the toolkit has no stubs.
     """
     paths = (line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines())
     return next((path for path in paths if Path(path).name.startswith(library)), "")

@@ -1,7 +1,7 @@
 """ParallelKittens for kernels of the ParallelKernelBench harness: tensors that GPUs share, over the kit's symmetric memory.
 
 `ext` is an extension of `compile_cuda_extension` whose source has BIND_TK_PARALLEL_TENSOR. There is no multicast here.
-What cannot be served is a CompileError, so that the verdict is COMPILE_ERROR wherever the kernel asks for it.
+An unsupported request raises CompileError, so that the verdict is COMPILE_ERROR wherever the kernel makes it.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _made = itertools.count()
 def get_or_create_parallel_tensor(
     ext: ModuleType, shape: Sequence[int], dtype: torch.dtype, *, multicast: bool = True
 ) -> Any:
-    """The parallel tensor of this shape and dtype, created the first time. All ranks ask for the same, in the same order."""
+    """The parallel tensor of this shape and dtype, created the first time. All ranks make the same calls in order."""
     key = (ext.__name__, tuple(shape), dtype)
     if multicast or key not in _tensors:
         _tensors[key] = create_parallel_tensor(ext, shape, dtype, multicast=multicast)
@@ -34,7 +34,8 @@ def create_parallel_tensor(ext: ModuleType, shape: Sequence[int], dtype: torch.d
     """A new parallel tensor, zero at first. `.data_` is this rank's part. Collective; its memory is kept until the world ends.
 
     Raises:
-        CompileError: multicast is asked for, this world has one rank or none on GPUs, or `ext` has another TKParallelTensor.
+        CompileError: multicast is requested, this world has one rank or CPU ranks, or `ext` has another
+            TKParallelTensor.
     """
     _refuse(dist.get_world_size(), multicast)
     if "nccl" not in dist.get_backend_config():
@@ -57,7 +58,7 @@ def get_or_create_barrier(ext: ModuleType, *, num_devices: int = 8) -> Any:
 def memory(
     shape: Sequence[int], dtype: torch.dtype, local_rank: int, local_world_size: int, multicast: bool
 ) -> tuple[torch.Tensor, list[int]]:
-    """Memory of a new TKParallelTensor, as its C++ asks for it: this rank's part, and the addresses of all parts."""
+    """Memory of a new TKParallelTensor, for its C++ code: this rank's part, and the addresses of all parts."""
     _refuse(local_world_size, multicast)
     part = symm.empty(tuple(shape), dtype, f"parallel tensor {next(_made)}")
     return part, symm.ptrs(part)
@@ -66,7 +67,7 @@ def memory(
 def adopted(
     tensor: torch.Tensor, dtype: None, local_rank: int, local_world_size: int, multicast: bool
 ) -> tuple[torch.Tensor, list[int]]:
-    """The same for memory that exists. Raises SymmetricMemoryError unless it is symmetric."""
+    """The same for existing memory. Raises SymmetricMemoryError unless it is symmetric."""
     _refuse(local_world_size, multicast)
     return tensor, symm.ptrs(tensor)
 
@@ -83,4 +84,4 @@ def _refuse(world: int, multicast: bool) -> None:
         )
 
 
-kittens_headers.checkout()  # without headers no such kernel compiles, and this says why
+kittens_headers.checkout()  # without headers no such kernel compiles, and this raises an error with the reason

@@ -33,7 +33,7 @@ def measure(device: Device) -> dict[str, float]:
     """
     from sandbox.kit import cuda
 
-    # The text is in no cache, and the same on every rank.
+    # A new name, equal on every rank, so that no cache has the text.
     name = torch.tensor([time.time_ns()], device=device.torch_device)
     dist.broadcast(name, 0)
     text = Path(__file__).with_name("calibration.cu").read_text()
@@ -64,7 +64,7 @@ def _launches(device: Device, module: Any) -> dict[str, float]:
         for _ in range(LAUNCHES):
             ours(1)
 
-    # The queue holds all launches, so that only the host is timed.
+    # The queue has room for all launches, so that only the host is timed.
     return {
         f"launch.{name}_us": fastest(work, device, finish=False) / LAUNCHES * 1e6
         for name, work in (("kit", through_kit), ("cupy", through_cupy))

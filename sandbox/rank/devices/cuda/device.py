@@ -42,7 +42,7 @@ class CudaDevice:
         """The mapped sealed arenas, by address."""
 
     def can_seal(self) -> bool:
-        """Whether cuMem memory can be passed as a descriptor. Some virtual GPUs and Windows' subsystem cannot."""
+        """Whether cuMem memory can be passed as a descriptor. It cannot on some virtual GPUs and in WSL."""
         from sandbox.memory import gpu as gpu_memory
 
         try:
@@ -133,7 +133,7 @@ class CudaDevice:
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
     ) -> float:
-        """Copies all ranges at once by the second context; the bytes between them are equal in both arenas.
+        """Copies all ranges as one by the second context. The bytes between them are equal in both arenas.
 
         It does not wait for this rank's own context, which may have a batch behind the closed gate.
         """
@@ -154,12 +154,12 @@ class CudaDevice:
         _settle_allocator("max_split_size_mb:1024")
 
     def memory_bytes(self) -> int:
-        """Total memory by the driver."""
+        """Total memory as the driver reports it."""
         total: int = torch.cuda.mem_get_info(self.index)[1]
         return total
 
     def peak_bytes(self) -> int:
-        """Peak memory by torch's allocator."""
+        """Peak memory as torch's allocator reports it."""
         peak = torch.cuda.max_memory_allocated(self.index) - self._asked_at
         torch.cuda.reset_peak_memory_stats(self.index)
         self._asked_at = torch.cuda.memory_allocated(self.index)
@@ -218,7 +218,7 @@ class CudaDevice:
         return peaks | {"link": max((peaks[way] for way in ways if way in peaks), default=0.0)}
 
     def transfer_ways(self) -> Ways:
-        """Those of sandbox.rank.devices.cuda.transfers."""
+        """The ways of sandbox.rank.devices.cuda.transfers."""
         from sandbox.rank.devices.cuda import transfers
 
         return transfers.ways()

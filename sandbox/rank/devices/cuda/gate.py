@@ -39,7 +39,7 @@ class CudaGate:
         self.token = torch.zeros(1, device="cuda")
 
     def shut(self, epoch: int) -> None:
-        """Delays work that is queued from now on until the referee opens the gate and all ranks are there (collective)."""
+        """Delays later work until the referee opens the gate and all ranks have reached it (collective)."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         call(self.wait_value, stream, ctypes.c_ulonglong(self.release), ctypes.c_uint(epoch), _GEQ)
         dist.all_reduce(self.token)

@@ -1,8 +1,9 @@
 """A second CUDA context per GPU that copies the inputs right before a batch, and detects foreign work.
 
-All worlds start a batch right after this context has run, so that the driver's switch costs all of them the same.
-Contexts of one GPU run in time slices. So a thread of this context that only reads the clock sees a gap when another context
-runs, such as that of a GPU kernel that a stopped contender left running. It calls the CUDA driver through ctypes.
+All worlds start a batch right after this context has run, so that the driver's context switch costs all of them the
+same. Contexts of one GPU run in time slices. So a thread of this context that only reads the clock finds a gap when
+another context runs, such as that of a GPU kernel that a stopped contender left running. This module calls the CUDA
+driver through ctypes.
 """
 
 import contextlib

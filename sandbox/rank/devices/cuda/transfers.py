@@ -1,6 +1,6 @@
-"""The ways between two GPUs: copy engine, stores and loads of the SMs, TMA, NCCL, and stores to others' symmetric memory.
+"""The ways to move a block between two GPUs: copy engine, stores and loads of the SMs, TMA, NCCL, NCCL device, NVSHMEM.
 
-NCCL device and NVSHMEM are the SMs' stores again, to an NCCL window and to what nvshmem_ptr gives.
+The last two are also stores of the SMs, to an NCCL window and to addresses from nvshmem_ptr.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,12 @@ BLOCKS, THREADS = 132, 512
 LEAST_TILE, MOST_TILE = 2 << 10, 32 << 10
 """Bytes that TMA moves at a time."""
 GATE_CYCLES = 6_000_000
-"""The first rank's stream waits so long, about 3 ms, that the hosts have queued a series before its first move."""
+"""How long the first rank's stream waits, about 3 ms, so that the hosts have queued a whole series before its first
+move."""
 
 
 def ways() -> Ways:
-    """All of them.
+    """All ways of a GPU.
 
     Raises:
         CompileError: CuPy or its NVRTC is missing.
@@ -88,13 +89,13 @@ def _seconds(work: Callable[[], object], pair: Pair) -> float:
 
 
 def grid_for(nbytes: int) -> tuple[int, int]:
-    """Thread blocks and threads of a block that move 16 bytes a thread at least."""
+    """Thread blocks, and threads per block, so that each thread moves at least 16 bytes."""
     threads = min(THREADS, max(32, nbytes // 16))
     return min(BLOCKS, max(1, nbytes // 16 // threads)), threads
 
 
 def tile_for(nbytes: int) -> int:
-    """Bytes that a thread block moves at a time: a power of two, so that all thread blocks have some where possible."""
+    """Bytes that a thread block moves at a time: a power of two that gives all thread blocks work, if possible."""
     tile = LEAST_TILE
     while tile < MOST_TILE and tile * BLOCKS < nbytes:
         tile *= 2
