@@ -45,7 +45,8 @@ def clip(
 
     dense, experts: gradients of any shape and one dtype, any number of them. groups: the sum of powers of the dense
     gradients is reduced over each of these in turn (None is left out). expert_groups: the same for the experts (None:
-    the same groups). Returns the norm before clipping, a 0-dim float32. If no gradient has to change, none is written.
+    the same groups). Returns the norm before clipping, 0-dim, float32 (float64 for float64 gradients). If no gradient has to
+    change, none is written.
     """
     over = [group for group in groups if group is not None]
     expert_over = over if expert_groups is None else [group for group in expert_groups if group is not None]
