@@ -1,4 +1,4 @@
-"""All-gather by pushing: each rank writes its tensor into its place of everybody's output.
+"""All-gather by pushing: each rank writes its tensor into its place of every rank's output.
 
 One barrier, no staging copy.
 """

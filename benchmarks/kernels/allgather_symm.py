@@ -1,4 +1,4 @@
-"""All-gather by torch's own low-contention operation on symmetric memory: copy engines pull everybody's tensor."""
+"""All-gather by torch's own low-contention operation on symmetric memory: copy engines pull every rank's tensor."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""All-reduce, one-shot: every rank reads everybody's tensor and adds.
+"""All-reduce, one-shot: every rank reads every rank's tensor and adds.
 
 One barrier, (W-1)·S bytes in: best for small tensors.
 """

@@ -1,4 +1,4 @@
-"""All-reduce by torch's own one-shot operation on symmetric memory: everybody reads everybody. For small tensors."""
+"""All-reduce by torch's own one-shot operation on symmetric memory: every rank reads all tensors. For small tensors."""
 
 import os
 

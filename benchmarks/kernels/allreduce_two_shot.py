@@ -1,4 +1,4 @@
-"""All-reduce, two-shot: each rank adds up one slice and puts the sum into everybody's output.
+"""All-reduce, two-shot: each rank adds up one slice and puts the sum into every rank's output.
 
 Two barriers, 2·S·(W-1)/W bytes each way: best for large tensors.
 """
@@ -11,7 +11,7 @@ from sandbox.kit import symm
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     flat = symm.stage(tensor.reshape(-1))
     result = symm.out(tensor.shape, tensor.dtype, ring=2)  # two barriers a call: two are enough
-    symm.barrier()  # everybody's input is in place
+    symm.barrier()  # every rank's input is in place
     share = -(-flat.numel() // symm.world)
     slice_of_mine = slice(symm.rank * share, (symm.rank + 1) * share)  # may be short or empty at the end
     inputs = symm.peers(flat)
@@ -23,5 +23,5 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     outputs = symm.peers(result)
     for rank in symm.order():
         outputs[rank].reshape(-1)[slice_of_mine] = rounded
-    symm.barrier()  # everybody's slice has arrived
+    symm.barrier()  # every rank's slice has arrived
     return result

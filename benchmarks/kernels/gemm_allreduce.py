@@ -7,7 +7,7 @@ from sandbox.kit import symm
 
 def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     rows, columns = A_local.shape[0], B_local.shape[1]
-    # One product buffer is enough: behind the second barrier nobody reads it any more.
+    # One product buffer is enough: behind the second barrier no rank reads it any more.
     product = symm.empty((rows, columns), A_local.dtype, tag="product")
     result = symm.out((rows, columns), A_local.dtype, tag="result", ring=2)
     torch.matmul(A_local, B_local, out=product)

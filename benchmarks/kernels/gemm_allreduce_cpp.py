@@ -7,7 +7,7 @@ from sandbox.kit import cpp, symm
 lib = cpp.compile(r"""
 template <class T>
 static void all_reduce(const Px& px, T* product, T* result, long n, u32 epoch) {
-    px_barrier(px, 0, epoch);                                   // everybody's product is in place
+    px_barrier(px, 0, epoch);                                   // every rank's product is in place
     const long share = (n + px.world - 1) / px.world;
     const long first = share * px.rank < n ? share * px.rank : n;
     const long last = first + share < n ? first + share : n;
@@ -29,7 +29,7 @@ static void all_reduce(const Px& px, T* product, T* result, long n, u32 epoch) {
         for (int p = 0; p < px.world; ++p)
             if (p != px.rank) memcpy(out[p] + at, mine, count * sizeof(T));
     }
-    px_barrier(px, 1, epoch);                                   // everybody's slice has arrived
+    px_barrier(px, 1, epoch);                                   // every rank's slice has arrived
 }
 extern "C" void all_reduce_bf16(const Px& px, bf16* product, bf16* result, long n, u32 epoch) {
     all_reduce(px, product, result, n, epoch);

@@ -1,4 +1,4 @@
-"""Reduce-scatter by pulling: each rank reads its block from everybody's tensor and adds in float32.
+"""Reduce-scatter by pulling: each rank reads its block from every rank's tensor and adds in float32.
 
 One barrier.
 """

@@ -19,7 +19,7 @@ extern "C" __global__ void swap(Px px, uint4* boxes, i64* got, i64 mine, u32 slo
     if (threadIdx.x < px.world) got[threadIdx.x] = (i64)found.y << 32 | found.x;
     px_reach(px, slot, turn);
 }
-// Everybody's n numbers by low-latency words. boxes: [2 (turns)][W (senders)][room], symmetric; n is at least 1 in every launch.
+// Every rank's n numbers by low-latency words. boxes: [2 (turns)][W (senders)][room], symmetric; n is at least 1 in every launch.
 extern "C" __global__ void gather_words(Px px, uint2* boxes, const u32* mine, u32* got, i64 n, i64 room, u32 slot) {
     const u32 turn = px_turn(px, slot);
     uint2* box = boxes + (turn & 1) * px.world * room;
@@ -31,7 +31,7 @@ extern "C" __global__ void gather_words(Px px, uint2* boxes, const u32* mine, u3
             got[rank * n + i] = rank == px.rank ? mine[i] : px_ld_ll(box + rank * room + i, turn);
     px_reach(px, slot, turn);
 }
-// A root's n numbers into everybody's y: at the end all blocks of all members meet.
+// A root's n numbers into every rank's y: at the end all blocks of all members meet.
 extern "C" __global__ void push(Px px, const u32* x, u32* y, i64 n, int root) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
@@ -39,7 +39,7 @@ extern "C" __global__ void push(Px px, const u32* x, u32* y, i64 n, int root) {
         for (int away = 0; away < px.world; ++away) px_move(px_at(px, (px.rank + away) % px.world, y), x, n, first, step);
     px_meet(px, blockIdx.x, turn);
 }
-// For a recorded graph, whose arguments never change: everybody has read the result of the launch before, then all push.
+// For a recorded graph, whose arguments never change: all ranks have read the result of the launch before, then all push.
 extern "C" __global__ void push_all(Px px, const u32* x, u32* y, i64 n) {
     u32 turn = px_turn(px, 128 + blockIdx.x);
     px_meet(px, 128 + blockIdx.x, turn);

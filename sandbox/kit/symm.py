@@ -2,7 +2,7 @@
 
     from sandbox.kit import symm
 
-    def solution(x):                       # all-reduce: everybody reads everybody
+    def solution(x):                       # all-reduce: every rank reads all tensors
         mine = symm.stage(x)               # copy x to where peers can see it
         symm.barrier()
         total = torch.zeros_like(x, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""All-gather in one launch over NCCL's windows: each rank stores its tensor straight into its place of everybody's output.
+"""All-gather in one launch over NCCL's windows: each rank stores its tensor straight into its place of every rank's output.
 
 The kernel uses px.cuh on windows: px_at finds a peer's place, and px_meet is a barrier that counts itself.
 """
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
             for (int k = 0; k < 4; ++k) px_st_part(place, 8 * (i + k * step), n, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's tensor has arrived
+    px_meet(px, blockIdx.x, turn);  // every rank's tensor has arrived
 }
 """
 BLOCKS = 64
@@ -33,7 +33,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.element_size() % 2:
         raise NotImplementedError(f"this example moves elements of 2, 4 or 8 bytes, not {tensor.dtype}")
     tensor = tensor.contiguous()
-    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which everybody
+    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which every rank
     # enters behind whatever has read the output of call e.
     result = nccl.window((nccl.world(), *tensor.shape), tensor.dtype, ring=2)
     halves = tensor.numel() * tensor.element_size() // 2

@@ -1,4 +1,4 @@
-"""All-gather in one launch: each rank stores its tensor straight into its place of everybody's output.
+"""All-gather in one launch: each rank stores its tensor straight into its place of every rank's output.
 
 Every word is read once and stored W times; one barrier, no staging copy.
 """
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
             for (int k = 0; k < 4; ++k) px_st_part(place, 8 * (i + k * step), n, part[k]);
         }
     }
-    px_barrier(px, blockIdx.x, epoch);  // everybody's tensor has arrived
+    px_barrier(px, blockIdx.x, epoch);  // every rank's tensor has arrived
 }
 """
 kernels = cuda.compile(SOURCE)
@@ -32,7 +32,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.element_size() % 2:
         raise NotImplementedError(f"this example moves elements of 2, 4 or 8 bytes, not {tensor.dtype}")
     tensor = tensor.contiguous()
-    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which everybody
+    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which every rank
     # enters behind whatever has read the output of call e.
     result = symm.out((symm.world, *tensor.shape), tensor.dtype)
     halves = tensor.numel() * tensor.element_size() // 2

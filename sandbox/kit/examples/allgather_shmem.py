@@ -1,4 +1,4 @@
-"""All-gather by NVSHMEM's device functions: each block puts its piece of the tensor into everybody's output, with a signal.
+"""All-gather by NVSHMEM's device functions: each block puts its piece of the tensor into every rank's output, with a signal.
 
 No barrier: a block is done when the pieces with its number have come from all peers.
 """
@@ -28,7 +28,7 @@ BLOCKS, LEAST = 128, 8192
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.contiguous()
-    # Two outputs are enough: a rank that puts for call e+2 has everybody's signals of call e+1, which come behind
+    # Two outputs are enough: a rank that puts for call e+2 has every rank's signals of call e+1, which come behind
     # whatever has read the output of call e.
     result = shmem.out((shmem.world, *tensor.shape), tensor.dtype, ring=2)
     here = shmem.empty((BLOCKS, shmem.world), torch.int64, tag="here")

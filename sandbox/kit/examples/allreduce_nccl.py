@@ -1,6 +1,6 @@
 """All-reduce in one launch over NCCL's windows: push, meet, add, push, meet, with NCCL's own barriers.
 
-Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to everybody.
+Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to all ranks.
 """
 
 import torch
@@ -31,7 +31,7 @@ static __device__ void all_reduce(
         for (int turn = 1; turn < WORLD; ++turn)
             px_st16(boxes[turn] + me * share + i, part[turn]);
     }
-    barrier.sync(cta, cuda::memory_order_acq_rel);  // everybody's part of this rank's slice is here
+    barrier.sync(cta, cuda::memory_order_acq_rel);  // every rank's part of this rank's slice is here
     #pragma unroll
     for (int turn = 0; turn < WORLD; ++turn)
         boxes[turn] = (uint4*)ncclGetLsaPointer(result, 0, (me + turn) % WORLD);
@@ -51,7 +51,7 @@ static __device__ void all_reduce(
         for (int turn = 0; turn < WORLD; ++turn)
             px_st16(boxes[turn] + mine + i, rounded);
     }
-    barrier.sync(cta, cuda::memory_order_acq_rel);  // everybody's sums have arrived, and nobody reads `staged` any more
+    barrier.sync(cta, cuda::memory_order_acq_rel);  // every rank's sums have arrived, and no rank reads `staged` any more
 }
 extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
         ncclDevComm dev, ncclWindow_t staged, ncclWindow_t result, const bf16* x, i64 n) {

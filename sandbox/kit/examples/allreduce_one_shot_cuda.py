@@ -39,7 +39,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype != torch.bfloat16 or tensor.numel() % 4:
         raise NotImplementedError("this example takes bfloat16 tensors whose size divides by 4")
     words = tensor.numel() // 4
-    # Two turns are enough: a rank that sends call e+2 has everybody's words of call e+1, so everybody has
+    # Two turns are enough: a rank that sends call e+2 has every rank's words of call e+1, so every rank has
     # left call e.
     boxes = symm.empty((2, symm.world, words, 4), torch.int32, tag="boxes")
     result = torch.empty_like(tensor)

@@ -1,6 +1,6 @@
 """All-reduce over NVSHMEM's memory by peers' pointers, in one launch: push, meet, add, push, meet.
 
-Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to everybody. Kernels
+Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to all ranks. Kernels
 get the addresses that nvshmem_ptr gives in `shmem.px`, so nothing of NVSHMEM runs on the GPU.
 """
 
@@ -28,7 +28,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
                 if (i + k * step < share) px_st16(box + i + k * step, part[k]);
         }
     }
-    px_barrier(px, blockIdx.x, epoch);              // everybody's part of this rank's slice is here
+    px_barrier(px, blockIdx.x, epoch);              // every rank's part of this rank's slice is here
     const i64 mine = px.rank * share;
     for (i64 i = first; i < share && mine + i < words; i += step) {
         uint4 part[PX_MAX_WORLD];
@@ -44,7 +44,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
         for (int turn = 0; turn < px.world; ++turn)
             px_st16(px_at(px, (px.rank + turn) % px.world, y) + mine + i, rounded);
     }
-    px_barrier(px, gridDim.x + blockIdx.x, epoch);  // everybody's sums have arrived, and nobody reads `staged` any more
+    px_barrier(px, gridDim.x + blockIdx.x, epoch);  // every rank's sums have arrived, and no rank reads `staged` any more
 }
 extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
         Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {

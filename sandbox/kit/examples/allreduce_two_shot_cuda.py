@@ -1,7 +1,7 @@
 """All-reduce in one launch for large tensors: push, meet, add, push, meet.
 
 Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to
-everybody. Pushing needs no copy of the input in shared memory, and stores cross NVLink faster than loads.
+all ranks. Pushing needs no copy of the input in shared memory, and stores cross NVLink faster than loads.
 """
 
 import torch
@@ -26,7 +26,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
         for (int turn = 1; turn < WORLD; ++turn)
             px_st16(px_at(px, (px.rank + turn) % WORLD, staged) + px.rank * share + i, part[turn]);
     }
-    px_barrier(px, blockIdx.x, epoch);              // everybody's part of this rank's slice is here
+    px_barrier(px, blockIdx.x, epoch);              // every rank's part of this rank's slice is here
     const i64 mine = px.rank * share;
     for (i64 i = first; i < share && mine + i < words; i += step) {
         uint4 part[WORLD];
@@ -41,7 +41,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
         for (int turn = 0; turn < WORLD; ++turn)
             px_st16(px_at(px, (px.rank + turn) % WORLD, y) + mine + i, rounded);
     }
-    px_barrier(px, gridDim.x + blockIdx.x, epoch);  // everybody's sums have arrived, and nobody reads `staged` any more
+    px_barrier(px, gridDim.x + blockIdx.x, epoch);  // every rank's sums have arrived, and no rank reads `staged` any more
 }
 extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
         Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {

@@ -1,6 +1,7 @@
 """All-to-all in one launch: NCCL's low-latency words for small chunks, pushes into windows for large ones.
 
-A low-latency word carries data and flag together, so nobody meets. Large chunks are stored at their final places, then all meet.
+A low-latency word carries data and flag together, so no barrier is needed. Large chunks are stored at their final places, and a
+barrier follows.
 """
 
 import torch
@@ -45,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(512) all_to_all_large(ncclDevComm d
         for (int turn = 0; turn < WORLD; ++turn)
             px_st16(places[turn] + i, part[turn]);
     }
-    barrier.sync(cta, cuda::memory_order_acq_rel);  // everybody's chunk has arrived
+    barrier.sync(cta, cuda::memory_order_acq_rel);  // every rank's chunk has arrived
 }
 """
 BLOCKS, PART = 64, 512
@@ -65,7 +66,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
         blocks = max(-(-nbytes // (8 * PART)), 1)
         kernels.all_to_all_small[blocks, 512](dev, dev, tensor, result, nbytes // 8, PART)
         return result
-    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which everybody
+    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which every rank
     # enters behind whatever has read the output of call e.
     output = nccl.window(tensor.shape, tensor.dtype, ring=2)
     kernels.all_to_all_large[BLOCKS, 512](dev, tensor, output, nbytes // 16)

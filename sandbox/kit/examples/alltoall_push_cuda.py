@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(512) all_to_all(Px px, const u16* x
             if (turn < px.world)
                 px_st_part(px_at(px, (px.rank + turn) % px.world, y) + px.rank * n, 8 * i, n, part[turn]);
     }
-    px_barrier(px, blockIdx.x, epoch);  // everybody's chunk has arrived
+    px_barrier(px, blockIdx.x, epoch);  // every rank's chunk has arrived
 }
 """
 kernels = cuda.compile(SOURCE)
@@ -32,7 +32,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.element_size() % 2:
         raise NotImplementedError(f"this example moves elements of 2, 4 or 8 bytes, not {tensor.dtype}")
     tensor = tensor.contiguous()
-    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which everybody
+    # Two outputs are enough: a rank that pushes for call e+2 has passed the barrier of call e+1, which every rank
     # enters behind whatever has read the output of call e.
     result = symm.out(tensor.shape, tensor.dtype)
     halves = tensor.numel() * tensor.element_size() // (2 * symm.world)  # of a chunk

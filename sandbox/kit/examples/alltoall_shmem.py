@@ -29,7 +29,7 @@ BLOCKS, LEAST = 128, 8192
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.contiguous()
-    # Two outputs are enough: a rank that puts for call e+2 has everybody's signals of call e+1, which come behind
+    # Two outputs are enough: a rank that puts for call e+2 has every rank's signals of call e+1, which come behind
     # whatever has read the output of call e.
     result = shmem.out(tensor.shape, tensor.dtype, ring=2)
     here = shmem.empty((BLOCKS, shmem.world), torch.int64, tag="here")

@@ -34,7 +34,7 @@ static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T
         if (turn_of > 0) {
             const int range = (turn_of - 1) * gridDim.x + blockIdx.x;
             const i64 last = min((range + 1) * length, words);
-            px_await(px, range, epoch);     // everybody's share of this range is here
+            px_await(px, range, epoch);     // every rank's share of this range is here
             for (i64 i = range * length + threadIdx.x; i < last; i += blockDim.x) {
                 uint4 part[PX_MAX_WORLD];
                 #pragma unroll
@@ -80,8 +80,8 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     each = 16 // tensor.element_size()
     result = tensor.new_empty((tensor.shape[0] // symm.world, *tensor.shape[1:]))
     words = -(-result.numel() // each)
-    # Two staging buffers are enough: a rank that pushes for call e+2 has everybody's words of call e+1, which were
-    # pushed after everybody had left call e.
+    # Two staging buffers are enough: a rank that pushes for call e+2 has every rank's words of call e+1, which were
+    # pushed after all ranks had left call e.
     staged = symm.out((symm.world, words, each), tensor.dtype, tag="staged", ring=2)
     blocks = min(max(-(-words // 512), 1), BLOCKS)
     parts = min(max(words // (blocks * 512 * 4), 1), PARTS)  # a thread has at least four words of a part

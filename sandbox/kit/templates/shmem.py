@@ -47,7 +47,7 @@ BLOCKS = 64
 def all_reduce(x: torch.Tensor) -> torch.Tensor:
     """The sum over all ranks, added in float32 in rank order."""
     x = x.contiguous()
-    # Two sets of boxes used in turn: a rank that puts for call e+2 has everybody's signals of call e+1, so nobody reads
+    # Two sets of boxes used in turn: a rank that puts for call e+2 has every rank's signals of call e+1, so no rank reads
     # those of call e any more.
     boxes = shmem.out((shmem.world, x.numel()), x.dtype, tag="boxes", ring=2)
     here = shmem.empty((BLOCKS, shmem.world), torch.int64, tag="here")

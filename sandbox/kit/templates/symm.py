@@ -4,7 +4,7 @@
 
 Torch on symmetric memory: ranks read and write each other's buffers, no library in between. solution() is
 still the baseline. Replace its collectives by the functions below it, then fuse: write results straight to
-where they are needed, overlap, leave out what nobody reads. `help(sandbox.kit.symm)` says when one barrier is
+where they are needed, overlap, leave out what no rank reads. `help(sandbox.kit.symm)` says when one barrier is
 enough.
 """
 
