@@ -1,4 +1,4 @@
-"""A referee of one's own, driven as the engine drives it: commands in, events out; and bait for what it judges."""
+"""Fixtures: referees that tests drive by commands and events, as the engine does, and bait for what they judge."""
 
 import itertools
 import os
@@ -25,9 +25,10 @@ BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`kernel_name`: the kernels of the suite that the module's `covers` chooses.
+    """Parametrizes `kernel_name` with the kernels of the suite that the module's `covers` accepts.
 
-    Of several kernels of one row of the catalogue, with the same verdict, the first is for `make test`, the others are long.
+    Of several kernels for one attack, problem, device and verdict, only the first runs in `make test`; the others are
+    marked long. Twins and plain mistakes all run.
     """
     if "kernel_name" not in metafunc.fixturenames:
         return
@@ -42,10 +43,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class RefereeAtWork:
-    """A referee process and what it has said."""
+    """A referee process and its output."""
 
     def __init__(self, **environment: str) -> None:
-        """environment: beside this process's own."""
+        """environment: variables to add to this process's own."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sandbox.referee.main"],
             stdin=subprocess.PIPE,
@@ -60,7 +61,7 @@ class RefereeAtWork:
         """The events of the last run as the referee wrote them."""
 
     def setting(self, name: str, world: int = 2, dtype: str = "", **sizes: int) -> events.Setting:
-        """A problem's tiny preset on CPU ranks, in the problem's first dtype unless told otherwise."""
+        """A problem's tiny preset on CPU ranks, in the problem's first dtype if none is given."""
         problem = self.catalogue.find(name)
         return events.Setting(
             problem_dir=str(problem.folder),
@@ -87,7 +88,7 @@ class RefereeAtWork:
         return run_id
 
     def until(self, *kinds: type) -> Any:
-        """Reads events until one of these kinds; a referee that says nothing for two minutes is an error."""
+        """Reads events until one of these kinds. Kills the referee and fails if that takes two minutes."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(120, self.process.kill)
         watchdog.start()
@@ -112,7 +113,7 @@ class RefereeAtWork:
         return event.result
 
     def close(self) -> None:
-        """Hangs up and waits."""
+        """Closes the referee's stdin and waits up to 60 s for its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(60)
@@ -136,7 +137,7 @@ def referee(bait: Bait) -> Iterator[RefereeAtWork]:
 
 
 class Stand(NamedTuple):
-    """A referee and the bait for what it judges, which shares nothing with another stand's."""
+    """A referee and its own bait. Stands share nothing."""
 
     referee: RefereeAtWork
     bait: Bait
@@ -144,10 +145,10 @@ class Stand(NamedTuple):
 
 @pytest.fixture(scope="session")
 def stands() -> Iterator[Iterator[Stand]]:
-    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges. One
-    where other processes run tests beside this one: they use the cores meanwhile.
+    """Two stands, used in turns: one judges while the other prepares its next world. That takes longer than most
+    verdicts. If other processes run tests beside this one, there is only one stand: they use the cores meanwhile.
 
-    Deadlines are the usual ones: only a kernel that hangs waits for one, however slow the machine is.
+    Deadlines have their usual length: only a kernel that hangs waits for one, however slow the machine is.
     """
     alone = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") == "1"
     baits = [Bait(watched=(BASELINE,)) for _ in range(2 if alone else 1)]
@@ -160,7 +161,7 @@ def stands() -> Iterator[Iterator[Stand]]:
 
 
 class Judged(NamedTuple):
-    """One kernel's result, and what its ranks printed."""
+    """One kernel's result and the output of its ranks."""
 
     kernel: AttackKernel
     result: Result
@@ -169,9 +170,10 @@ class Judged(NamedTuple):
 
 @pytest.fixture(scope="session")
 def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
-    """judged(name): a kernel of the suite, which got a verdict that it must get and did no harm. Each is judged once.
+    """judged(name): judges a kernel of the suite once, and asserts that it got an expected verdict and did no harm.
 
-    Attacks on answers and on the clock also act in timed calls. Attacks on the host act when they are loaded or called.
+    Attacks on answers and on the clock are timed, because they also act in timed calls. Attacks on the host are not:
+    they act when they are loaded or called.
     """
     kernels = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
     dangerous = harmful(read_catalogue(FOLDER))
@@ -185,7 +187,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             pytest.skip("needs a GPU: `python -m benchmarks attacks` runs it on a machine with one")
         if kernel.attack in dangerous:
             request.getfixturevalue("jail")
-        if Verdict.TIMEOUT in kernel.expect:  # its deadlines are short
+        if Verdict.TIMEOUT in kernel.expect:  # this referee has short deadlines
             referee, bait = request.getfixturevalue("referee"), request.getfixturevalue("bait")
         else:
             referee, bait = next(request.getfixturevalue("stands"))
@@ -222,7 +224,7 @@ def without_jail(bait: Bait) -> Iterator[RefereeAtWork]:
 
 @pytest.fixture
 def another_referee() -> Iterator[Callable[..., RefereeAtWork]]:
-    """Starts referees that a test may kill; takes what is beside its environment."""
+    """Starts referees that a test may kill. Keywords are variables to add to their environment."""
     started: list[RefereeAtWork] = []
 
     def start(**environment: str) -> RefereeAtWork:

@@ -1,4 +1,4 @@
-"""Attacks on answers: kernels that return something wrong, or something that they have not computed."""
+"""Attacks on answers: kernels that return something wrong, or something that they did not compute."""
 
 from pathlib import Path
 

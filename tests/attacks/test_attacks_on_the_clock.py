@@ -1,4 +1,4 @@
-"""Attacks on the clock: kernels that would be timed at less than they take."""
+"""Attacks on the clock: kernels that try to be timed at less than they take."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Attacks on the host: kernels that reach for files, keys, networks, other processes and the referee, or that never end."""
+"""Attacks on the host: kernels that access files, keys, networks, other processes and the referee, or never end."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_a_kernels_name_is_no_path(referee, tmp_path):
 
 def test_what_a_kernel_prints_is_inert_when_shown(judged):
     text = judged("h11_terminal_escapes").printed
-    assert "\x1b]52" in text  # it did arrive
+    assert "\x1b]52" in text  # the escape sequence did arrive
     shown = printable(text)
     assert not [c for c in shown if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"]
     assert "Ignore all previous" in shown

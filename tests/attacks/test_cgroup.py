@@ -1,4 +1,4 @@
-"""A world's control group where this machine lets one be made: real groups, real kills. Skipped with the reason elsewhere."""
+"""Real control groups of worlds, and real kills. Skipped, with the reason, on machines that allow no such group."""
 
 import contextlib
 import os
@@ -121,7 +121,7 @@ def test_a_worlds_bound_says_that_it_was_exceeded(tmp_path):
 
 
 def test_this_process_can_still_start_others():
-    """Making room may have moved it into a group of its own: it is bounded no more than before."""
+    """`cgroup.place` may have moved this process into its own group, which must not limit its memory further."""
     assert subprocess.run([sys.executable, "-c", HOG], capture_output=True, check=True).stdout
     assert os.getpid() in [int(pid) for pid in (own_group() / "cgroup.procs").read_text().split()]
 

@@ -1,4 +1,4 @@
-"""Compiling has a deadline of its own: a first call that compiles for long is not late, one that just takes as long is."""
+"""Compiling has its own deadline: a long first call passes if it compiles. If it only takes as long, it times out."""
 
 from sandbox.protocol.verdict import Verdict
 
@@ -23,7 +23,7 @@ def solution(tensor):
 
 
 def test_what_compiling_takes_does_not_count_against_the_first_call(referee):
-    """The suite's first call may take 3 seconds."""
+    """In the suite, the deadline of the first call is 3 seconds."""
     setting = referee.setting("allreduce")
     waits = "with compiling.shown(): time.sleep(4)"
     result = referee.judge(setting, SLOW.format(wait=waits), rounds=1)

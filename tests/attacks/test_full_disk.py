@@ -1,4 +1,4 @@
-"""No space left, or nothing may be written: a message that says so, and a verdict wherever there can be one."""
+"""A full or read-only disk leads to a message that names it, and to a verdict wherever one is possible."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ OnDisk = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def on_disk(home: Path, tmp_path: Path) -> OnDisk:
-    """Runs the command line with its folders on a disk of its own, which nobody else sees and which ends with the command."""
+    """Runs the command line with its folders on a private disk (tmpfs), which disappears when the command ends."""
     home.mkdir()
     (tmp_path / "kernel.py").write_text(KERNEL)
 

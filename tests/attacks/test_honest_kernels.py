@@ -1,4 +1,4 @@
-"""Honest twins of the attacks, which pass, and plain mistakes, which are named."""
+"""Honest twins of the attacks pass. Kernels with plain mistakes get the verdict that names the mistake."""
 
 import pytest
 

@@ -58,10 +58,10 @@ def test_a_planted_binary_is_loaded_by_nobody_else(jail, referee, bait: Bait):
     assert planted.verdict is Verdict.PASS
     cache = Path(bait.environment["PKB_KERNEL_CACHE"])
     kept = [file.read_bytes() for file in cache.rglob("*.so")]
-    assert len(set(kept)) < len(kept)  # one binary under two names: the plant was kept
+    assert len(set(kept)) < len(kept)  # two names hold the same binary: the planted one was kept
     first = referee.judge(setting, SUM, rounds=0)
     assert first.verdict is Verdict.PASS
     assert first.seconds.compile > 0
     again = referee.judge(setting, SUM, rounds=0)
     assert again.verdict is Verdict.PASS
-    assert again.seconds.compile == 0  # what its own text has compiled is there
+    assert again.seconds.compile == 0  # the cache has the binary of this source

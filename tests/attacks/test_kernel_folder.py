@@ -1,4 +1,4 @@
-"""Kernels of several files behind the jail: imports and compilers find the files, and nobody changes them."""
+"""Kernels of several files in the jail: imports and compilers find the files, and no kernel can change them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""kill -9 at any moment, of the app or of its referee: no process is left, and every journal and the index open."""
+"""After kill -9 of the app or its referee at any moment, no process is left, and every journal and the index open."""
 
 import json
 import os
@@ -28,24 +28,24 @@ from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict
 
 SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
-"""Read now: the environment of a test is made bare."""
+"""Read at import, because tests run with a bare environment."""
 MOMENTS_S = 6.0
-"""From the app's start: within it worlds start, get ready, and judge a few saves."""
+"""The latest kill, counted from the app's start. Until then worlds start, get ready, and judge a few saves."""
 PATIENCE_S = 100.0
 MARK = "NCCL_PKB_KILLED"
-"""Variables of NCCL are passed on to every world: by this one its processes are found."""
+"""NCCL_ variables are passed on to every world. This one identifies the app's processes."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def moments(first: int, number: int, long: int) -> list[Any]:
-    """Numbers of random moments, which are other ones in every session; the last `long` of them are for `make test-all`."""
+    """Numbers of random moments, which differ in every session. The last `long` of them run only in `make test-all`."""
     numbers = range(first, first + number)
     return [*numbers[: number - long], *(pytest.param(n, marks=pytest.mark.long) for n in numbers[number - long :])]
 
 
 class App:
-    """The app in a pseudo-terminal, its picture thrown away."""
+    """The app in a pseudo-terminal. Its output is discarded."""
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
@@ -57,7 +57,7 @@ class App:
         )
 
     def let(self, seconds: float) -> None:
-        """Reads what it draws meanwhile: it would stand still otherwise."""
+        """Reads the app's output for this long: if nobody reads it, the app blocks."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             try:
@@ -66,14 +66,14 @@ class App:
                 continue
 
     def until(self, true: Callable[[], bool], what: str) -> None:
-        """Lets it draw until something is true."""
+        """Lets the app run until `true()`, and fails after PATIENCE_S. what: the message then."""
         deadline = time.monotonic() + PATIENCE_S
         while not true():
             assert time.monotonic() < deadline, f"{what} (PKB_KILL_SEED={SEED})"
             self.let(0.1)
 
     def processes(self, *named: str) -> list[int]:
-        """Every process that it has started, directly or not, and that is no zombie; `named` are parts of the command line."""
+        """The app and all processes started from it, no zombies. named: texts that the command line must contain."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -93,7 +93,7 @@ class App:
 
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
-    """The kernel file of problem 1, there before the app starts; two ranks on CPU."""
+    """The kernel file of problem 1, written before the app starts. The settings are for two CPU ranks."""
     save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
     problem = load_catalogue().find("1")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
@@ -107,7 +107,7 @@ def app(kernel: Path, tmp_path: Path) -> Iterator[App]:
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Those that are there and no zombies: a process that ends loses its environment first, and its files later."""
+    """The processes that exist and are no zombies. A process that ends loses its environment before its files."""
     found = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -117,7 +117,7 @@ def alive(pids: list[int]) -> list[int]:
 
 
 def can_be_locked(workspace: Path) -> bool:
-    """Not at once after a kill: a process counts as a zombie while its last threads still hold its files."""
+    """Whether the kernels can be locked. Right after a kill, a zombie's last threads may still hold the lock."""
     locks = KernelLocks(workspace)
     try:
         locks.take("01_allreduce")
@@ -128,7 +128,7 @@ def can_be_locked(workspace: Path) -> bool:
 
 
 def save(kernel: Path, revision: int) -> str:
-    """A new revision, in the file's place at once."""
+    """Replaces the kernel file atomically by a new revision; returns its source."""
     source = load_catalogue().find("1").baseline_source + f"# revision {revision}\n"
     other = kernel.with_suffix(".new")
     other.write_text(source)
@@ -147,16 +147,16 @@ def work_until_a_random_moment(app: App, kernel: Path, number: int) -> None:
 
 
 def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
-    """Source and verdict of every finished run; everything on disk is read."""
+    """Reads everything on disk; returns the source and verdict of every finished run."""
     finished = []
     for journal in sorted(paths.runs.glob("*.jsonl")):
         if not journal.stat().st_size:
-            continue  # killed between making the file and its first line
+            continue  # killed after the file was made, before its first line
         header = read_header(journal)
         whole = journal.read_bytes().split(b"\n")[:-1]
         assert [json.loads(line) for line in whole]
         events = list(read_events(journal))
-        assert len(events) >= len(whole) - 1  # more, where it is still being written
+        assert len(events) >= len(whole) - 1  # more if the run still writes it
         finished += [(header.source, event.result.verdict) for event in events if isinstance(event, Finished)]
     store = Store(paths.database, paths.runs)
     store.standings()

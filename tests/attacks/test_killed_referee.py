@@ -1,5 +1,5 @@
-"""kill -9 of a referee at any moment, with kernels that mean to outlive it: no process is left. kill -9 of its fork server: the
-worlds end, and later ones are forked by another."""
+"""After kill -9 of a referee at any moment, no process is left, even if kernels try to outlive it. After kill -9 of its
+fork server, the worlds end, and another fork server forks later ones."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from sandbox.protocol.verdict import Verdict
 
 KERNELS = Path(__file__).parent / "kernels"
 MARK = f"NCCL_PKB_KILLED_REFEREE=referee-{os.getpid()}"
-"""Variables of NCCL are passed on to every world: by this one their processes are found."""
+"""NCCL_ variables are passed on to every world. This one identifies the processes of all worlds."""
 
 
 @pytest.mark.slow
@@ -26,7 +26,7 @@ def test_a_killed_referee_takes_everything_along(jail, another_referee, bait, se
     for kernel in ("honest", "h25_outlives_the_referee", "h16_daemons"):
         source = (KERNELS / f"{kernel}.py").read_text()
         referee.start(setting, bait.fill(source, referee.process.pid))
-    time.sleep(random.Random(seed).uniform(0.0, 6.0))  # starting, judging, or in the middle of the hanging one
+    time.sleep(random.Random(seed).uniform(0.0, 6.0))  # at the start, while judging, or in the kernel that hangs
     assert processes_with(MARK)
     referee.process.send_signal(signal.SIGKILL)
     referee.process.wait()
@@ -51,7 +51,7 @@ def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(anoth
         time.sleep(0.05)
     assert left == []
     verdicts = [referee.judge(setting, source, rounds=0).verdict for _ in range(2)]
-    assert verdicts[-1] is Verdict.PASS  # the first may have been given a world that was gone
+    assert verdicts[-1] is Verdict.PASS  # the first may have got a world that was already dead
     assert len(fork_servers_of(referee.process.pid)) == 1
 
 
@@ -61,7 +61,7 @@ def fork_servers_of(referee: int) -> list[int]:
 
 
 def command_line(pid: int) -> bytes:
-    """Empty of a process that has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

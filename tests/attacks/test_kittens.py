@@ -1,6 +1,6 @@
-"""Verdicts on kernels with faults over ThunderKittens that show on CPU ranks, too.
+"""Verdicts on faulty ThunderKittens kernels whose faults also show on CPU ranks.
 
-The imports stand in a condition: a kernel that imports a backend whatever happens fails on CPU ranks before it starts.
+The imports are inside a condition: a kernel that always imports a backend fails on CPU ranks before it starts.
 """
 
 import textwrap

@@ -1,4 +1,4 @@
-"""The attack suite itself: its catalogue is complete, and its bait finds what it looks for."""
+"""The attack suite itself: every attack of the catalogue has its kernels, and the bait detects harm."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ KERNELS = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
 def test_every_attack_of_the_catalogue_has_a_kernel_and_an_honest_twin():
     ids = [attack.id for attack in read_catalogue(FOLDER)]
     assert len(ids) == 79
-    assert {kernel.attack[0] for kernel in KERNELS.values()} == {*"AHT", TWIN[0], "-"}  # each has a file of tests
+    assert {kernel.attack[0] for kernel in KERNELS.values()} == {*"AHT", TWIN[0], "-"}  # each has a test file
     attacks = [kernel for kernel in KERNELS.values() if kernel.attack not in (TWIN, "-")]
     assert {kernel.attack for kernel in attacks} == set(ids)
     for kernel in attacks:
@@ -37,14 +37,14 @@ def solution(tensor):
 
 
 def test_bait_is_taken_where_there_is_no_jail(without_jail, bait):
-    """The other side of the suite: without a jail the probes and the bait do find something."""
+    """Counter-check of the suite: without a jail the probes and the bait do find something."""
     setting = without_jail.setting("allreduce")
     pid = without_jail.process.pid
     result = without_jail.judge(setting, bait.fill(KERNELS["h06_looks_for_keys"].source, pid), rounds=0)
     assert result.jail == "none"
     assert result.verdict is Verdict.CRASH
     assert str(bait.canary) in result.failure.message
-    assert bait.harm(without_jail.said, jailed=False) == ()  # it names the file, and does not show it
+    assert bait.harm(without_jail.said, jailed=False) == ()  # it names the file but does not show its content
     without_jail.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
     assert bait.harm(without_jail.said, jailed=False) == (
         "a connection over TCP",

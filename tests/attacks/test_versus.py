@@ -1,4 +1,4 @@
-"""Two contenders in one run: each is held to the oracle, each answers for itself, the quicker one wins."""
+"""Two contenders in one run: each is compared with the oracle, each gets its own verdict, and the faster one wins."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def solution(tensor):
 QUICK, SLOW = (
     "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.03)
 )
-"""Both take so long that what starting a batch takes, and its noise, is little beside it."""
+"""Both take so long that the start delay of a batch, and its noise, are small in comparison."""
 WRONG = "def solution(tensor):\n    return tensor * 2\n"
 WRONG_LATER = RIGHT.replace(
     "def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1"
@@ -44,7 +44,7 @@ def judged(referee, kernel: str, rival: str, rounds: int = 2) -> events.Result:
 
 
 def told(referee, kernel: str, rival: str) -> events.Result:
-    """The first of three runs whose clock can tell: other processes may hold this machine's cores for a while."""
+    """Returns the first of three runs that is not too noisy: other processes may occupy the cores for a while."""
     for rounds in (3, 6, 12):
         result = judged(referee, kernel, rival, rounds=rounds)
         assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)

@@ -15,26 +15,26 @@ from sandbox.rank.problem_code import ProblemCode
 
 @dataclass
 class Gathered:
-    """What one rank was given and what it returned."""
+    """The inputs and the results of one rank."""
 
     rank: int
     tensors: dict[str, torch.Tensor]
     """Drawn tensors, before the call."""
     result: Any
-    """What `ProblemCode.call` gives: the result, or {"returned", "written"} where the problem mutates."""
+    """The value of `ProblemCode.call`: the result, or {"returned", "written"} where the problem mutates."""
     oracle: Any
     sizes: Any
 
 
 @cache
 def all_problems() -> Catalogue:
-    """Read once for all tests."""
+    """The problems, read once for all tests."""
     return load_catalogue()
 
 
 @pytest.fixture
 def in_ranks() -> Callable[..., list[Any]]:
-    """in_ranks(world, work, timeout=110): runs work(rank, world) in W forked gloo ranks, returns what each gave."""
+    """in_ranks(world, work, timeout=110): runs work(rank, world) in W forked gloo ranks, returns all values."""
 
     def run(world: int, work: Callable[[int, int], Any], timeout: float = 110) -> list[Any]:
         try:

@@ -43,7 +43,7 @@ ALONE = "def solution(x):\n    return x * 2\n"
 
 
 ALONE_IN_THE_WORLD = {"input": Verdict.PASS, **dict.fromkeys(("silent", "int8_wire", "int16_wire"))}
-"""With one rank the input is excused, and nothing is sent."""
+"""With one rank, `input` is the answer and excused. The other cheats do not apply, because nothing is sent."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Inputs are drawn anew in every iteration: what is the same in all of them could be written into a kernel."""
+"""Inputs are drawn anew in every iteration: a kernel could contain an input that is the same in all of them."""
 
 import itertools
 from typing import Any
@@ -13,7 +13,7 @@ from sandbox.rank.problem_code import ProblemCode
 
 PROBLEMS = load_catalogue().problems
 SEEDS = (7, 12, 13, 14, 2021, 4242, 31337, 99991)
-"""Scalars such as flags have few values: two draws are often alike in them, so many are none."""
+"""Many seeds, because scalars such as flags have few values: two draws often give the same one."""
 PLAN = {
     (
         "openclip_contrastive_loss",
@@ -28,7 +28,7 @@ PLAN = {
 
 
 def constants(rank: int, world: int) -> dict[str, list[str]]:
-    """By problem: the names of the inputs that are alike in all iterations, at `tiny`."""
+    """By problem: the names of the inputs that are equal in all iterations, at `tiny`."""
     found = {}
     for problem in PROBLEMS:
         code = ProblemCode(problem)
@@ -62,7 +62,7 @@ SHARED = {
     "vocab_parallel_log_prob_topk_chunked",
     "vocab_parallel_log_prob_topk_chunked_backward",
 }
-"""Problems whose ranks get parts of common inputs, or the same ones: no rank's inputs can be replaced alone."""
+"""Problems whose ranks share inputs, or get parts of them: the inputs of one rank cannot be replaced alone."""
 
 
 def alone(rank: int, world: int) -> dict[str, list[bool]]:

@@ -1,4 +1,4 @@
-"""Forked gloo ranks: what they return comes back, the first failure ends all of them, and nobody is left behind."""
+"""Forked gloo ranks: their values come back, the first failure ends all of them, and no process is left."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 
 
 def children() -> set[int]:
-    """Those of this process itself: a referee that other tests share starts and ends processes of its own meanwhile."""
+    """Direct children of this process. A referee that other tests share starts and ends its own children meanwhile."""
     return {child.pid for child in psutil.Process().children()}
 
 

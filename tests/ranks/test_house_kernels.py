@@ -1,4 +1,4 @@
-"""The house's kernels: right in every allowed world and at odd sizes, and passed by the judge."""
+"""House kernels are right in every allowed world and at odd sizes, and pass the judge."""
 
 import asyncio
 import itertools
@@ -24,11 +24,11 @@ from sandbox.rank.problem_code import ProblemCode
 
 HOUSE = [problem for problem in load_catalogue().problems if problem.house_source]
 CALLS = 6
-"""Enough that buffers which are used in turn come round, that roots change, and that all layouts have their turn."""
+"""Enough calls that rings of buffers start again, roots change, and every layout occurs."""
 
 
 def worlds_of(problem: Problem) -> Iterator[Any]:
-    """One world in every run, an odd one where that is allowed; all others in the long ones."""
+    """Yields (problem, world). One world size, 3 if allowed, runs in `make test`; the others are marked long."""
     quick = [world for world in (3, 2, 1) if world in problem.worlds][:1]
     for world in (1, 2, 3, 5, 8):
         if world in problem.worlds:
@@ -63,7 +63,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
 
     for figures in in_ranks(world, work, timeout=100):
         assert all(untouched for _, untouched in figures)
-        # An error that is not a number is above no limit, and not within it either.
+        # NaN is neither above nor within a limit, so the assertion uses `<=`.
         assert all(error <= 1.0 for error, _ in figures), max(figures)
 
 
@@ -71,7 +71,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
 def judge(
     tmp_path_factory: pytest.TempPathFactory, shared_referee: Any
 ) -> Iterator[Callable[[Problem, int], Judgement]]:
-    """judge(problem, rounds): its house kernel, judged on two CPU ranks. One engine: worlds open problem after problem."""
+    """judge(problem, rounds): judges its house kernel on two CPU ranks. Its worlds open problem after problem."""
     folder = tmp_path_factory.mktemp("arena")
     engine = Engine(paths_in(folder), command=shared_referee.command)
 
@@ -87,13 +87,13 @@ def judge(
 
 
 JUDGED = [problem for problem in HOUSE if problem.slug in ("allreduce", "gemm_allreduce")]
-"""Judged by every `make test`, with one round; all of them with three rounds by `make test-all`."""
+"""`make test` judges these with one round; `make test-all` judges all with three rounds."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", JUDGED, ids=lambda problem: problem.slug)
 def test_the_judge_passes_it(judge, problem):
-    """That calls follow one another is above, and the judge's steps are the same for all."""
+    """Two problems suffice: the test above covers repeated calls, and the judge's steps are the same for all."""
     result = judge(problem, 1).result
     assert result.verdict is Verdict.PASS, result.detail
 

@@ -1,4 +1,4 @@
-"""Kernels of several files on CPU ranks: Triton modules that import one another, load() of a file beside it, a profile."""
+"""Kernels of several files on CPU ranks: Triton modules that import one another, load() of a second file, a profile."""
 
 import json
 from pathlib import Path

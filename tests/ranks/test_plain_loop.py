@@ -29,7 +29,7 @@ def state(pid: int) -> str:
 
 
 async def all_stop(pids: list[int]) -> None:
-    """A process takes a signal when it gets a core."""
+    """Waits until all processes have stopped: a process handles a signal only when it gets a core."""
     async with asyncio.timeout(90.0):
         while any(state(pid) != "T" for pid in pids):
             await asyncio.sleep(0.01)
@@ -40,7 +40,7 @@ async def turns_of_two_problems() -> None:
     try:
         await ranks.start()
         pids = [process.pid for process in ranks._processes]
-        # 41 writes to its inputs, 51 has process groups of its own.
+        # Problem 41 writes to its inputs, problem 51 has its own process groups.
         for problem in ("41", "51"):
             async with ranks.awake():
                 assert await ranks.open(setting(problem)) == 24
@@ -56,7 +56,7 @@ async def turns_of_two_problems() -> None:
     finally:
         await ranks.close()
     assert not any(map(runs, pids))
-    await ranks.close()  # twice is once
+    await ranks.close()  # a second close does nothing
 
 
 @pytest.mark.slow

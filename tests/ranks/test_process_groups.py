@@ -19,10 +19,10 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
             setting = ProblemCode(problem).setting(problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu"))
             assert set(setting.groups) > {"world"}
             for group in setting.groups.values():
-                dist.all_reduce(torch.zeros(1), group=group)  # connects its ranks
+                dist.all_reduce(torch.zeros(1), group=group)  # opens connections between its ranks
             opened = len(os.listdir("/proc/self/fd"))
             leave_groups()
-            del setting, group  # what still names a group keeps its connections
+            del setting, group  # a reference to a group keeps its connections open
             found.append(opened - len(os.listdir("/proc/self/fd")))
             found.append(len(os.listdir("/proc/self/fd")))
         return found

@@ -1,4 +1,4 @@
-"""Whether calls of a baseline compute with other shapes on other inputs, as its trusted ranks find out."""
+"""`shapes_of` finds out whether calls of a baseline compute with other shapes on other inputs."""
 
 import sys
 
@@ -23,6 +23,6 @@ def test_shapes_differ_where_the_inputs_values_decide_them(in_ranks, slug, diffe
 
     for products, compiler, repeats, differs in in_ranks(2, work):
         assert products
-        assert not compiler  # its import takes seconds, and asks for a name that a rank's user does not have
+        assert not compiler  # its import takes seconds, and needs a user name, which a rank does not have
         assert repeats
         assert differs == differ

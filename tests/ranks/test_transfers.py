@@ -1,4 +1,4 @@
-"""Transfers between real CPU ranks: every pair is measured by every way, and the data must have arrived."""
+"""Transfers between real CPU ranks: every pair is measured in every way, and the data must arrive."""
 
 import json
 from collections.abc import Callable

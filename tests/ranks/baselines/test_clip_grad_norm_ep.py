@@ -1,4 +1,4 @@
-"""Clipping with experts against one norm over everything, from all ranks' inputs on one process."""
+"""Compares clipping of dense and expert gradients with one norm over all ranks' inputs, computed on one process."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The plain collectives against their definitions, from all ranks' inputs on one process."""
+"""Compares the plain collectives with their definitions, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Context-parallel layers against the mathematics of their cards, computed on one process from all ranks' inputs."""
+"""Compares context-parallel layers with the formulas of their cards, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from problems.shared.zigzag import natural_order, zigzag_shards
 
 
 def close(result, expected, tolerance=2e-5):
-    """Relative RMS, and no element far off."""
+    """Asserts a relative RMS error within tolerance, and no element far off."""
     assert result.shape == expected.shape
     difference = result.double() - expected
     assert float(difference.norm()) <= tolerance * float(expected.norm())
@@ -15,7 +15,7 @@ def close(result, expected, tolerance=2e-5):
 
 
 def zigzag_chunks(shards, dim):
-    """The whole sequence from the shards' halves, chunk by chunk."""
+    """Joins the two chunks of every shard to the whole sequence, in natural order."""
     halves = [shard.chunk(2, dim=dim) for shard in shards]
     return torch.cat([first for first, _ in halves] + [second for _, second in reversed(halves)], dim=dim)
 
@@ -59,7 +59,7 @@ def test_long_convolution_is_the_causal_sum(gathered, world, taps):
 
 
 def delta_rule(q, k, v, alpha, strength):
-    """Token by token: q, k [T, K], v [T, V], alpha [T, K], strength [T] -> [T, V]."""
+    """The delta rule, token by token: q, k [T, K], v [T, V], alpha [T, K], strength [T] -> [T, V]."""
     state = torch.zeros(k.shape[1], v.shape[1], dtype=q.dtype)
     outputs = []
     for t in range(q.shape[0]):
@@ -117,7 +117,7 @@ def test_range_attention_sees_its_interval_of_keys(gathered, world, kv_heads):
     block, kept = sizes.block, sizes.tokens
 
     def ranges(name):
-        """[R, W*b, heads, channels]: the tokens of a range by rank."""
+        """[R, W*b, heads, channels]: the tokens of every range, in rank order."""
         return torch.cat([r.tensors[name].double().unflatten(0, (sizes.R, block)) for r in ranks], dim=1)
 
     query, packed = ranges("query"), ranges("key_value")[:, :kept].flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Data-parallel problems against their mathematics, on one process from all ranks' inputs."""
+"""Compares data-parallel problems with their formulas, computed on one process from all ranks' inputs."""
 
 import math
 
@@ -10,7 +10,7 @@ NAMES = ("W1", "b1", "W2", "b2")
 
 
 def close(result, oracle, expected, rtol=2e-5):
-    """The float64 oracle to rounding, the float32 result to rtol of the output's size."""
+    """Asserts that the float64 oracle is right to rounding, and the float32 result to rtol of the output's RMS."""
     size = float(expected.double().square().mean().sqrt())
     torch.testing.assert_close(oracle.double(), expected.double(), rtol=1e-7, atol=1e-9 * size)
     torch.testing.assert_close(result.double(), expected.double(), rtol=rtol, atol=rtol * size)
@@ -45,7 +45,7 @@ def test_ddp_is_one_adam_step_of_the_joined_batch(gathered, world):
 
 
 def int8_values(x, block):
-    """Every element through its block's int8 grid, by numpy-like loops over whole blocks."""
+    """Rounds every element to the int8 grid of its block, in a loop over the blocks; returns float64."""
     pieces = []
     for part in x.float().split(block):
         scale = torch.clamp(part.abs().max(), min=1e-8) / torch.tensor(127.0)

@@ -1,4 +1,4 @@
-"""The Kalman filter step against its formulas, on one process from all ranks' inputs."""
+"""Compares the Kalman filter step with its formulas, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Nearest neighbours, Sinkhorn-Knopp and mask suppression against their definitions, from all ranks' inputs."""
+"""Compares nearest neighbours, Sinkhorn-Knopp and mask suppression with their definitions on all ranks' inputs."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_neighbours_are_the_best_of_all_shards(gathered, world, dtype):
         best = all_similarities.topk(20, dim=1).values
         similarities, labels = rank.result
         assert torch.equal(similarities, best.to(similarities.dtype))
-        # Every column has a label of its own in this trial: each must have the similarity it stands beside, and occur once.
+        # In this trial every column has its own label. Labels must match the similarities beside them, once each.
         assert torch.equal(all_similarities.gather(1, columns[labels]).to(similarities.dtype), similarities)
         assert all(len(set(row)) == 20 for row in labels.tolist())
         torch.testing.assert_close(rank.oracle[0], best)
@@ -51,7 +51,7 @@ def test_any_tied_columns_may_stand_in_the_last_places_and_no_others(in_ranks, p
             wrong[label] = (settled(junk) != expected).any(dim=1).all().item()
         twice = labels.clone()
         twice[:, -2] = twice[:, -1]
-        # As published, labels repeat: another column may have the same one.
+        # The paper preset repeats labels, as published: another column may have the same label.
         seen = preset == "paper" or (settled(twice) != expected).any(dim=1).all().item()
         return torch.equal(settled(other), expected), (other != labels).any().item(), wrong, seen
 

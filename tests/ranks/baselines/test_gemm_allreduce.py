@@ -1,4 +1,4 @@
-"""Baselines against the mathematics of their cards, computed on one process from all ranks' inputs."""
+"""Compares the baseline with the formula of its card, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Graph problems against the mathematics of their cards, computed on one process from all ranks' inputs."""
+"""Compares graph problems with the formulas of their cards, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
 
-# seed % 1009 is the trial: 2 leaves an owner without pairs, 3 leaves a rank without any.
+# The trial is seed % 1009. In trial 2 one owner gets no pairs, in trial 3 one rank has none.
 SEEDS = (2, 3)
 
 

@@ -1,11 +1,11 @@
-"""Graph baselines against plain Python loops over nodes and rows, on one process from all ranks' inputs."""
+"""Compares graph baselines with plain Python loops over nodes and rows, on one process from all ranks' inputs."""
 
 import pytest
 import torch
 
 
 def sampled(seeds, fanouts, ranks, owner):
-    """The card's walk, node by node."""
+    """Walks the graph node by node as the card says; returns (nodes, row, col, edge)."""
     nodes, frontier = list(seeds), list(seeds)
     place = {node: index for index, node in enumerate(nodes)}
     row, col, edge = [], [], []
@@ -52,7 +52,7 @@ def test_ranks_may_run_dry_at_different_hops(gathered):
 
 
 def delivered(ranks, rows):
-    """rows[s] cut by the sender's counts; what arrives at each rank, in its rotated order."""
+    """Returns the rows that each rank receives, in its rotated order. rows[s] is split by the counts of sender s."""
     world = len(ranks)
     chunks = [rows[r].split(ranks[r].tensors["leaving"].tolist()) for r in range(world)]
     return [torch.cat([chunks[(r + i) % world][(world - i) % world] for i in range(world)]) for r in range(world)]
@@ -70,7 +70,7 @@ def test_feature_exchange_follows_the_rotated_order(gathered, world):
 
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_feature_exchange_backward_is_the_adjoint(gathered, world):
-    """out = Aᵀ g: the sum over rows that arrive, against the derivative of the forward exchange by autograd."""
+    """Compares out = Aᵀ g, the sum over arriving rows, with autograd's derivative of the forward exchange."""
     ranks = gathered("gnn_feature_exchange_all2all_backward", world, M=64)
     s = ranks[0].sizes
     features = [torch.zeros(s.seed_size, s.h, dtype=torch.float64, requires_grad=True) for _ in ranks]

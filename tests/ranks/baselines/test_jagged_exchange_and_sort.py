@@ -1,4 +1,4 @@
-"""Jagged exchange and distributed sort against their definitions, on one process from all ranks' inputs."""
+"""Compares jagged exchange and distributed sort with their definitions, on one process from all ranks' inputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Mixture-of-experts problems against their definitions, token by token, on one process from all ranks' inputs."""
+"""Compares mixture-of-experts problems with their definitions, token by token, on one process from all inputs."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.nn.functional import silu
 
 
 def _balancing_loss(tensors, experts, top_k):
-    """The loss of one rank: loops over the rows, counts, and takes means by hand."""
+    """The loss of one rank by definition: counts the hits of experts row by row."""
     layers, rows, _ = tensors["gate_logits"].shape
     keep = torch.ones(layers, rows, dtype=torch.bool)
     if tensors["masked"]:

@@ -1,4 +1,4 @@
-"""Muon's orthogonalisation against the polynomial applied to singular values."""
+"""Compares Muon's orthogonalisation with its polynomial applied to singular values."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Globally normalised losses against their definitions, on one process from all ranks' inputs."""
+"""Compares globally normalised losses with their definitions, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_grad_acc_loss_is_the_token_weighted_mean_and_its_gradient(gathered, wor
 
 
 def _one_rank(tensors):
-    """Per-token quantities in float64 by definition: log-probability, ratio's logarithm, validity."""
+    """Per-token values in float64 by definition: log-probability, logarithm of the ratio, validity."""
     logits = linear(tensors["hidden_states"].double(), tensors["weight"].double())
     labels, valid = tensors["labels"], tensors["labels"] != -100
     picked = logits.gather(1, labels.clamp(min=0)[:, None]).squeeze(1)

@@ -1,4 +1,4 @@
-"""The channel-sharded convolution against one convolution over all channels."""
+"""Compares the channel-sharded convolution with one convolution over all channels."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from sandbox.rank.problem_code import ProblemCode
 
 @pytest.mark.parametrize(("world", "seed"), [(3, 1), (2, 4)])
 def test_conv3d_is_the_convolution_over_all_channels(gathered, world, seed):
-    """Seed 4 goes without bias."""
+    """Seed 4 has no bias."""
     ranks = gathered("opensora_conv3d_allreduce", world, seed=seed)
     video = torch.cat([rank.tensors["input"] for rank in ranks], dim=1).double()
     weight = torch.cat([rank.tensors["weight"] for rank in ranks], dim=1).double()

@@ -1,4 +1,4 @@
-"""The sequence-parallel reduce-scatter with norm against its mathematics."""
+"""Compares the sequence-parallel reduce-scatter with norm with its formula."""
 
 import pytest
 import torch

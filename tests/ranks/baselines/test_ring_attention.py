@@ -1,4 +1,4 @@
-"""Ring attention against softmax attention over the whole sequence."""
+"""Compares ring attention with softmax attention over the whole sequence."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The pipeline of attention layers against the stacked layers on one process."""
+"""Compares the pipeline of attention layers with the stacked layers on one process."""
 
 import math
 

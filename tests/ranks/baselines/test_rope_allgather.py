@@ -1,4 +1,4 @@
-"""Rotary embedding and its gather against complex rotation, from all ranks' inputs on one process."""
+"""Compares rotary embedding and its gather with complex rotation, on one process from all ranks' inputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sharded training steps and FP8 transfers against their mathematics, on one process from all ranks' inputs."""
+"""Compares sharded training steps and FP8 transfers with their formulas, on one process from all ranks' inputs."""
 
 import pytest
 import torch
@@ -98,7 +98,7 @@ def e4m3_grid():
 
 
 def through_e4m3(x, history):
-    """(values, new history) by nearest neighbour on the grid, halves to the even code."""
+    """Returns (x rounded to the nearest scaled E4M3 values, new history). Ties go to the even code."""
     history = torch.cat([history[1:], x.abs().max().bfloat16()[None]])
     scale = torch.clamp(history.max().float(), min=1e-12) / 448
     grid = e4m3_grid()

@@ -1,4 +1,4 @@
-"""Spatial baselines against the mathematics of their cards, computed on one process from all ranks' inputs."""
+"""Compares spatial baselines with the formulas of their cards, computed on one process from all ranks' inputs."""
 
 import math
 
@@ -12,7 +12,7 @@ from sandbox.rank.problem_code import ProblemCode
 
 
 def dft(n: int, sign: int, length: int | None = None) -> torch.Tensor:
-    """The orthonormal DFT matrix [n, n], or its first rows."""
+    """The orthonormal DFT matrix [n, n], or its first `length` rows."""
     angle = sign * 2 * math.pi * torch.outer(torch.arange(length or n), torch.arange(n)).double() / n
     return torch.polar(torch.full_like(angle, n**-0.5), angle)
 
@@ -59,7 +59,7 @@ def seen_by(viewmat, k, tensors, size):
     """One camera's view of one rank's Gaussians, in float64: visible, radii, mean2d, depth, conic."""
     w, x, y, z = (tensors["quats"].double() / tensors["quats"].double().norm(dim=1, keepdim=True)).T
     zero = torch.zeros_like(w)
-    # R = exp of the quaternion's axis: two left and right multiplications as 4 x 4 matrices.
+    # The rotation v -> q v q*: left and right multiplication of quaternions as 4 x 4 matrices.
     left = torch.stack([w, -x, -y, -z, x, w, -z, y, y, z, w, -x, z, -y, x, w], 1).view(-1, 4, 4)
     right = torch.stack([w, x, y, z, -x, w, -z, y, -y, z, w, -x, -z, -y, x, w], 1).view(-1, 4, 4)
     rotation = (left @ right)[:, 1:, 1:]
@@ -106,7 +106,7 @@ def test_gaussians_reach_the_owner_of_each_camera_that_sees_them(gathered, world
 
 @pytest.mark.parametrize(("world", "seed"), [(3, 1), (4, 1), (4, 4)])
 def test_spherical_convolution_turns_dense_filters(gathered, world, seed):
-    """Seed 4 gives every rank a weight of its own."""
+    """Seed 4 gives every rank its own weight."""
     ranks = gathered("torchharmonics_spherical_convolution", world, seed=seed)
     s = ranks[0].sizes
     own_weight = not torch.equal(ranks[0].tensors["weight"], ranks[-1].tensors["weight"])
@@ -142,7 +142,7 @@ def test_spherical_convolution_turns_dense_filters(gathered, world, seed):
 
 
 def blend_rows(before, tile, dim, extent):
-    """The published order of roundings, one row at a time."""
+    """Blends the end of `before` into the start of `tile`, row by row, with roundings in the published order."""
     extent = min(before.shape[dim], tile.shape[dim], extent)
     for a in range(extent):
         old = before.select(dim, before.shape[dim] - extent + a)
@@ -151,7 +151,7 @@ def blend_rows(before, tile, dim, extent):
 
 
 def stitched(latents, s, world, temporal, spatial=0.25, sr=1, first=False):
-    """The whole video on one process; latents by rank, tiles by the owner rule of the card."""
+    """The whole video, blended on one process. latents: by rank; the card's owner rule assigns tiles to ranks."""
     tile, up = (s.lt + first, s.lh, s.lw), (s.ut, s.us * sr, s.us * sr)
     overlap = (temporal, spatial, spatial)
     stride = [int(size * (1 - part)) for size, part in zip(tile, overlap, strict=True)]
@@ -212,7 +212,7 @@ def test_tiles_with_two_channels_a_first_frame_and_more_ranks_than_tiles(in_rank
 
 @pytest.mark.parametrize(("world", "seed"), [(2, 1), (3, 4)])
 def test_strips_together_are_the_convolution_of_the_image(gathered, world, seed):
-    """Seed 4 goes without bias."""
+    """Seed 4 has no bias."""
     ranks = gathered("conv2d_boundary_exchange", world, seed=seed)
     s = ranks[0].sizes
     image = torch.cat([rank.tensors["x"] for rank in ranks], dim=2).double()

@@ -1,4 +1,4 @@
-"""Tensor-parallel baselines against the mathematics of their cards, from all ranks' inputs on one process."""
+"""Compares tensor-parallel baselines with the formulas of their cards, on one process from all ranks' inputs."""
 
 import pytest
 import torch

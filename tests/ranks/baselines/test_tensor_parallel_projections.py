@@ -1,4 +1,4 @@
-"""Tensor-parallel projections against their mathematics, on one process from all ranks' inputs."""
+"""Compares tensor-parallel projections with their formulas, computed on one process from all ranks' inputs."""
 
 import math
 

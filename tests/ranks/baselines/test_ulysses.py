@@ -1,4 +1,4 @@
-"""Ulysses exchanges against their index formulas, on one process from all ranks' inputs."""
+"""Compares Ulysses exchanges with their index formulas, computed on one process from all ranks' inputs."""
 
 import pytest
 import torch

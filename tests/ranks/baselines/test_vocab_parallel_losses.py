@@ -1,4 +1,4 @@
-"""Vocabulary-parallel losses against whole rows on one process."""
+"""Compares vocabulary-parallel losses with those of whole rows on one process."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from problems.setting import RankSetting
 from problems.shared.truncated_sampling import draw_chunk
 
 SEEDS = [0, 1, 2, 3]
-"""One for every combination of the two filters."""
+"""One seed for every combination of the two filters, top-k and top-p."""
 
 
 def whole_rows(ranks, name="vocab_parallel_logits"):
@@ -73,7 +73,7 @@ def test_gradient_is_that_of_the_filtered_log_probability(gathered, seed):
     target = ranks[0].tensors["target"].flatten()
     weight = ranks[0].tensors["grad_output"].double().flatten()
     kept = torch.stack([kept_set(row, *filters(ranks[0])) for row in rows.detach()])
-    # A dropped target still costs its token the filtered softmax: log p = z_y - logsumexp with z_y held fixed.
+    # If the filter drops the target, the gradient is that of log p = z_y - logsumexp with z_y held constant.
     inside = kept.gather(1, target[:, None])[:, 0]
     picked = rows.gather(1, target[:, None])[:, 0]
     normaliser = rows.masked_fill(~kept, -torch.inf).logsumexp(-1)

@@ -1,7 +1,7 @@
-"""The kit's CUDA kernels on CPU ranks: every thread of a block is a thread of the process, blocks follow each other.
+"""Runs the kit's CUDA kernels on CPU ranks. The threads of a block are threads of the process; blocks run in sequence.
 
-What it proves: indices, odd sizes, and the order of barriers between real processes with real peers' memory. What it cannot:
-the GPU's memory model, and speed. Blocks may follow each other because block b only waits for block b of the peers.
+It tests indices, odd sizes, and the order of barriers between real processes with real peers' memory. It cannot test
+the GPU's memory model or speed. Blocks may run in sequence because block b only waits for block b of the peers.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from sandbox.kit.compilers import build, gcc, nvrtc, nvshmem_link, signature
 from sandbox.kit.compilers.arguments import converter
 
 THREADS = 8
-"""Of a block, whatever the kernel's own number: it must divide nothing, and be no less than the largest world."""
+"""Threads of a block, in place of the kernel's own number. Need not divide any size; at least the largest world."""
 
 PRELUDE = r"""
 #include <atomic>
@@ -106,7 +106,7 @@ BODIES = {
     ),
     "uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS)": LL16,
 }
-"""What stands for the functions of px.cuh that are PTX."""
+"""Replacements for functions of px.cuh that are PTX: head -> body."""
 
 
 NVSHMEM_BODIES = {
@@ -124,17 +124,17 @@ extern "C" void px_nvshmem_put_signal_block(void* to, const void* from, u64 byte
     if (threadIdx.x == 0) __atomic_store_n(px_at(everybody, pe, signal), value, __ATOMIC_RELEASE);
 }
 """
-"""What stands for NVSHMEM's device functions that the kit's own kernels call."""
+"""Replacements for the NVSHMEM device functions that the kit's own kernels call."""
 
 
 def header() -> str:
-    """px.cuh with the PTX of `BODIES` replaced; its other PTX is in functions that nothing calls."""
+    """Returns px.cuh with the functions of `BODIES` replaced. Nothing calls its other functions with PTX."""
     text = nvrtc.header().replace("#pragma once", "")
     return _replaced(text.replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000"), BODIES)
 
 
 def nvshmem_header() -> str:
-    """px_nvshmem.cuh in the same way, with the functions of NVSHMEM."""
+    """Returns px_nvshmem.cuh with the functions of `NVSHMEM_BODIES` replaced, and `NVSHMEM` behind it."""
     return _replaced((gcc.INCLUDE / nvshmem_link.HEADER).read_text(), NVSHMEM_BODIES) + NVSHMEM
 
 
@@ -148,7 +148,7 @@ def _replaced(text: str, bodies: dict[str, str]) -> str:
 
 
 def _wrapper(function: signature.Function) -> str:
-    """A C function that launches a kernel: grid, block, then the kernel's own parameters (Px by address)."""
+    """Source of a C function that launches a kernel: grid, block, then the kernel's own parameters (Px by address)."""
     taken = ["unsigned grid", "unsigned block"]
     given = []
     for parameter in function.parameters:
@@ -163,7 +163,7 @@ def _wrapper(function: signature.Function) -> str:
 
 
 class Kernel:
-    """`kernel[grid, block](...)`, with fewer threads than asked."""
+    """A kernel, called as `kernel[grid, block](...)`. Its blocks have THREADS threads, whatever `block` is."""
 
     def __init__(self, library: ctypes.CDLL, function: signature.Function) -> None:
         self._call = library[f"launch_{function.name}"]
@@ -187,12 +187,12 @@ class Kernel:
 
 
 def compile(text: str, options: Sequence[str] = ()) -> SimpleNamespace:
-    """What stands for `cuda.compile`."""
+    """Stand-in for `cuda.compile`."""
     return _compiled(text, options=options)[0]
 
 
 def compile_over_nvshmem(text: str) -> SimpleNamespace:
-    """What stands for `shmem.compile`."""
+    """Stand-in for `shmem.compile`."""
     kernels, library = _compiled(text, nvshmem_header())
     library.know(ctypes.byref(symm.connect().px))
     return kernels
@@ -210,13 +210,13 @@ def _compiled(text: str, behind: str = "", options: Sequence[str] = ()) -> tuple
 
 
 class Stream:
-    """A stream on which everything is done at once."""
+    """A stream that runs all work immediately."""
 
     def __init__(self, priority: int = 0) -> None:
         self.priority = priority
 
     def wait_stream(self, other: "Stream") -> None:
-        """Nothing is ever under way."""
+        """Does nothing: no work is ever pending."""
 
     def __enter__(self) -> "Stream":
         return self
@@ -226,7 +226,7 @@ class Stream:
 
 
 def install() -> None:
-    """From here on kernels of this process that import the kit's CUDA or NVSHMEM get the emulation, on symm's memory."""
+    """Replaces the kit's CUDA and NVSHMEM modules in this process by the emulation, on symm's memory."""
     module = ModuleType("sandbox.kit.cuda")
     module.compile = compile  # type: ignore[attr-defined]
     sys.modules["sandbox.kit.cuda"] = sandbox.kit.cuda = module  # type: ignore[attr-defined]

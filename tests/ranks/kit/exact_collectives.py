@@ -4,13 +4,13 @@ import torch
 
 
 def drawn(shape: tuple[int, ...], dtype: torch.dtype, rank: int, turn: int) -> torch.Tensor:
-    """What a rank is given in a turn; every rank can draw everybody's."""
+    """The input of a rank in a turn. Every rank can draw the inputs of all ranks."""
     generator = torch.Generator().manual_seed(1000 * turn + rank)
     return torch.randn(shape, generator=generator).to(dtype)
 
 
 def expected_result(collective: str, everybody: torch.Tensor, rank: int) -> torch.Tensor:
-    """What a rank gets of a collective; everybody: (W, ...), what every rank gave."""
+    """The output of a collective on a rank. everybody: (W, ...), the inputs of all ranks."""
     world = len(everybody)
     match collective:
         case "all_reduce":

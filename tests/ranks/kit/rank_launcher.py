@@ -1,7 +1,7 @@
-"""A process that imports torch and pytest once and forks worlds of ranks on request. It imports no kit and compiles nothing
-itself, so every world starts with the kit as it is after a fresh import.
+"""A process that imports torch and pytest once and forks worlds of ranks on request. It imports no kit and compiles
+nothing itself, so every world starts with the kit as it is after a fresh import.
 
-One JSON object a line. Request: file, function, world, arguments, environment, timeout_s. Reply: {"values": what the
+One JSON object per line. Request: file, function, world, arguments, environment, timeout_s. Reply: {"values": what the
 function returned on each rank} or {"error": why the first rank failed}.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-import pytest  # noqa: F401 - every module of tests does: 0.1 s in each rank
+import pytest  # noqa: F401 - test modules import it: 0.1 s in each rank
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 
@@ -37,7 +37,7 @@ def reply_to(request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what ranks print must not mix with replies
+    os.dup2(2, 1)  # the output of ranks must not mix with replies
     for line in sys.stdin:
         replies.write(json.dumps(reply_to(json.loads(line))) + "\n")
         replies.flush()

@@ -1,4 +1,4 @@
-"""The FP8 house kernels as timed batches call them: queued before the inputs are there, at the same addresses in every batch."""
+"""Queues the FP8 house kernels as timed batches do: before the inputs exist, at the same addresses in every batch."""
 
 import importlib.util
 import random
@@ -20,7 +20,7 @@ SLUGS = ("fp8_reduce_scatter_grads", "fp8_allgather_params")
 BATCHES, CALLS = 10, 5
 GRID = {"BLOCKS": 12, "THREADS": 32}
 SIZES = [{"M": 700, "max_P": 23_001}, {"M": 4000, "max_P": 98_304}, {"M": 5, "max_P": 101}]
-"""Three parts to a block and a ragged end, all eight parts, and one block."""
+"""The first has three parts per block and a ragged end, the second all eight parts, the third one block."""
 LATE_SECONDS = 0.004
 pytestmark = [
     pytest.mark.long,
@@ -45,7 +45,7 @@ def _on_large_grids(emulation: Any, source: str) -> ModuleType:
 
 
 def _run(launches: list[Any], chance: random.Random) -> None:
-    """Runs queued launches in order; a rank is late at some of them."""
+    """Runs queued launches in order, some of them after a random delay."""
     for launch in launches:
         if chance.random() < 0.3:
             time.sleep(chance.uniform(0, LATE_SECONDS))
@@ -58,7 +58,7 @@ def test_queued_calls_work_on_the_inputs_that_are_there_when_they_run(in_ranks, 
     problem = next(p for p in load_catalogue().problems if p.slug == slug)
 
     def batch(rank: int, at: SimpleNamespace, first_seed: int) -> list[tuple[Any, ...]]:
-        """What is wrong with one batch, whose inputs come after its calls."""
+        """Queues one batch, then draws its inputs and runs it; returns the outputs that are wrong."""
         for tensors in at.slots:
             for tensor in tensors.values():
                 tensor.fill_(float("nan"))

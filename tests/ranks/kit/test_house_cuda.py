@@ -1,4 +1,4 @@
-"""The CUDA of the house's kernels on CPU ranks, thread by thread: against the oracle, called often, at odd sizes."""
+"""Runs the CUDA of house kernels thread by thread on CPU ranks: many calls at odd sizes, compared with the oracle."""
 
 import importlib.util
 import shutil
@@ -227,9 +227,9 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                     tensors = code.draw(setting, seed)
                     before = {name: tensor.clone() for name, tensor in tensors.items()}
                     if seed % world == rank:
-                        time.sleep(0.005)  # the others are at their next call already
+                        time.sleep(0.005)  # the other ranks are in their next call
                     where = (sizes, dtype, seed)
-                    if not all(same(old, now) for old, now in kept):  # until this rank's next call it stays as it is
+                    if not all(same(old, now) for old, now in kept):  # valid until this rank's next call
                         wrong.append((*where, "what the call before returned has changed"))
                     facts = code.facts(tensors, setting)
                     result = code.call(module.solution, tensors, setting)

@@ -1,4 +1,4 @@
-"""House kernels in the modes of their cards that the problems' inputs leave out: against the baselines, also on emulated GPUs."""
+"""Compares house kernels with baselines in modes of the cards that no drawn input uses, also on emulated GPUs."""
 
 import importlib.util
 import shutil
@@ -25,7 +25,7 @@ def _complex(rank: int, *shape: int) -> torch.Tensor:
 
 
 def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
-    """(slug, arguments of solution) for two ranks."""
+    """The calls of one of two ranks: (slug, arguments of solution)."""
     rfft, irfft = "physicsnemo_distributed_rfft", "physicsnemo_distributed_irfft"
     muon, siglip = "tp_muon_orthogonalization", "openclip_contrastive_loss"
     calls: list[tuple[str, tuple[Any, ...]]] = [
@@ -59,10 +59,10 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
     ):
         given = _real(rank, WORLD, 9, 64).to(codes), _real(rank, WORLD, 576 // block).to(scales)
         calls.append(("blocked_fp8_dequantize", (*given, block)))
-    for samples, taps in ((32, 33), (5, 40)):  # shards in order
+    for samples, taps in ((32, 33), (5, 40)):  # contiguous shards, not zigzag
         parts = (_real(rank + k, 1, 8, samples) for k in range(3))
         calls.append(("hyena_forward_cp", (*parts, _real(7, 4, taps), _real(8, 8), 4, 2, None, False)))
-    for asked in ((7, 0), (100, 40)):  # as many queries as a rank likes
+    for asked in ((7, 0), (100, 40)):  # each rank has its own number of queries
         queries = torch.randint(0, 41, (asked[rank],), generator=torch.Generator().manual_seed(rank))
         rows = _real(5, 41, 3)[21 * rank : 21 * (rank + 1)]
         calls.append(("gnn_sparse_feature_fetch_projection", (rows, queries, _real(rank, 3, 5), 41, None)))
@@ -105,7 +105,7 @@ def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulate
             kept = [a.clone() if isinstance(a, torch.Tensor) else a for a in arguments]
             got = houses[slug].solution(*arguments)
             told = (slug, [a for a in arguments if not isinstance(a, torch.Tensor)])
-            if arguments[0].numel() == 0:  # no library on CPUs transforms nothing
+            if arguments[0].numel() == 0:  # no CPU library transforms an empty tensor
                 if got.numel() or got.dim() != arguments[0].dim():
                     wrong.append((*told, got.shape))
                 continue

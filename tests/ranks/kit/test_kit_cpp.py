@@ -268,7 +268,7 @@ def test_sixteen_bit_floats_convert_as_torch_does(kernel_cache):
         getattr(lib, f"of_{name}")(small, wide, 2**16)
         assert torch.equal(wide.nan_to_num(7.5), small.float().nan_to_num(7.5))
         assert torch.equal(wide.isnan(), small.isnan())
-        # All values, the points half way between neighbours, and their neighbourhood.
+        # All finite values, the midpoints between neighbours, and the next floats on both sides of these.
         finite = small.float()[small.isfinite()].sort().values
         middle = (finite[1:] + finite[:-1]) / 2
         around = [finite, middle, middle.nextafter(torch.tensor(9e9)), middle.nextafter(torch.tensor(-9e9))]
@@ -301,7 +301,7 @@ def meet_often(rank: int, world: int) -> None:
     right, left = (rank + 1) % world, (rank - 1) % world
     lib.tell(symm.px, right, 1000, 44)
     lib.hear(symm.px, left, 1000, 44)
-    symm.wait(left, 1000, 44)  # Python and C++ share the pads
+    symm.wait(left, 1000, 44)  # Python and C++ use the same signal pads
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 8])

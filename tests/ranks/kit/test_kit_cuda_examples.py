@@ -1,4 +1,4 @@
-"""The CUDA examples, thread by thread on CPU ranks: against the exact result, called often, on odd sizes."""
+"""Runs the CUDA examples thread by thread on CPU ranks: many calls at odd sizes, compared with the exact result."""
 
 import importlib
 import importlib.util
@@ -25,12 +25,12 @@ COLLECTIVES = {
 }
 ONE_SHOT = "allreduce_one_shot_cuda"
 GEMMS = ["gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda"]
-TURNS = 5  # more than the rings of buffers are long
+TURNS = 5  # more turns than a ring has buffers
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 
 
 def _example(name: str):
-    """An example, imported with the emulated CUDA in place."""
+    """Imports an example with the emulated CUDA."""
     if "cuda_emulation" not in sys.modules:
         spec = importlib.util.spec_from_file_location("cuda_emulation", Path(__file__).with_name("cuda_emulation.py"))
         emulation = sys.modules["cuda_emulation"] = importlib.util.module_from_spec(spec)
@@ -45,9 +45,9 @@ def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
         everybody = [drawn(shape, dtype, source, turn) for source in range(world)]
         x = everybody[rank].clone()
         if turn % world == rank:
-            time.sleep(0.002)  # the others are at their next call already
+            time.sleep(0.002)  # the other ranks are in their next call
         if kept is not None:
-            assert torch.equal(*kept), (kernel.__name__, turn)  # until this rank's next call it is what it was
+            assert torch.equal(*kept), (kernel.__name__, turn)  # valid until this rank's next call
         got = kernel.solution(x)
         expected = expected_result(collective, torch.stack(everybody).double(), rank)
         where = (kernel.__name__, dtype, shape, turn)
@@ -75,7 +75,7 @@ def test_collective_examples(worlds, world):
 
 
 def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
-    """So many words that every block has several parts, and no count divides another."""
+    """Checks sizes at which every block has several parts, and no count divides another."""
     for name, collective in COLLECTIVES.items():
         kernel = _example(name)
         assert blocks <= kernel.BLOCKS
@@ -94,7 +94,7 @@ def test_collective_examples_at_a_size_that_fills_the_grid(worlds, blocks, rows)
 def run_gemms(rank: int, world: int) -> None:
     for name in GEMMS:
         kernel = _example(name)
-        kernel.SMALLEST = 1024  # so that small products have chunks, too
+        kernel.SMALLEST = 1024  # so that even small products are split into chunks
         for dtype, (m, n, k) in (
             (torch.float32, (37, 29, 16)),
             (torch.float32, (64, 24, 8)),

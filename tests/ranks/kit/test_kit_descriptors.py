@@ -1,4 +1,4 @@
-"""Descriptors between real ranks."""
+"""File descriptors exchanged between real ranks."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def test_every_rank_gets_the_descriptor_of_every_rank(worlds, world):
 
 
 def opened() -> list[str]:
-    """What this process's descriptors stand for."""
+    """The targets of this process's file descriptors."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):

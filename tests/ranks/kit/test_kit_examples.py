@@ -1,4 +1,4 @@
-"""Every example kernel against the exact result, called often, on odd sizes."""
+"""Compares every example kernel with the exact result, in many calls at odd sizes."""
 
 import importlib
 import time
@@ -21,7 +21,7 @@ COLLECTIVES = {
     "reducescatter": "reduce_scatter",
 }
 GEMMS = ["gemm_allreduce", "gemm_allreduce_cpp"]
-TURNS = 7  # more than the rings of buffers are long
+TURNS = 7  # more turns than a ring has buffers
 
 
 def run_collectives(rank: int, world: int) -> None:
@@ -33,7 +33,7 @@ def run_collectives(rank: int, world: int) -> None:
                 x = everybody[rank].clone()
                 got = kernel.solution(x)
                 if turn % world == rank:
-                    time.sleep(0.001)  # a late rank must still find what it was sent
+                    time.sleep(0.001)  # a late rank must still find the data sent to it
                 expected = expected_result(collective, torch.stack(everybody).double(), rank)
                 assert (example, got.dtype, got.shape) == (example, dtype, expected.shape)
                 assert torch.equal(x, everybody[rank]), f"{example} changed its input"
@@ -68,5 +68,5 @@ def test_gemm_examples(worlds, world):
 
 
 def test_every_example_is_tested():
-    listed = {path.stem for path in EXAMPLES.glob("[!_]*.py") if not path.stem.endswith("_symm")}  # those: tests/gpu/
+    listed = {path.stem for path in EXAMPLES.glob("[!_]*.py") if not path.stem.endswith("_symm")}  # *_symm: tests/gpu/
     assert listed == set(COLLECTIVES) | set(GEMMS)

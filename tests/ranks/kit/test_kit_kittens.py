@@ -1,4 +1,4 @@
-"""Files that use ParallelKittens, over headers that stand in for ThunderKittens'."""
+"""Kernels that use ParallelKittens, with stand-ins for the headers of ThunderKittens."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""What ranks agree on before they call NCCL together. NCCL itself needs GPUs: tests/gpu/test_nccl.py."""
+"""The agreement of ranks before a collective NCCL call. NCCL itself needs GPUs: tests/gpu/test_nccl.py."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The soak of the kit: its blocks are right on CPU ranks, and a block with a race or a wrong result is found."""
+"""The soak test of the kit: its blocks are right on CPU ranks, and it finds a block with a race or a wrong result."""
 
 import asyncio
 import importlib.util
@@ -21,7 +21,7 @@ from benchmarks.tables.scope import Scope
 from sandbox.kit.symmetric_memory.team import Team
 
 CALLS = 24
-"""Of a block on emulated GPUs."""
+"""Calls of a block on emulated GPUs."""
 
 
 def test_the_table_knows_every_block() -> None:
@@ -78,7 +78,7 @@ LAUNCHED_BY = {
     "met": {"push"},
     "recurred": {"recur"},
 }
-"""The kernels that communicate, by the step that launches them."""
+"""The kernels that communicate, by the step (block of the soak) that launches them."""
 
 
 def test_every_kernel_of_the_kits_blocks_that_communicates_has_a_step() -> None:
@@ -92,7 +92,7 @@ def test_every_kernel_of_the_kits_blocks_that_communicates_has_a_step() -> None:
 
 
 COMPILED_FIRST = {"resharded", "exchanged_rows", "summed", "multiplied", "attended"}
-"""Steps whose blocks meet for buffers in every new dtype, so that they can compile before."""
+"""Steps whose blocks have a host barrier for the buffers of every new dtype, so that they can compile before it."""
 
 
 def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[str], list[str]]:
@@ -116,12 +116,12 @@ def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[s
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 @pytest.mark.parametrize("step", LAUNCHED_BY)
 def test_a_block_is_right_on_emulated_gpus_and_launches_its_kernels(worlds, step: str) -> None:
-    # Nothing wrong, no kernel missing, none compiled when a member may wait for others in a kernel already.
+    # No wrong call, no kernel missing, no kernel compiled while a member may already wait for others in a kernel.
     assert worlds.run(on_emulated_gpus, 2, step, timeout_s=100) == [[0, -1, [], []]] * 2
 
 
 def without_barrier(team: Team, number: int, chance: random.Random) -> Call:
-    """What `staged_sum` would be with its barrier forgotten."""
+    """`staged_sum` without its barrier."""
     parts = [pattern(rank, number, (64, 128), torch.float32, torch.device("cpu")) for rank in range(team.world)]
     expected = sum(parts, torch.zeros(64, 128))
 
@@ -133,7 +133,7 @@ def without_barrier(team: Team, number: int, chance: random.Random) -> Call:
 
 
 def one_wrong_call(rank: int, world: int) -> list[tuple[int, int]]:
-    """Soaks of blocks that are wrong in one element of one call: by another value, or by none."""
+    """Soaks blocks that are wrong in one element of one call: by 1, NaN or infinity."""
     made = [0]
 
     def wrong_with(value: float) -> Block:

@@ -95,7 +95,7 @@ def test_outputs_come_from_a_ring(worlds):
 
 
 def signals(rank: int, world: int) -> None:
-    """A token goes round; each rank adds its rank + 1."""
+    """Passes a token round the ranks; each adds its rank + 1."""
     box = symm.empty((1,), torch.int64, tag="box")
     box.zero_()
     symm.barrier()
@@ -213,7 +213,7 @@ def test_ranks_that_ask_for_different_buffers_are_told(worlds):
 def fill_the_heap(rank: int, world: int) -> None:
     with pytest.raises(errors.SymmetricMemoryError, match=r"heap is full.*PKB_SYMM_BYTES"):
         symm.empty((3 << 20,), torch.uint8)
-    # Nothing is lost: what fits still fits.
+    # The refused buffer takes no memory: a smaller one still fits.
     assert symm.empty((1 << 19,), torch.uint8).numel() == 1 << 19
 
 
@@ -249,7 +249,7 @@ def epochs_near_the_wrap(rank: int, world: int) -> None:
     team = symm.connect()
     team._barriers = team._epoch = 0xFFFF_FFF0
     signals = host_signals.host_signals()
-    # A pad's words start at 0, which is "before" 0xFFFFFFF0 only by half a lap: bring them up first.
+    # A pad's words start at 0, which is "before" an epoch only up to 0x80000000: raise them in steps first.
     for step in range(0, 0xFFFF_FFF0, 0x4000_0000):
         assert signals.barrier(team.px, 1023, step, 60_000) == 0
     for _ in range(64):
@@ -298,7 +298,7 @@ def rings_of_results(rank: int, world: int) -> list[int]:
     team = symm.connect()
     half = team._heap.bytes // 2
     kept = []
-    for count in (1000, half // 5, half // 3):  # 4 fit, 4 no longer fit behind the first, 2 do not fit either
+    for count in (1000, half // 5, half // 3):  # 4 fit; 4 fit behind those; not even 2 fit
         addresses = [team.out(count, torch.uint8, f"result {count}").data_ptr() for _ in range(9)]
         kept.append(len(set(addresses)))
         assert addresses[: kept[-1]] == addresses[kept[-1] : 2 * kept[-1]]

@@ -1,4 +1,4 @@
-"""Starter texts: right as they are, and their building blocks right, too."""
+"""Starter kernels are right as they are, and so are their building blocks."""
 
 import ast
 from pathlib import Path

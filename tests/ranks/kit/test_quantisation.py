@@ -1,4 +1,4 @@
-"""E4M3 of the block quantisation, run on the CPU: the same bits as torch for every 16-bit float, and for float32 near ties."""
+"""E4M3 of the block quantisation on the CPU: the same bits as torch for all 16-bit floats and for float32 near ties."""
 
 import importlib.util
 import shutil
@@ -18,7 +18,7 @@ extern "C" __global__ void decode(const int* code, float* x, i64 n) {
 }
 """
 SATURATES = 464.0
-"""Beyond it versions of torch differ: the largest code or NaN."""
+"""Above it, versions of torch differ: they give the largest code or NaN."""
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++"),

@@ -1,4 +1,4 @@
-"""The cut of truncation agrees with one found in whole rows, entry by entry, also where many logits are equal."""
+"""The cut of truncation agrees entry by entry with the cut of whole rows, also where many logits are equal."""
 
 import importlib.util
 import shutil
@@ -15,11 +15,11 @@ from sandbox.kit.blocks.truncation import find_cut
 
 ROWS, COLUMNS = 24, 60
 FILTERS = [(7, None), (7, 0.8317), (None, 0.83), (0, 1.0), (100, 0.3123), (1, 0.5031), (None, 1e-9)]
-"""(top_k, top_p): no run of equal logits is cut exactly between two of them."""
+"""(top_k, top_p). No top_p lies exactly on the boundary between two equal logits."""
 
 
 def kept_of_whole_rows(logits: torch.Tensor, top_k: int | None, top_p: float | None) -> torch.Tensor:
-    """bool [n, V]: the definition. Of equal entries those in the first columns are dropped first."""
+    """bool [n, V]: the kept entries by definition. Of equal entries, those in the first columns are dropped first."""
     kept = torch.ones_like(logits, dtype=torch.bool)
     if top_k:
         smallest = logits.topk(min(top_k, logits.shape[1]), dim=1).values[:, -1:]

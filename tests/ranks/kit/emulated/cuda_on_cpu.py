@@ -1,4 +1,4 @@
-"""Stands in for `sandbox.kit.cuda` on CPU ranks: CUDA texts compiled by g++ and run by emulation.h. For tests alone."""
+"""Replaces `sandbox.kit.cuda` on CPU ranks: g++ compiles CUDA source, and emulation.h runs it. Only for tests."""
 
 import contextlib
 import ctypes
@@ -27,14 +27,14 @@ KIT_BLOCKS = (
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_MEETING": 0}
-"""Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
+"""Constants for small launches: few threads suffice. Test sizes give several blocks, chunks, slices and loop turns."""
 HERE = Path(__file__).parent
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
 _TIMEOUT = "PX_TIMEOUT_MS 2000"
 
 
 def _portable_header() -> str:
-    """px.cuh without what is written in PTX; emulation_px.h has that."""
+    """Returns px.cuh without its functions in PTX; emulation_px.h has replacements."""
     text = nvrtc.header().replace("#pragma once", "").replace(_TIMEOUT, "PX_TIMEOUT_MS 60000")
     missing: list[str] = []
 
@@ -65,17 +65,17 @@ class Launch(NamedTuple):
     call: Any
     given: tuple[Any, ...]
     held: tuple[Any, ...]
-    """The tensors whose addresses are given."""
+    """The tensors whose addresses are in `given`."""
 
 
 launched: set[str] = set()
 """Names of the kernels that were launched in this process."""
 compiled: list[str] = []
-"""Kernels that were compiled since the processes of a team have met last."""
+"""Kernels compiled since the last host barrier of a team (`Team._meet`)."""
 compiled_late: set[str] = set()
-"""Those of `compiled` that were there when a kernel was launched that may wait for its peers."""
+"""Kernels that were in `compiled` when a kernel was launched that may wait for its peers."""
 queued: list[Launch] | None = None
-"""Where launches are kept, as behind a stream that waits; None: they run at once."""
+"""Collects launches, as behind a stream that waits. None: launches run immediately."""
 
 
 class _Kernel:
@@ -115,23 +115,23 @@ class _Kernel:
 
 
 def _type_of(parameter: Parameter) -> Callable[[Any], Any]:
-    """What turns a converted argument into what ctypes passes. Structs are passed as they are."""
+    """Returns the function that makes a ctypes value of a converted argument. Structs are passed as they are."""
     if parameter.pointers:
         return ctypes.c_void_p
     return ctypes_of(parameter.scalar) if parameter.scalar else lambda struct: struct
 
 
 class Stream:
-    """A stream on which everything is done at once."""
+    """A stream that runs all work immediately."""
 
     def __init__(self, priority: int = 0) -> None:
         self.priority = priority
 
     def wait_stream(self, other: "Stream") -> None:
-        """Nothing is ever under way."""
+        """Does nothing: no work is ever pending."""
 
     def record_event(self) -> None:
-        """As if no place were marked."""
+        """Does nothing and returns no event."""
 
 
 class Module:
@@ -140,7 +140,7 @@ class Module:
 
 
 def compile(source: str, options: Any = (), arch: Any = None, *, front: str = "", behind: str = "") -> Module:
-    """As cuda.compile, for the CPU. front, behind: texts around px.cuh; options: for g++."""
+    """Compiles like cuda.compile, for the CPU. front, behind: source before and after px.cuh; options: for g++."""
     functions = [function for function in exported(source).values() if function.kernel]
     runs = []
     for function in functions:
@@ -178,7 +178,7 @@ def compile(source: str, options: Any = (), arch: Any = None, *, front: str = ""
 
 
 def compile_kittens(source: str, headers: Path) -> Module:
-    """As kittens.compile, for the CPU. headers: a checkout whose headers g++ can compile."""
+    """Compiles like kittens.compile, for the CPU. headers: a checkout whose headers g++ can compile."""
     views = (gcc.INCLUDE / "px_kittens.cuh").read_text().replace("#pragma once", "")
     front = "#define __host__\n#define bf16 px_bf16\n#define f16 px_f16\n"
     behind = f"\n#undef bf16\n#undef f16\n{views}"
@@ -187,20 +187,20 @@ def compile_kittens(source: str, headers: Path) -> Module:
 
 
 def meet_as_ever(team: Team, *given: Any, meet: Any = Team._meet) -> None:
-    """Team._meet: what was compiled before is there on all ranks afterwards."""
+    """Calls Team._meet and clears `compiled`: all ranks have compiled those kernels afterwards."""
     compiled.clear()
     meet(team, *given)
 
 
 def forget_blocks() -> None:
-    """The kit's blocks are imported anew, emulated or not."""
+    """Removes the imported blocks of the kit, so that they are imported anew, emulated or not."""
     for block in KIT_BLOCKS:
         sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
-        blocks.__dict__.pop(block, None)  # or `from sandbox.kit.blocks import ...` finds the old one
+        blocks.__dict__.pop(block, None)  # else `from sandbox.kit.blocks import ...` finds the old one
 
 
 def interpret_triton() -> None:
-    """Kernels in Triton run in its interpreter, which stores bfloat16 as integers and would multiply those."""
+    """Runs Triton kernels in its interpreter, with a new dot: its own multiplies the integers that store bfloat16."""
     os.environ["TRITON_INTERPRET"] = "1"
     import numpy as np
     import triton.language as tl
@@ -218,7 +218,7 @@ def interpret_triton() -> None:
 
 
 def as_on_gpus(text: str, name: str) -> types.ModuleType:
-    """A kernel's text as a module whose CUDA path runs here, in small launches."""
+    """Returns a kernel's source as a module whose CUDA path runs on the CPU, in small launches."""
     cuda.compile = compile  # type: ignore[assignment]
     Team._meet = meet_as_ever  # type: ignore[method-assign]
     if "sandbox.kit.blocks import attention_gradients" in text:
