@@ -1,8 +1,8 @@
 """Functions of ranks that share one GPU by time slices: house kernels against the oracle, the kit's soak test, stamps.
 
-NCCL refuses two ranks on one GPU. The kit does not need NCCL: its heap is memory passed as descriptors, and its signals are
-words in that memory. So the ranks have a gloo process group, whose collectives of CPU tensors serve the oracle. The kit is
-told that they are ranks on GPUs. A torch.distributed collective on a GPU tensor is refused and named.
+NCCL refuses two ranks on one GPU. The kit does not need NCCL: its heap is memory passed as descriptors, and its signals
+are words in that memory. So the ranks have a gloo process group, whose collectives of CPU tensors serve the oracle. The
+kit is told that they are ranks on GPUs. A torch.distributed collective on a GPU tensor is refused and named.
 """
 
 import collections
@@ -203,7 +203,7 @@ CHUNK = 50
 
 
 def soaked(rank: int, world: int, block: str, device: str, seconds: float, seed: int) -> list[int]:
-    """Calls a block of the kit for `seconds`. Returns its calls, the wrong elements, and the first wrong call as in `soak`."""
+    """Calls a block of the kit for `seconds`. Returns [calls, wrong elements, `soak`'s first wrong call]."""
     if prepare(device).type == "cuda":
         symm.connect(CONNECT_S)
     calls, wrong, first_wrong = 0, 0, -1

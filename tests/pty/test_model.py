@@ -1,4 +1,4 @@
-"""A model in a real terminal, on CPU ranks: asked by a key, told its verdict, correct at last, its kernel taken over."""
+"""A model in a real terminal, on CPU ranks: asked by a key, told its verdict, right at last, its kernel taken over."""
 
 from pathlib import Path
 from typing import Any
