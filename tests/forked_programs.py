@@ -1,6 +1,7 @@
-"""Forks programs for tests from a process that has imported their modules, which takes most of a short command's time.
+"""Forks programs for tests from a process that has imported their modules.
 
-`python forked_programs.py FD MODULE...` imports the modules, then forks a program for each request on FD.
+Imports take most of a short command's time. `python forked_programs.py FD MODULE...` imports the modules, then forks a
+program for each request on FD.
 """
 
 import atexit
@@ -81,7 +82,7 @@ class Forked:
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Forks a process for each request and returns the request there. Returns None here when requests end."""
+    """Forks a process for each request. Returns the request in each child; None in this process when requests end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies: each child reports the exit status itself
     while True:
         message, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)

@@ -120,7 +120,7 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 """(odd, large) sizes of problems whose sizes have other names or rules."""
 
 OF_BASELINE = {"dinov2_distributed_knn"}
-"""Problems compared with the baseline, because rounding to the run dtype changes their order of integers."""
+"""Problems compared with the baseline, not the oracle: rounding to the run dtype decides their integer order."""
 
 
 def wanted_leaves(
@@ -155,7 +155,7 @@ def real_leaves(result: Any) -> list[tuple[str, torch.Tensor]]:
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.is_floating_point() and a.element_size() == 1:  # torch does not compare 8-bit floats
+    if a.is_floating_point() and a.element_size() == 1:  # compared as float32
         a, b = a.float(), b.float()
     return a.shape == b.shape and torch.equal(a.nan_to_num(nan=1e30), b.nan_to_num(nan=1e30))
 

@@ -1,7 +1,7 @@
 """One referee for the tests of a process that do not check how a referee starts or ends: its worlds stay warm.
 
-An engine starts its referee with a command. This one's command starts a relay (referee_relay.py), which connects the engine to
-the running referee. One engine is connected at a time.
+An engine starts its referee with a command. This one's command starts a relay (referee_relay.py), which connects the
+engine to the running referee. One engine is connected at a time.
 """
 
 import socket

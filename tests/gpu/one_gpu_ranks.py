@@ -94,8 +94,8 @@ def meet() -> None:
 def agreement(rank: int, world: int, problem_folder: str, source: str, device: str) -> dict[str, Any]:
     """Compares a kernel with the oracle, at tiny and at odd sizes.
 
-    source: the kernel's text. Returns compared: number of outputs; worst: their largest error as a multiple of the allowed
-    error; faults: what was wrong; refused: number of calls that ended at a collective, by its name.
+    source: the kernel's text. Returns compared: number of outputs; worst: their largest error as a multiple of the
+    allowed error; faults: what was wrong; refused: number of calls that ended at a collective, by its name.
     """
     at = prepare(device)
     problem = load_problem(Path(problem_folder))

@@ -1,4 +1,4 @@
-"""Profiles of slow kernels on real GPUs name what is wrong. A failed test's message holds the whole profile."""
+"""Profiles of test kernels on real GPUs name what is wrong with them. A failure's message holds the whole profile."""
 
 import asyncio
 import json

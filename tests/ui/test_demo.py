@@ -36,7 +36,7 @@ async def scripted_engine() -> AsyncIterator[Engine]:
 
 
 def started_processes() -> set[psutil.Process]:
-    """The direct children of this process. Below some of them other tests of this session start and end worlds."""
+    """The direct children of this process. Below them worlds may start and end, which other tests keep warm."""
     return set(psutil.Process().children())
 
 

@@ -25,7 +25,7 @@ async def _listed(pilot) -> None:
 
 
 async def _at_rest(pilot) -> None:
-    """Waits until the screen was the same eight times in a row. On a slow machine each time is longer."""
+    """Waits until the screen was the same eight times in a row. On a slow machine this takes longer."""
     same, seen = 0, None
     while same < 8:
         await pilot.pause(0.05)
