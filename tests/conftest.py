@@ -23,35 +23,35 @@ from sandbox.jail.choice import choose
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
 
-gc.disable()  # passes over what tests import find nothing, and take a third of the time to import it
+gc.disable()  # collections during imports find nothing and take a third of the import time
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first: the processes that share a session then end at about the same time."""
+    """Runs files with slow tests first, so that the processes of a session end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
-    """Nothing that was imported is looked at again when garbage is collected: it stays to the end."""
+    """Excludes all imported objects from garbage collection, because they stay until the end."""
     gc.enable()
     gc.freeze()
 
 
 def search_path() -> str:
-    """For subprocesses of tests that start in other folders: this checkout first; where packages were found, they are still."""
+    """PYTHONPATH for subprocesses in other folders: this checkout, then the folders that PYTHONPATH has now."""
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(ROOT), *(folder for folder in before if folder not in ("", str(ROOT)))])
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of this test's own for settings, data and state; the environment's say on colours is gone."""
+    """A folder of this test's own for settings, data and state. Variables about colours and terminals are removed."""
     folder = tmp_path / "home"
     monkeypatch.setenv("PKB_ARENA_HOME", str(folder))
     monkeypatch.setenv("PYTHONPATH", search_path())
     for name in list(os.environ):
-        kept = name == "PKB_ARENA_HOME" or name.startswith("TEXTUAL_SNAPSHOT")  # the plugin's own
+        kept = name == "PKB_ARENA_HOME" or name.startswith("TEXTUAL_SNAPSHOT")  # the snapshot plugin's own
         ours = name.startswith(("TEXTUAL_", "PKB_")) and not kept
         if ours or name in _TERMINAL:
             monkeypatch.delenv(name)
@@ -66,14 +66,14 @@ def paths(home: Path) -> Paths:
 
 @pytest.fixture
 def small_budget(home: Path) -> None:
-    """Measurements end as soon as settings allow: for tests whose subject is not what is measured."""
+    """Lets measurements end as soon as settings allow, for tests that do not check what is measured."""
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text("budget_s = 0.1\n")
 
 
 @pytest.fixture(scope="session")
 def jail() -> None:
-    """For tests of kernels that must not run without a jail: skipped where there is none, but not in continuous integration."""
+    """Skips tests of kernels that must not run without a jail if there is none; in continuous integration they fail."""
     jail = choose()
     if not is_jail(jail.name):
         why = "; ".join(f"{name}: {reason}" for name, reason in jail.rejected.items())
@@ -113,7 +113,7 @@ def run_benchmark(tmp_path: Path) -> CommandLine:
 
 @pytest.fixture(scope="session")
 def shared_referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Its `command` is for the engines of tests whose subject is not how a referee starts or ends."""
+    """A running referee. Engines use its `command` in tests that do not check how a referee starts or ends."""
     cache = {"PKB_KERNEL_CACHE": str(tmp_path_factory.mktemp("compiled"))}
     referee = SharedReferee(tmp_path_factory.mktemp("referee"), cache)
     yield referee
@@ -198,7 +198,7 @@ MadeProblem = Callable[..., Path]
 
 @pytest.fixture
 def made_problem(tmp_path: Path) -> MadeProblem:
-    """made_problem(inputs=..., baseline=..., check=..., toml=...): the folder of a tiny honest problem, or of another one."""
+    """made_problem(inputs=..., baseline=..., check=..., toml=...): a tiny problem's folder; the defaults are valid."""
 
     def make(
         inputs: str = PROBLEM_INPUTS,

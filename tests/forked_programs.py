@@ -1,6 +1,7 @@
-"""Programs of tests, forked from a process that has imported what they need: an import takes most of a short command's time.
+"""Forks programs for tests from a process that has imported their modules.
 
-Run as a program, it serves: `python forked_programs.py FD MODULE...` imports the modules and forks what is asked for on FD.
+Imports take most of a short command's time. `python forked_programs.py FD MODULE...` imports the modules, then forks a
+program for each request on FD.
 """
 
 import atexit
@@ -29,14 +30,14 @@ if referee := os.environ.pop("PKB_TEST_REFEREE", ""):
 from screens.main import main
 main(sys.argv[1:])
 """
-"""Variable PKB_TEST_REFEREE: the command that starts a referee, as JSON; without it the command line starts its own."""
+"""Runs the command line. PKB_TEST_REFEREE: the command that starts its referee, as JSON; unset: its usual referee."""
 
 
 class Forked:
     """Starts programs; each is a process of its own, with its own environment, folder and output."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        """environment: what the loader and the interpreter read when they start; programs bring the rest themselves."""
+        """environment: read by the loader and the interpreter when they start. Programs get theirs in `run`."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
         with theirs:
@@ -50,7 +51,7 @@ class Forked:
     def run(
         self, program: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout: float
     ) -> "subprocess.CompletedProcess[str]":
-        """Runs Python source to its end, as `python -c` does. Raises TimeoutExpired, and the program is killed then."""
+        """Runs Python source to its end, as `python -c` does. On a timeout kills it and raises TimeoutExpired."""
         asked = {"program": program, "arguments": arguments, "cwd": str(cwd), "environment": dict(environment)}
         with (
             tempfile.TemporaryFile() as out,
@@ -75,14 +76,14 @@ class Forked:
             return subprocess.CompletedProcess(list(arguments), status, out.read().decode(), err.read().decode())
 
     def close(self) -> None:
-        """Ends the process that forks; programs that still run go on."""
+        """Ends the forking process; programs that still run continue."""
         self._socket.close()
         self._server.wait(60)
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Forks until nobody asks any more: None. Returns in each forked program what it is to do."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a program says how it ended
+    """Forks a process for each request. Returns the request in each child; None in this process when requests end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies: each child reports the exit status itself
     while True:
         message, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
         if not message:
@@ -96,7 +97,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def _started(asked: dict[str, Any], files: list[int]) -> dict[str, Any]:
-    """Forks once more: one waits for the program and tells its end, the other returns to become it."""
+    """Forks again: the parent waits for the program and reports its end, the child returns and becomes it."""
     asker, *standard = files
     pid = os.fork()
     if pid:
@@ -115,7 +116,7 @@ def _started(asked: dict[str, Any], files: list[int]) -> dict[str, Any]:
 
 
 def become(asked: dict[str, Any]) -> NoReturn:
-    """Runs a program in this process, and ends it. What an interpreter takes apart at its end would take 0.1 s."""
+    """Runs a program in this process and exits without freeing the interpreter's objects, which would take 0.1 s."""
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["cwd"])
@@ -144,7 +145,7 @@ if __name__ == "__main__":
     for _name in sys.argv[2:]:
         importlib.import_module(_name)
     assert threading.active_count() == 1, "what has threads cannot be forked"
-    gc.freeze()  # the pages of what is imported stay shared
+    gc.freeze()  # keeps the memory pages of imported modules shared
     _asked = serve(socket.socket(fileno=int(sys.argv[1])))
     if _asked is not None:
         become(_asked)

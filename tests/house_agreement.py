@@ -1,4 +1,4 @@
-"""What a house kernel is held to beside the oracle, on every kind of rank: sizes, limits, and the figures of a comparison."""
+"""Compares house kernels with the oracle, on every kind of rank: sizes, error limits and errors."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from sandbox.rank.problem_code import ProblemCode
 
 ODD = {"M": 5, "N": 7, "K": 3}
 ROUNDINGS = {"bfloat16": 0.02, "float16": 0.002, "float32": 1e-5, "float64": 1e-13}
-"""The largest relative error, by dtype."""
+"""Largest allowed relative error, by dtype."""
 SENSITIVE = {"importance_sampling_loss": 4}
-"""Times as much where results multiply what the run dtype rounds: ratios are exponentials of rounded logits."""
+"""Factors on that limit where results multiply rounding errors: ratios are exponentials of rounded logits."""
 LARGE = {"M": 211, "N": 313, "K": 33}
-"""Beyond what is summed in one step, and no multiple of any world."""
+"""Sizes larger than what is summed in one step, and no multiple of any world size."""
 SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "ring_attention_backward_dp": ({"M": 3, "N": 18, "H": 3, "d": 7}, {"M": 2, "N": 211, "H": 5, "d": 40}),
     "magi1_cso_async_attention": (
@@ -117,23 +117,23 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     ),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
-"""(odd, large) of problems whose sizes have other names, or rules."""
+"""(odd, large) sizes of problems whose sizes have other names or rules."""
 
 OF_BASELINE = {"dinov2_distributed_knn"}
-"""Problems whose order of integers depends on rounding to the run dtype, so that the oracle has another one."""
+"""Problems compared with the baseline, not the oracle: rounding to the run dtype decides their integer order."""
 
 
 def wanted_leaves(
     code: ProblemCode, tensors: Any, setting: Any, facts: tuple[Any, ...]
 ) -> list[tuple[str, torch.Tensor]]:
-    """What is right for these inputs, in canonical order (collective)."""
+    """The correct results for these inputs, in canonical order (collective)."""
     by_baseline = code.problem.slug in OF_BASELINE
     result = code.call(code.baseline, tensors, setting) if by_baseline else code.oracle(tensors, setting)
     return real_leaves(code.canonical(result, setting, facts))
 
 
 def sizes_of(problem: Problem) -> list[dict[str, int]]:
-    """Odd sizes and large ones, of those names that the problem has."""
+    """Odd sizes and large sizes, for the names that the problem has."""
     known = problem.presets["tiny"]
     return [
         {name: size for name, size in sizes.items() if name in known} for sizes in SIZES.get(problem.slug, (ODD, LARGE))
@@ -141,7 +141,7 @@ def sizes_of(problem: Problem) -> list[dict[str, int]]:
 
 
 def off(problem: Problem, dtype: str, got: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The error of one output in units of what is allowed, so that 1 is the most. Where results must be exact: 0 or infinite."""
+    """The error of one output as a multiple of the allowed error. If results must be exact: 0 or infinite."""
     if got.shape != wanted.shape:
         return float("inf")
     if "*" in problem.check.exact or not got.is_floating_point() or got.element_size() == 1 or dtype not in ROUNDINGS:
@@ -155,15 +155,15 @@ def real_leaves(result: Any) -> list[tuple[str, torch.Tensor]]:
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.is_floating_point() and a.element_size() == 1:  # 8-bit floats are not compared
+    if a.is_floating_point() and a.element_size() == 1:  # compared as float32
         a, b = a.float(), b.float()
     return a.shape == b.shape and torch.equal(a.nan_to_num(nan=1e30), b.nan_to_num(nan=1e30))
 
 
 def relative(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The error of floating numbers relative to the norm, beyond half a step of the dtype's subnormal numbers per element."""
+    """The error relative to the norm, less half a step of the dtype's subnormal numbers per element."""
     limits = torch.finfo(got.dtype)
     steps = limits.smallest_normal * limits.eps / 2 * got.numel() ** 0.5
-    difference = torch.where(got == wanted, 0.0, got.double() - wanted.double())  # infinities may be equal
+    difference = torch.where(got == wanted, 0.0, got.double() - wanted.double())  # equal infinities have no error
     size = float(wanted.double().nan_to_num(posinf=0.0, neginf=0.0).norm())
     return max(float(difference.norm()) - steps, 0.0) / max(size, 1e-30)

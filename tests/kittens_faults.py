@@ -1,4 +1,4 @@
-"""Kernels with faults over ThunderKittens (tests/gpu/kernels/kittens), with the verdict of each and its words."""
+"""Faulty ThunderKittens kernels (tests/gpu/kernels/kittens), each with its verdict and words of the failure."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ FAULTS = {
     "wrong_shape": (Verdict.CRASH, "ranks ask for different buffers"),
 }
 NEED_NVRTC = {"undefined_tile", "wrong_elements"}
-"""Those whose fault a compiler finds; it runs for a GPU only."""
+"""Kernels whose fault the compiler finds, which runs only for a GPU."""
 
 
 def fault(name: str) -> str:
-    """The text of a kernel with a fault."""
+    """The source of a kernel with a fault."""
     return (FOLDER / f"{name}.py").read_text()

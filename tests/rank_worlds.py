@@ -20,7 +20,7 @@ class Worlds:
     """Runs functions of test modules on ranks, one world at a time."""
 
     def __init__(self, cache: Path, symm_bytes: int, log: IO[str] | None = None) -> None:
-        """cache: for what ranks compile; symm_bytes: of symmetric memory a rank; log: for what they print."""
+        """cache: for what ranks compile; symm_bytes: symmetric memory per rank; log: for what ranks print."""
         paths = filter(None, (str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")))
         environment = {
             **os.environ,
@@ -43,7 +43,7 @@ class Worlds:
     def run(
         self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float = 60, **environment: str
     ) -> list[Any]:
-        """What function(rank, world, *arguments) returned on each rank; fails with the first failed rank's traceback."""
+        """Returns the results of function(rank, world, *arguments). Fails with the first failed rank's traceback."""
         request = {
             "file": function.__code__.co_filename,
             "function": function.__name__,
@@ -65,13 +65,13 @@ class Worlds:
         return values
 
     def close(self) -> None:
-        """Ends the process that forks, and so what it runs; nothing must be under way."""
+        """Ends the forking process. It must not be running a function."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=60)
 
     def kill(self) -> None:
-        """Ends it at once, with all ranks that it has forked."""
-        with contextlib.suppress(ProcessLookupError):  # nobody of it is there any more
+        """Kills the forking process with all its ranks."""
+        with contextlib.suppress(ProcessLookupError):  # all its processes have ended
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=60)

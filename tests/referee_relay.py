@@ -1,4 +1,4 @@
-"""Stands where an engine starts a referee: connects it to one that runs. `python referee_relay.py SOCKET`"""
+"""Connects an engine, which starts it as its referee, to a running referee: `python referee_relay.py SOCKET`"""
 
 import os
 import selectors
@@ -9,7 +9,7 @@ CHUNK = 1 << 20
 
 
 def main(path: str) -> None:
-    """Hands on what the engine writes, and what the referee says, until one of them hangs up."""
+    """Forwards what the engine and the referee write, until one of them disconnects."""
     with socket.socket(socket.AF_UNIX) as referee, selectors.DefaultSelector() as waiting:
         referee.connect(path)
         waiting.register(0, selectors.EVENT_READ, referee.fileno())

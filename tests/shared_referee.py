@@ -1,7 +1,7 @@
-"""One referee for the tests of a process whose subject is not how a referee starts or ends: its worlds stay warm.
+"""One referee for the tests of a process that do not check how a referee starts or ends: its worlds stay warm.
 
-An engine starts its referee with a command. This one's command is a relay (referee_relay.py), which connects an engine to the
-referee that runs; one engine after another.
+An engine starts its referee with a command. This one's command starts a relay (referee_relay.py), which connects the
+engine to the running referee. One engine is connected at a time.
 """
 
 import socket
@@ -29,18 +29,18 @@ from sandbox.protocol.events import (
 
 RELAY = Path(__file__).with_name("referee_relay.py")
 END_S = 30.0
-"""For a run that was left; then the referee is killed, and the next engine gets another one."""
+"""Seconds for cancelling a run that its engine left. Then the referee is killed; the next engine gets a new one."""
 
 
 class SharedReferee:
     """A real referee, started with the first engine that asks for it. A run that an engine leaves is cancelled."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        """folder: for the socket. environment: of the referee, beside this process's own now."""
+        """folder: for the socket. environment: variables of the referee, added to `module_environment`."""
         self._environment = {**module_environment(), **ENVIRONMENT, **environment}
         path = folder / "referee"
         self.command = (sys.executable, "-I", "-S", str(RELAY), str(path))
-        """Starts a referee, for all that an engine can tell."""
+        """The command that an engine starts as its referee."""
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(path))
         self._listening.listen()
@@ -48,7 +48,7 @@ class SharedReferee:
         self._ready = b""
         self._engine: socket.socket | None = None
         self._runs: set[str] = set()
-        """Asked for and not ended."""
+        """Runs that were requested and have not ended."""
         self._changed = threading.Condition()
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -61,14 +61,14 @@ class SharedReferee:
         self._listening.close()
 
     def _serve(self) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # the socket was closed
             while True:
                 engine, _ = self._listening.accept()
                 with engine, suppress(ConnectionError):
                     self._attend(engine)
 
     def _attend(self, engine: socket.socket) -> None:
-        """Serves one engine to its end."""
+        """Serves one engine until it shuts down or disconnects."""
         referee = self._living()
         engine.sendall(self._ready)
         with self._changed:
@@ -94,7 +94,7 @@ class SharedReferee:
                     referee.kill()
 
     def _living(self) -> "subprocess.Popen[bytes]":
-        """The referee; another one where it has ended."""
+        """The running referee. Starts one if there is none or it has ended."""
         if self._referee is None or self._referee.poll() is not None:
             self._referee = subprocess.Popen(
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=self._environment
@@ -107,12 +107,12 @@ class SharedReferee:
 
     def _tell(self, referee: "subprocess.Popen[bytes]", line: bytes) -> None:
         assert referee.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which its reader sees
+        with suppress(BrokenPipeError):  # it has ended, which `_listen` handles
             referee.stdin.write(line)
             referee.stdin.flush()
 
     def _listen(self, referee: "subprocess.Popen[bytes]") -> None:
-        """Hands on what the referee says to the engine that is there. A referee's end is the engine's, too."""
+        """Forwards events of the referee to the connected engine. When the referee ends, the engine is disconnected."""
         assert referee.stdout is not None
         for line in referee.stdout:
             event = decode_event(line)
@@ -122,7 +122,7 @@ class SharedReferee:
                     self._runs.discard(event.run_id)
                     self._changed.notify_all()
             if engine is not None:
-                with suppress(OSError):  # it hangs up
+                with suppress(OSError):  # the engine has disconnected
                     engine.sendall(line)
         with self._changed:
             self._runs.clear()

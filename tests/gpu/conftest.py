@@ -1,6 +1,6 @@
-"""One engine for all tests of a session, driven from plain functions: no plugin of pytest is needed on a machine with GPUs.
+"""One engine for all tests of a session, for plain test functions: a machine with GPUs needs no plugin of pytest.
 
-And ranks that share one GPU, without any engine.
+Also ranks that share one GPU, without an engine.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
 MOST_RANKS = 2
-"""Of a test. On one GPU there is one."""
+"""Maximum ranks of a test in the engine; on one GPU there is one rank."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs GPUs is skipped where there are none; what is marked `peers`, where there is only one."""
+    """Skips tests that need GPUs if there are none, and tests marked `peers` if there is only one."""
     here = [item for item in items if item.get_closest_marker("gpu")]
     gpus = visible_gpus() if here and not torch_is_cpu_only() else 0
     for item in here:
@@ -53,7 +53,7 @@ class Judge:
         self.catalogue = load_catalogue()
         self.world = min(MOST_RANKS, visible_gpus())
         self.seconds = 0.0
-        """Of the last run, from asking to its end."""
+        """Duration of the last run, from the request to its end."""
         self._runner = asyncio.Runner()
         self._engine = Engine(paths_in(folder))
 
@@ -69,7 +69,7 @@ class Judge:
         files: Files | None = None,
         **sizes: int,
     ) -> Result:
-        """Judges one kernel. rounds: 0 checks it only."""
+        """Judges one kernel. rounds: 0 for the correctness check only."""
         found = self.catalogue.find(problem)
         choice = Choice(preset=preset, world=self.world, device="cuda", dtype=dtype, sizes=sizes)
         setting = choose_setting(found, choice, Settings())
@@ -82,7 +82,7 @@ class Judge:
         return judgement.result
 
     def honest(self) -> Result:
-        """The baseline of problem 1 against itself: what comes after a fault must not feel it."""
+        """Judges the baseline of problem 1 against itself: a fault must not affect the next run."""
         return self.run("1", "", name=BASELINE, rounds=1)
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Judge:
 
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """The engine; its worlds stay warm from test to test. They see headers that stand in for ThunderKittens, if no others."""
+    """The engine. Its worlds stay warm, and use stand-in headers if no ThunderKittens checkout is named."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(thunderkittens.VARIABLE, os.environ.get(thunderkittens.VARIABLE) or str(HEADERS))
         judge = Judge(tmp_path_factory.mktemp("arena"))
@@ -103,7 +103,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 @pytest.fixture
 def passes(judge: Judge):
-    """passes(problem, source, ...): judges a kernel that must pass, and says why when it does not."""
+    """passes(problem, source, ...): judges a kernel that must pass; the error says why it did not."""
 
     def check(problem: str, source: str, **options: object) -> Result:
         result = judge.run(problem, source, **options)
@@ -115,16 +115,16 @@ def passes(judge: Judge):
 
 
 WORLDS_AT_ONCE = 4
-"""Of ranks that share the GPU: most of a world's time is its start, and what it compiles."""
+"""Worlds that share the GPU. A world spends most of its time starting and compiling."""
 SYMM_BYTES = 1 << 30
 
 
 class OneGpu:
-    """Runs functions of one_gpu_ranks.py in fresh ranks, some worlds side by side."""
+    """Runs functions of one_gpu_ranks.py in fresh ranks, up to WORLDS_AT_ONCE worlds at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self.ranks: Any = importlib.import_module("one_gpu_ranks")  # and torch
-        """The functions that `run` takes."""
+        self.ranks: Any = importlib.import_module("one_gpu_ranks")  # imports torch, too
+        """The module with the functions for `run`."""
         self._folder = folder
         self._log = (folder / "ranks.log").open("w")
         self._threads = ThreadPoolExecutor(WORLDS_AT_ONCE)
@@ -132,7 +132,7 @@ class OneGpu:
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float) -> Future[list[Any]]:
-        """What function(rank, world, *arguments) returns on each rank, when a place is free. A world that fails raises."""
+        """Runs function(rank, world, *arguments) when a place is free. The future holds each rank's result."""
         return self._threads.submit(self._run, function, world, arguments, timeout_s)
 
     def _run(self, function: Callable[..., Any], world: int, arguments: tuple[Any, ...], timeout_s: float) -> Any:
@@ -147,11 +147,11 @@ class OneGpu:
             self._idle.put(worlds)
 
     def printed(self) -> str:
-        """The end of what ranks have printed, of all worlds together."""
+        """The last 3000 characters printed by the ranks of all worlds."""
         return (self._folder / "ranks.log").read_text(errors="replace")[-3000:]
 
     def close(self) -> None:
-        """Ends all, at once: an interrupted run waits for no world."""
+        """Kills all worlds at once, so that an interrupted session does not wait for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worlds in self._all:
             worlds.kill()
@@ -160,7 +160,7 @@ class OneGpu:
 
 @pytest.fixture(scope="session")
 def one_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneGpu]:
-    """Ranks that share one GPU, or CPU ranks: what a function is told."""
+    """Ranks that share one GPU, or CPU ranks: the functions take the device as an argument."""
     shared = OneGpu(tmp_path_factory.mktemp("one_gpu"))
     yield shared
     shared.close()

@@ -1,8 +1,8 @@
-"""What ranks do that share one GPU by time slices: house kernels beside the oracle, the soak of the kit, stamps.
+"""Functions of ranks that share one GPU by time slices: house kernels against the oracle, the kit's soak test, stamps.
 
-NCCL refuses two ranks on one GPU. The kit needs none of it: its heap is memory that travels as descriptors, and its signals are
-words in that memory. So ranks have a gloo process group, whose collectives of CPU tensors serve the oracle, the kit is told that
-they are ranks on GPUs, and a collective of torch.distributed on a GPU's tensor is refused and named.
+NCCL refuses two ranks on one GPU. The kit does not need NCCL: its heap is memory passed as descriptors, and its signals
+are words in that memory. So the ranks have a gloo process group, whose collectives of CPU tensors serve the oracle. The
+kit is told that they are ranks on GPUs. A torch.distributed collective on a GPU tensor is refused and named.
 """
 
 import collections
@@ -30,9 +30,9 @@ from sandbox.rank.kernel.module import load_solution
 from sandbox.rank.problem_code import ProblemCode
 
 WAIT_MS, CONNECT_S = 20_000, 40.0
-"""How long a kernel waits for its peers inside a launch, and a rank for the others' heaps: time slices come in turn."""
+"""Time limits of waits for peers in a launch (ms) and for other ranks' heaps (s): long, because ranks take turns."""
 CALLS = 5
-"""In a row, with nothing between them: buffers that take turns come round twice."""
+"""Calls in a row without synchronisation between them: enough to use alternating buffers twice."""
 LATE_S = 0.005
 DTYPES = ("float32", "bfloat16")
 COLLECTIVES = (
@@ -43,11 +43,11 @@ COLLECTIVES = (
 
 
 class NeedsNccl(Exception):
-    """A kernel called a collective of torch.distributed on a GPU's tensor. The text is the collective's name."""
+    """A kernel called a torch.distributed collective on a GPU tensor. The text is the collective's name."""
 
 
 def prepare(device: str) -> torch.device:
-    """Makes this rank one of a world on GPU 0, or leaves it a CPU rank. device: "cuda" or "cpu"."""
+    """Prepares this rank for GPU 0, or leaves it a CPU rank. device: "cuda" or "cpu"."""
     if device == "cpu":
         return torch.device("cpu")
     torch.cuda.set_device(0)
@@ -61,7 +61,7 @@ def prepare(device: str) -> torch.device:
         setattr(dist.distributed_c10d, name, refusing)
     at = torch.device("cuda", torch.cuda.current_device())
     torch.zeros(1, device=at)
-    torch.cuda.synchronize()  # the context is there before anybody waits for this rank
+    torch.cuda.synchronize()  # creates the context before other ranks wait for this one
     return at
 
 
@@ -84,7 +84,7 @@ def _is_on_gpu(value: Any) -> bool:
 
 
 def meet() -> None:
-    """All processes of the world; no GPU takes part."""
+    """Waits for all processes of the world, without a GPU."""
     dist.all_reduce(torch.zeros(1))
 
 
@@ -92,10 +92,10 @@ def meet() -> None:
 
 
 def agreement(rank: int, world: int, problem_folder: str, source: str, device: str) -> dict[str, Any]:
-    """A kernel beside the oracle, in tiny and in an odd size.
+    """Compares a kernel with the oracle, at tiny and at odd sizes.
 
-    source: the kernel's text. Returns compared: outputs; worst: their largest error in units of what is allowed; faults: what
-    was wrong; refused: by collective, the calls that ended at one.
+    source: the kernel's text. Returns compared: number of outputs; worst: their largest error as a multiple of the
+    allowed error; faults: what was wrong; refused: number of calls that ended at a collective, by its name.
     """
     at = prepare(device)
     problem = load_problem(Path(problem_folder))
@@ -153,14 +153,14 @@ def compared(
 
 
 Call = str | tuple[str, list[torch.Tensor], list[torch.Tensor]]
-"""The collective that ended a call, or its structure, its outputs, and the same outputs as they were before the next call."""
+"""The collective that ended a call; or its structure, its outputs, and the outputs read again before the next call."""
 
 
 def _in_a_row(code: ProblemCode, solution: Any, given: list[Any], setting: Any, rank: int, world: int) -> list[Call]:
-    """Calls that nothing waits for. In turn a rank comes late, so that its peers are ahead by as much as the kernel lets them."""
+    """Makes calls without synchronisation. In turn each rank is late, so its peers run ahead as far as they can."""
     found: list[Any] = []
     alive: list[torch.Tensor] = []
-    """What the call before returned."""
+    """Outputs of the call before."""
     for seed, tensors in enumerate(given):
         if seed % world == rank:
             time.sleep(LATE_S)
@@ -184,7 +184,7 @@ def _in_a_row(code: ProblemCode, solution: Any, given: list[Any], setting: Any, 
 
 
 def _first(got: torch.Tensor, wanted: torch.Tensor) -> str:
-    """How many elements differ in more than rounding, and the first of them."""
+    """Says in words how many elements differ by more than rounding, and the first of them."""
     if got.shape != wanted.shape:
         return f": shape {list(got.shape)}, not {list(wanted.shape)}"
     apart = ~torch.isclose(got.double(), wanted.double(), rtol=0.05, atol=1e-3, equal_nan=True)
@@ -199,11 +199,11 @@ def _first(got: torch.Tensor, wanted: torch.Tensor) -> str:
 # --- the kit's blocks ------------------------------------------------------------------------------------------------------
 
 CHUNK = 50
-"""Calls between two looks at the clock."""
+"""Calls between two reads of the clock."""
 
 
 def soaked(rank: int, world: int, block: str, device: str, seconds: float, seed: int) -> list[int]:
-    """Calls a block of the kit for so long. Returns its calls, the wrong elements in them, and `first_wrong` of `soak`."""
+    """Calls a block of the kit for `seconds`. Returns [calls, wrong elements, `soak`'s first wrong call]."""
     if prepare(device).type == "cuda":
         symm.connect(CONNECT_S)
     calls, wrong, first_wrong = 0, 0, -1
@@ -214,7 +214,7 @@ def soaked(rank: int, world: int, block: str, device: str, seconds: float, seed:
         calls, wrong = calls + CHUNK, wrong + found
         first_wrong = first if first_wrong < 0 else first_wrong
         over = torch.tensor([float(time.monotonic() - started > seconds)])
-        dist.all_reduce(over, op=dist.ReduceOp.MAX)  # all end at the same call
+        dist.all_reduce(over, op=dist.ReduceOp.MAX)  # all ranks end after the same call
     return [calls, wrong, first_wrong]
 
 
@@ -251,7 +251,7 @@ MEETINGS = 20
 
 
 def _stamped_module(at: torch.device) -> tuple[Any, torch.Tensor]:
-    """STAMPED's kernels, and the memory of their ring, with words behind it that nobody may write."""
+    """STAMPED's kernels, and the memory of their ring, followed by guard words that no kernel may write."""
     stamps.begin(at)
     ring = stamps._rings[0]
     memory = torch.cat([ring, torch.full((GUARD,), GUARD_WORD, dtype=torch.int64, device=at)])
@@ -260,7 +260,7 @@ def _stamped_module(at: torch.device) -> tuple[Any, torch.Tensor]:
 
 
 def stamps_of_one(rank: int, world: int) -> dict[str, Any]:
-    """Stamps of one rank by itself. Lists of [ns, block, number], in the order of their times."""
+    """Records stamps on a single rank, for several cases: lists of [ns, block, number], sorted by time."""
     at = prepare("cuda")
     module, memory = _stamped_module(at)
     found: dict[str, Any] = {}
@@ -280,7 +280,7 @@ def stamps_of_one(rank: int, world: int) -> dict[str, Any]:
     found["waits_cycles"] = []
     for _ in range(TIMES):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(CYCLES)  # all that follows is queued before it begins
+        torch.cuda._sleep(CYCLES)  # keeps the GPU busy until the rest is queued
         first.record()
         module.waits_cycles[1, 32](CYCLES)
         last.record()
@@ -301,7 +301,7 @@ def stamps_of_one(rank: int, world: int) -> dict[str, Any]:
 
 
 def stamps_of_meetings(rank: int, world: int) -> list[list[list[int]]]:
-    """By meeting of all ranks: [ns, block, number] of this rank's stamps before and after it."""
+    """For each barrier of all ranks: [ns, block, number] of this rank's stamps before and after it."""
     module, _ = _stamped_module(prepare("cuda"))
     team = symm.connect(CONNECT_S)
     stamps.take()

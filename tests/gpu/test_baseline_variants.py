@@ -1,4 +1,4 @@
-"""The yardsticks through the judge: what they measure must be right, too."""
+"""Judges the baseline variants: their results must be correct, too."""
 
 import json
 
@@ -17,9 +17,9 @@ REGISTERED = [
     if has_variant(problem, word)
 ]
 WRITES = "30"
-"""A baseline that writes to its arguments."""
+"""A problem whose baseline writes to its arguments."""
 WAITS = "64"
-"""A baseline that waits for the GPU again and again."""
+"""A problem whose baseline waits for the GPU several times."""
 
 
 @pytest.mark.parametrize(("number", "word"), REGISTERED)
@@ -49,5 +49,5 @@ def test_a_table_is_printed_and_is_json(judge, run_benchmark):
     (row,) = json.loads(done.stdout)
     assert (row["kernel"], row["verdict"], row["world"], row["rounds"]) == (GRAPH, "PASS", world, 2)
     assert row["kernel_us"]["call"] < row["baseline_us"]["call"] * 1.5
-    assert "PASS" in done.stderr  # told at once
+    assert "PASS" in done.stderr  # printed as soon as it is measured
     assert done.returncode == 0

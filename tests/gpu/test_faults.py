@@ -1,4 +1,4 @@
-"""Kernels that break a GPU's peace: each gets its verdict in time, and the run after it feels nothing."""
+"""Kernels that cause GPU faults: each gets its verdict in time, and the next run is not affected."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ FAULTS = {
     "too_much_memory": {Verdict.OUT_OF_MEMORY},
 }
 PEERS = {"lonely_barrier", "one_rank_exits"}
-"""Faults between ranks: one rank alone has none of them."""
+"""Faults that need several ranks."""
 FIRST_CALL_S = 10.0
-"""The deadline of the first call, as sandbox/worlds/deadlines.py has it."""
+"""The deadline of the first call in sandbox/worlds/deadlines.py."""
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_a_fault_gets_its_verdict_in_time_and_hurts_nobody_else(judge, name):
     assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
     assert result.failure is not None
     assert result.failure.advice
-    # A rank that waits for the GPU computes, as one that tries out variants does: it has as long again.
+    # A rank that computes gets the limit twice, as if it tuned variants. A wait for the GPU counts as computing.
     assert result.seconds.check < 2 * FIRST_CALL_S + 3
-    assert judge.seconds < 45  # with the start of a world
+    assert judge.seconds < 45  # includes the start of a world
     after = judge.honest()
     assert after.verdict is Verdict.PASS, after.detail
 

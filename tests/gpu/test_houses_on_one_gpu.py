@@ -1,7 +1,7 @@
-"""House kernels on ranks that share one GPU by time slices: the paths of several ranks, beside the oracle.
+"""House kernels on ranks that share one GPU by time slices: their code for several ranks, compared with the oracle.
 
-Slow meetings, but the same memory, flags and turns as between GPUs. A house that calls a collective of torch.distributed on its
-way is named in a skip: NCCL refuses two ranks on one GPU.
+Barriers are slow, but memory, flags and turns are the same as between GPUs. If a house kernel calls a torch.distributed
+collective, its test is skipped and names the collective: NCCL refuses two ranks on one GPU.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from problems.specification import Problem
 CATALOGUE = load_catalogue()
 WORLDS = (2, 4)
 TIMEOUT_S = 75.0
-"""Of a world: its start, what it compiles, and all of its calls."""
+"""Time limit of a world: its start, compilation and all its calls."""
 CASES = [
     (world, problem)
-    for world in WORLDS  # all problems in one world before the next: what is cut off has tested each of them
+    for world in WORLDS  # outermost, so a session that is cut off has tested each problem once
     for problem in CATALOGUE.problems
     if problem.house_source and world in problem.worlds
 ]
 LARGE = "LARGE = 16 << 20"
-"""In a house's text: from so many bytes on exchanges run beside products, which no size of these tests has."""
+"""A line of house kernels: larger exchanges overlap products. No size of these tests is as large."""
 BESIDE = [p for p in CATALOGUE.problems if p.house_source and LARGE in p.house_source]
 ON_CPU = ("allreduce", "load_balancing_loss_fn", "tp_muon_orthogonalization")
 BY_READING = """
@@ -53,14 +53,14 @@ WRONG = {
     "ends before its peers have written": ("allgather", BY_PUSHING, "px_barrier(px, blockIdx.x, epoch);", ""),
     "writes to a wrong place": ("allgather", BY_PUSHING, "+ px.rank * n;", "+ (px.world - 1 - px.rank) * n;"),
 }
-"""(problem, a right kernel, what is replaced in it, by what)."""
+"""(problem, a correct kernel, the text to replace in it, the replacement)."""
 
 Judged = Callable[[int, Problem, str, str], Future[list[Any]]]
 
 
 @pytest.fixture(scope="module")
 def judged(one_gpu: Any) -> Judged:
-    """judged(world, problem, source, device): the figures of all ranks, when they are there."""
+    """judged(world, problem, source, device): a future with the results of all ranks."""
 
     def run(world: int, problem: Problem, source: str, device: str) -> Future[list[Any]]:
         arguments = str(problem.folder), source, device
@@ -72,7 +72,7 @@ def judged(one_gpu: Any) -> Judged:
 
 @pytest.fixture(scope="module")
 def ahead(judged: Judged, request: pytest.FixtureRequest) -> dict[tuple[int, str], Future[list[Any]]]:
-    """By world and slug: the figures of the cases that were chosen, in their order; all begin now."""
+    """Starts all selected cases in their order. Futures with their results, by world and slug."""
     chosen = [
         item.callspec.params
         for item in request.session.items
@@ -87,7 +87,7 @@ def ahead(judged: Judged, request: pytest.FixtureRequest) -> dict[tuple[int, str
 
 
 def settle(found: list[Any]) -> None:
-    """Fails where a rank saw a fault; skips, with its name, where calls ended at a collective."""
+    """Fails if a rank found a fault. Skips, naming the collective, if calls ended at one."""
     faults = [fault for rank in found for fault in rank["faults"]]
     outputs = sum(rank["compared"] for rank in found)
     worst = max(rank["worst"] for rank in found)
@@ -101,7 +101,7 @@ def settle(found: list[Any]) -> None:
 
 
 def figures(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
-    """The figures; a world that fails says what its ranks have printed."""
+    """The results of all ranks. Prints the output of the ranks if the world fails."""
     try:
         return future.result(timeout=110)
     except BaseException:
@@ -110,7 +110,7 @@ def figures(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
 
 
 def broken(name: str) -> tuple[Problem, str, str]:
-    """(problem, a right kernel, the same with a fault)."""
+    """(problem, a correct kernel, the same with a fault)."""
     slug, right, part, instead = WRONG[name]
     assert right.count(part) == 1
     return CATALOGUE.find(slug), right, right.replace(part, instead)

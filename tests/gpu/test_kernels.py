@@ -1,4 +1,4 @@
-"""Every way to write a kernel for GPUs, through the judge: the kit's examples, the starters, and kernels as upstream has them."""
+"""Judges every way to write a GPU kernel: the kit's examples, the starters, and kernels in upstream's form."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ KERNELS = Path(__file__).with_name("kernels")
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
 PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
 ELSEWHERE = {"cpp", *backend_names()}
-"""Endings of examples that have tests of their own."""
+"""Name suffixes of examples that have tests of their own."""
 EXAMPLES = {name: path for name, path in kernel_paths().items() if name.rpartition("_")[2] not in ELSEWHERE}
 HOUSE = [
     pytest.param(problem.slug, marks=() if 1 in problem.worlds else pytest.mark.peers)
@@ -30,7 +30,7 @@ HOUSE_LARGE = {
     "physicsnemo_distributed_rfft": {"B": 8},
     "physicsnemo_distributed_irfft": {"C": 10},
 }
-"""Sizes of production made smaller, where they have other names."""
+"""Reduced production sizes of problems whose sizes have other names."""
 CUDA_ATTACKS = [path.stem for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
 
 
@@ -49,7 +49,7 @@ def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
     result = passes(*_example(name), preset="production", rounds=2, **LARGE)
     assert result.contender_us is not None
     assert result.contender_us.call is not None
-    if name != "gemm_allreduce_overlap_cuda":  # a second stream may end later than its mark says
+    if name != "gemm_allreduce_overlap_cuda":  # its second stream may end after the end mark
         assert result.contender_us.device is not None
 
 

@@ -1,4 +1,4 @@
-"""CUDA texts of the kit, compiled for Hopper without a GPU: by NVRTC, and by nvcc where it is."""
+"""CUDA sources of the kit, compiled for Hopper without a GPU: by NVRTC, and by nvcc if it is installed."""
 
 import ast
 import itertools
@@ -28,7 +28,7 @@ DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 CUDA_RANKS = KIT.parent / "rank" / "devices" / "cuda"
 ARCH = "sm_90a"
 OF_TWO = "-DWORLD=2"
-"""For texts that know the number of ranks when they are compiled."""
+"""For sources that need the number of ranks at compile time."""
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 BLOCKS_BY_DTYPE = (
@@ -43,21 +43,21 @@ BLOCKS_BY_DTYPE = (
     "short_attention",
     "sums",
 )
-"""Those that compile one text for each dtype in TYPES."""
+"""Modules of the kit that compile one source for each dtype in TYPES."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {
     "fla_kimi_delta_attention_cp_tp": [(2,), (1,), (4,)],  # groups of 64 key channels
     "fla_gated_deltanet_cp": [(2,), (1,), (4,)],
-    "tp_rms_norm": [(4,)],  # words a lane
+    "tp_rms_norm": [(4,)],  # words per lane
     "gemv_decode": [(1,), (4,)],  # tiles
     "hyena_forward_cp": [(64,), (16384,)],  # samples of the sequence
-    "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps a row
-    "blocked_fp8_dequantize": [(False,), (True,)],  # of 8-bit codes
+    "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps per row
+    "blocked_fp8_dequantize": [(False,), (True,)],  # whether the input is 8-bit codes
     "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
 }
-"""What the kernels of a house are made for besides the dtype."""
+"""Arguments of a house kernel's `kernel_for` after the dtype."""
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
-"""Continuous integration installs the compilers, except where a machine with GPUs has its own."""
+"""False in continuous integration, which installs the compilers. Machines with GPUs have their own."""
 
 EVERY_FUNCTION = "every function of px.cuh"
 EVERYTHING = r"""
@@ -101,7 +101,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 
 
 def _literals() -> dict[str, str]:
-    """The CUDA texts of the kit: SOURCE of each example and template, and the kernels of heap, calibration and transfers."""
+    """The CUDA sources of the kit by name: of examples, template, blocks, soak, heap, calibration and transfers."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
     found["recurrence"] = device_blocks.RECURRENCE.replace("STEPPING", "4")
     found |= {name: (CUDA_RANKS / f"{name}.cu").read_text() for name in ("calibration", "transfers")}
@@ -122,17 +122,17 @@ def _literals() -> dict[str, str]:
 
 
 def _first_here(every: Iterable[Any], first: Any) -> list[Any]:
-    """Of several compilations of the same, `make test` has one."""
+    """Marks all but `first` as long: `make test` runs one of several similar compilations."""
     return [each if each == first else pytest.param(each, marks=pytest.mark.long) for each in every]
 
 
 def _main_dtype(problem: Problem) -> str:
-    """The one with conversions of its own in the texts, where the problem has it."""
+    """bfloat16, which has conversions of its own in the sources, or the problem's first dtype."""
     return "bfloat16" if "bfloat16" in problem.dtypes else problem.dtypes[0]
 
 
 def _compilations() -> Iterator[Any]:
-    """Every house kernel in every dtype and variant: the first variant of the main dtype is not long."""
+    """Every house kernel in every dtype and variant. Only the first variant of the main dtype is not marked long."""
     for problem in HOUSE:
         if "def kernels(" in str(problem.house_source):
             yield pytest.param(problem, None, (), id=problem.slug)
@@ -192,9 +192,9 @@ def test_stamps_are_compiled_under_a_profile_and_are_nothing_otherwise():
     assert ring in cubin(STAMPS, stamps.OPTION)
     assert ring not in cubin(STAMPS)
     assert len(cubin(STAMPS)) == len(cubin(bare)) < len(cubin(STAMPS, stamps.OPTION))
-    assert ring in cubin(bare, stamps.OPTION)  # a text that only speaks of px_stamp( is connected, too
+    assert ring in cubin(bare, stamps.OPTION)  # the option is enough: px_stamp( may be in a comment only
     assert ring not in cubin(stamps.CLOCK)
-    assert stamps.options(STAMPS) == ()  # no profile here
+    assert stamps.options(STAMPS) == ()  # this process makes no profile
     assert stamps.taken() == []
 
 
@@ -203,7 +203,7 @@ def test_stamps_are_compiled_under_a_profile_and_are_nothing_otherwise():
 @pytest.mark.parametrize("name", _first_here(_literals(), EVERY_FUNCTION))
 def test_cuda_texts_compile_with_nvcc(name, tmp_path):
     source = tmp_path / "kernel.cu"
-    # nvcc brings the system's integer types, which px.cuh defines for NVRTC, which has none: they must agree.
+    # nvcc has the system's integer types. px.cuh defines them for NVRTC, which has none. Both must agree.
     source.write_text(f"{nvrtc.header()}\n{_literals()[name]}")
     command = [
         str(_nvcc()),
@@ -230,7 +230,7 @@ def test_kernels_of_every_text_have_readable_signatures():
 
 
 class _Anything:
-    """A module of which every kernel may be asked for, and launched in any shape."""
+    """Stands in for a compiled module: it has every kernel, in any launch shape."""
 
     def __getattr__(self, name: str) -> "_Anything":
         return self
@@ -241,7 +241,7 @@ class _Anything:
 
 @pytest.fixture
 def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What modules that are executed in the test compile."""
+    """The cubins that modules executed in the test compile. No cubin is loaded."""
     made: list[bytes] = []
 
     def compiled(source: str) -> _Anything:

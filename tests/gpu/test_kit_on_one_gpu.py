@@ -8,12 +8,12 @@ import pytest
 from benchmarks.tables.kit_soak import BLOCKS, DEVICE_BLOCKS
 
 SECONDS = {2: 5.0, 4: 3.0}
-"""Of a block, by world."""
+"""Seconds per block, by world."""
 LEAST_CALLS = 50
 
 
 def soaked(one_gpu: Any, world: int, block: str, device: str, seconds: float) -> None:
-    """Fails where a call of the block was wrong, or a world did not end."""
+    """Fails if a call of the block was wrong or a world did not end."""
     seed = secrets.randbits(31)
     future = one_gpu.run(one_gpu.ranks.soaked, world, block, device, seconds, seed, timeout_s=seconds + 75.0)
     try:

@@ -1,4 +1,4 @@
-"""Kernels with ThunderKittens tiles, through the judge: over a checkout that is named, else over headers that stand in for it."""
+"""Judges kernels with ThunderKittens tiles, with the headers of a named checkout, else with stand-in headers."""
 
 from pathlib import Path
 

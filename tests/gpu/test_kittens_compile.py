@@ -1,4 +1,4 @@
-"""Kernels with ThunderKittens tiles, compiled for Hopper without a GPU over the headers that stand in for a checkout."""
+"""Kernels with ThunderKittens tiles, compiled for Hopper without a GPU, with stand-in headers."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 
 @pytest.fixture(autouse=True)
 def compiling(monkeypatch, tmp_path: Path) -> None:
-    """A checkout is named, and modules are compiled and not loaded."""
+    """Names the stand-in headers as the checkout. Modules are compiled but not loaded."""
     if MAY_SKIP:
         pytest.importorskip("cupy")
         if not nvrtc.include_dirs():

@@ -1,4 +1,4 @@
-"""A problem gives its memory back before the next one opens: two that fill most of a GPU run in one session."""
+"""A problem frees its memory before the next one opens: two that fill most of a GPU run in one session."""
 
 import os
 
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.gpu
 
 SLOT = 512 << 20
 LEFT = 64 << 20
-"""Bytes that torch may keep when a problem was closed."""
+"""Bytes that torch may keep after a problem was closed."""
 UNCLEAR = 512 << 20
-"""Bytes by which the driver's count may differ: modules that were loaded meanwhile, other processes."""
+"""Bytes by which the driver's count may differ, because of modules loaded meanwhile and other processes."""
 
 
 def test_large_problems_follow_each_other_in_one_session(judge):
@@ -31,13 +31,13 @@ def test_a_rank_that_closes_a_problem_keeps_no_memory_of_it():
 
     torch.cuda.set_device(0)
     device = CudaDevice(0)
-    torch.ones(256, 256, device="cuda") @ torch.ones(256, 256, device="cuda")  # the context and cuBLAS stay
+    torch.ones(256, 256, device="cuda") @ torch.ones(256, 256, device="cuda")  # loads context and cuBLAS, which stay
     device.free_cache()
     before, _ = torch.cuda.mem_get_info(0)
     arenas = TrustedArenas(device)
     layout = SlotLayout(SLOT, SLOT, 16, 2, device.can_seal())
     made = [arenas.make(MakeArenas(layout, own=side == 0, side=side, shared=False)) for side in (0, 1)]
-    # The other worlds' ends, as a reference has them: mapped here, and never released one by one.
+    # The output arenas as reference ranks have them: mapped here, and never released one by one.
     mapped = [device.map_output(fds[1], SLOT * 2) for fds in made if layout.sealed]
     for fds in made:
         for fd in fds:
@@ -53,4 +53,4 @@ def test_a_rank_that_closes_a_problem_keeps_no_memory_of_it():
     assert torch.cuda.memory_reserved(0) < LEFT
     after, _ = torch.cuda.mem_get_info(0)
     assert before - after < UNCLEAR
-    device.release_all()  # again: nothing is left to unmap
+    device.release_all()  # a second call has nothing to unmap

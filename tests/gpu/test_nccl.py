@@ -1,4 +1,4 @@
-"""Kernels over NCCL's device API: examples and starter pass, and each fault gets its verdict and hurts nobody else."""
+"""Kernels with NCCL's device API: examples and starter pass; each fault gets its verdict and affects no other run."""
 
 import ast
 from pathlib import Path
@@ -33,7 +33,7 @@ FAULTS = {
     "nccl_word_never_sent": (ON_DEVICE, ""),
     "nccl_endless_wait": ({Verdict.TIMEOUT}, ""),
 }
-"""Verdicts that a fault may have, and words of its failure."""
+"""Verdicts that a kernel with a fault may get, and words of its failure."""
 
 
 @pytest.mark.parametrize(("preset", "dtype"), [("tiny", "bfloat16"), ("paper", "float32")])

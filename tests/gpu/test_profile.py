@@ -1,4 +1,4 @@
-"""The profile on real GPUs says of made kernels what is wrong with them. What it saw instead is in the message of a failure."""
+"""Profiles of test kernels on real GPUs name what is wrong with them. A failure's message holds the whole profile."""
 
 import asyncio
 import json
@@ -113,7 +113,7 @@ def setting_of(sizes: dict[str, int]) -> Setting:
 
 @pytest.fixture(scope="module")
 def profiled() -> Callable[..., Profiled]:
-    """profiled(source, sizes): a profile in which no rank has failed. peaks: the machine's, as a calibration has found them."""
+    """profiled(source, peaks, **sizes): a profile in which no rank failed. peaks: from this machine's calibration."""
 
     def make(source: str, peaks: dict[str, float] | None = None, **sizes: int) -> Profiled:
         request = ProfileRequest(setting=setting_of(sizes), kernel_name="kernel.py", source=source, peaks=peaks or {})
@@ -149,7 +149,7 @@ def told(found: Profiled) -> str:
 
 
 def seen(found: Profiled) -> list[GpuFigures]:
-    """The figures, of GPUs whose work was seen."""
+    """The figures of all GPUs. Fails if the work of a GPU was not recorded."""
     assert not any(each.unseen for each in found.gpu_figures), told(found)
     return found.gpu_figures
 

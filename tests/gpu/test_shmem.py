@@ -1,4 +1,4 @@
-"""Kernels over NVSHMEM: examples and starter pass, an edit is fast, each fault gets its verdict and hurts nobody else."""
+"""Kernels with NVSHMEM: examples and starter pass; each fault gets its verdict and affects no other run."""
 
 import os
 from pathlib import Path
@@ -33,11 +33,11 @@ FAULTS = {
     "shmem_free_twice": ({Verdict.CRASH}, "was freed already"),
     "shmem_free_twice_itself": ({Verdict.CRASH}, ""),
 }
-"""Verdicts that a fault may have, and words of its failure."""
+"""Verdicts that a kernel with a fault may get, and words of its failure."""
 
 
 def left_in_shared_folders() -> set[str]:
-    """Names in the folders that NVSHMEM uses, of this machine."""
+    """Names of NVSHMEM's files in the shared folders of this machine."""
     return {name for folder in ("/dev/shm", "/tmp") for name in os.listdir(folder) if "nvshmem" in name}
 
 

@@ -1,4 +1,4 @@
-"""Stamps on a real GPU: when they are taken, how far apart they are, whose they are, and how many are kept."""
+"""Stamps on a real GPU: when they are recorded, how far apart they are, of which block, and how many are kept."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from sandbox.kit.compilers import nvrtc, stamps
 from sandbox.kit.cuda import exported
 
 RESOLUTION_NS = 2_000
-"""Of the GPU's clock that stamps are taken with: it goes on in steps of up to a microsecond."""
+"""Tolerance for the GPU's clock, which advances in steps of up to 1 µs."""
 LATE_NS = 40_000
-"""How much later than the shortest wait most stamps may come: the atomic addition before a stamp, and a clock's step."""
+"""Maximum median delay of a stamp: the atomic addition before it, and a step of the clock."""
 
 
 @pytest.fixture(scope="module")
 def of_one(one_gpu: Any) -> dict[str, Any]:
-    """What one rank by itself has seen; see `stamps_of_one`."""
+    """The stamps of a single rank; see `stamps_of_one`."""
     return _found(one_gpu, one_gpu.ranks.stamps_of_one, 1)[0]
 
 
@@ -74,7 +74,7 @@ def test_stamps_are_found_on_the_hosts_clock(of_one):
 def test_no_more_stamps_are_kept_than_there_is_room_for(one_gpu, of_one):
     kept = of_one["overflow"]
     assert len(kept) == stamps.ROOM
-    assert len({block for _, block, _ in kept}) == stamps.ROOM  # each block's own, none twice
+    assert len({block for _, block, _ in kept}) == stamps.ROOM  # no block twice
     assert all(number == 7 + block for _, block, number in kept)
     assert max(block for _, block, _ in kept) < stamps.ROOM + 1000
     assert max(ns for ns, _, _ in kept) - min(ns for ns, _, _ in kept) < 1_000_000_000

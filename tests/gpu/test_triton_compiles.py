@@ -1,4 +1,4 @@
-"""Every Triton text of the repository, compiled for Hopper without a GPU."""
+"""Every Triton source of the repository, compiled for Hopper without a GPU."""
 
 import os
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -17,9 +17,9 @@ ROOT = Path(sandbox.__path__[0]).parent
 STARTER = "sandbox/kit/templates/triton.py"
 UPSTREAM = "tests/gpu/kernels/upstream_triton.py"
 OVER_NVSHMEM = "tests/gpu/kernels/shmem_triton.py"
-"""It is linked with NVSHMEM's own code, which this test does not have: tests/gpu/test_shmem.py runs it."""
+"""Not compiled here, because it is linked with NVSHMEM's own code: tests/gpu/test_shmem.py runs it."""
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
-"""Continuous integration installs Triton, except where a machine with GPUs has its own."""
+"""False in continuous integration, which installs Triton. Machines with GPUs have their own."""
 
 GRADIENTS = "sandbox/kit/blocks/attention_gradients.py"
 _MATRICES = dict.fromkeys(("grad", "q", "k", "v"), "*bf16") | {"lse": "*fp32", "delta": "*fp32"}
@@ -45,7 +45,7 @@ KERNELS: list[tuple[str, str, dict[str, str], dict[str, int]]] = [
         {"KEYS": 64, "STEP": 32, "WIDTH": 256},
     ),
 ]
-"""Of each text: its kernels, the types that its calls pass, and its constants."""
+"""(file, kernel, types of the arguments that its calls pass, its constants)."""
 
 needs_triton = pytest.mark.skipif(
     MAY_SKIP and find_spec("triton") is None, reason="Triton is not installed: pip install triton"
@@ -71,7 +71,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str, int], file: Path) -> Any:
-    """What Triton made of a kernel of a text; Triton reads the kernel's source from a file."""
+    """A kernel as compiled by Triton, which reads the kernel's source from a file."""
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -85,7 +85,7 @@ def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str
 
 def test_every_triton_text_is_here():
     folders = [ROOT / name for name in ("arena", "problems", "sandbox", "screens", "tests")]
-    # Kernels of several files import each other: they are whole in their folders only, where their own tests run them.
+    # Files of a kernel folder import each other and compile only there. They have their own tests.
     files = [path for folder in folders for path in folder.rglob("*.py") if "folders" not in path.parts]
     found = {str(path.relative_to(ROOT)) for path in files if "\n@triton.jit\n" in path.read_text()}
     assert found == {path for path, *_ in KERNELS} | {OVER_NVSHMEM}

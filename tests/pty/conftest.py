@@ -1,4 +1,4 @@
-"""A provider of models for the apps that run in a terminal here."""
+"""A model provider for the apps that these tests run in a terminal."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from model_server import ModelServer
 
 @pytest.fixture
 def model_server() -> Iterator[ModelServer]:
-    """A provider on 127.0.0.1 that answers as its `replies` say."""
+    """A model provider on 127.0.0.1 that sends its `replies`."""
     server = ModelServer()
     yield server
     server.close()

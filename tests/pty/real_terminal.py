@@ -38,7 +38,7 @@ class Screen:
         self._stream.feed(got)
 
     def shows(self, *texts: str, times: int = 1) -> str:
-        """The picture, once it holds all of `texts`, each so many times."""
+        """Waits until the screen has every text at least `times` times. Returns the screen's lines."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             self.read()
@@ -48,7 +48,7 @@ class Screen:
         raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.picture.display))
 
     def shows_without(self, text: str) -> str:
-        """The picture, once `text` has gone from it."""
+        """Waits until `text` is gone from the screen. Returns the screen's lines."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             self.read()
@@ -58,7 +58,7 @@ class Screen:
         raise AssertionError(f"{text} stayed on the screen:\n" + "\n".join(self.picture.display))
 
     def ends(self) -> int:
-        """The exit status, once the process has ended by itself."""
+        """Waits until the process ends by itself. Returns its exit status."""
         deadline = time.monotonic() + 60
         while self.process.isalive() and time.monotonic() < deadline:
             self.read()
@@ -71,7 +71,7 @@ class Screen:
 
 
 def end(process: pexpect.spawn) -> None:
-    """Closes its terminal and ends it, by SIGKILL if need be. pexpect waits a tenth of a second for that."""
+    """Closes the terminal and ends the process, with SIGKILL if necessary. pexpect waits only 0.1 s for the end."""
     try:
         process.close(force=True)
     except pexpect.ExceptionPexpect:
@@ -94,5 +94,5 @@ def gone(processes: list[psutil.Process]) -> bool:
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it ended between the two
+    except psutil.NoSuchProcess:  # it ended between the two calls
         return False

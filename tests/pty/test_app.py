@@ -32,7 +32,7 @@ def solution(A_local, B_local):
 
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
-    """The kernel file of problem 13, there before the app starts; two ranks on CPU, and short measurements."""
+    """The kernel file of problem 13, written before the app starts. Settings: two CPU ranks, short measurements."""
     save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
     problem = load_catalogue().find("13")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
@@ -132,7 +132,7 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
 def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
-    """The phase clock of a kernel that sleeps changes ten times a second: thirty times or more that nothing may be drawn."""
+    """A sleeping kernel's phase clock changes ten times a second. None of 30 or more changes may be drawn."""
     editor = tmp_path / "my-editor"
     editor.write_text(
         "#!/bin/sh\n"

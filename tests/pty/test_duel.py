@@ -40,21 +40,21 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
         calling(("compile", json.dumps({"source": WRONG}))),
         streamed(fenced(WRONG)),
         streamed(fenced(RIGHT)),
-        streamed("Enough.", finish="refusal"),  # twice in a row: it leaves
+        streamed("Enough.", finish="refusal"),  # after two refusals in a row it leaves
     ]
     app = Screen("screens", "13")
     try:
         app.shows("NOT RUN YET", "started)")
         app.process.send(F8)
         app.shows("Duel", "minutes", "start")
-        app.process.send("\x1b[Z\x1b[Z")  # from the button back over the minutes to the right player
+        app.process.send("\x1b[Z\x1b[Z")  # shift+tab: from the button past the minutes to the right player
         app.process.send(" ")  # enter would start the duel
         app.shows("baseline", "model:local")
-        app.process.send("\x1b[B\x1b[B\r")  # under the house and the baseline
-        app.shows("model:local", "cannot be limited")  # the list is closed, and its player is known
+        app.process.send("\x1b[B\x1b[B\r")  # below the house and the baseline
+        app.shows("model:local", "cannot be limited")  # the list has closed, the player is described
         app.process.send("\t\t\r")
         app.shows("no kernel yet", "Hidden until the final")
-        app.process.send("\x13")  # ctrl+s submits what the file has
+        app.process.send("\x13")  # ctrl+s submits the file's text
         app.shows("✗ WRONG", "left")
         app.shows("✓ PASS", "refused")
         assert len(model_server.seen) == 5

@@ -1,4 +1,4 @@
-"""A model at work in a real terminal: asked by its key, told its verdict, right at last, taken over; on CPU ranks."""
+"""A model in a real terminal, on CPU ranks: asked by a key, told its verdict, right at last, its kernel taken over."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_se
     model_server.replies = [
         streamed(fenced(WRONG)),
         streamed(fenced(f"{RIGHT}# by a model\n")),
-        streamed("Enough.", finish="refusal"),  # twice in a row: it ends
+        streamed("Enough.", finish="refusal"),  # after two refusals in a row it ends
     ]
     app = Screen("screens", "13")
     try:

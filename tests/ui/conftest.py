@@ -50,7 +50,7 @@ def events() -> Callable[[str], list[AnyEvent]]:
 
 @pytest.fixture
 def services(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Services:
-    """Services over this test's own folders; settings exist, so nobody is welcomed."""
+    """Services with this test's own folders. Settings exist, so the app shows no welcome."""
     monkeypatch.setattr(TextArea.cursor_blink, "_default", False)
     monkeypatch.setattr(arena.machine.facts, "machine_words", lambda settings: "CPU ranks over gloo · 2 cores")
     save_settings(Settings(device="cpu"), paths)
@@ -59,7 +59,7 @@ def services(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Services:
 
 @pytest.fixture
 def open_app(services: Services) -> Opener:
-    """Opens the app at a size, waits until it is ready, and closes it with everything behind it."""
+    """Opens the app at a size, waits until it is ready, and closes it with its services."""
 
     @asynccontextmanager
     async def opened(
@@ -81,7 +81,7 @@ def open_app(services: Services) -> Opener:
 
 
 async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    """Lets the app go on until something is so."""
+    """Lets the app run until the condition is true."""
     deadline = time.monotonic() + 90.0
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {inspect.getsource(condition).strip()}"
@@ -96,7 +96,7 @@ def until() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def type_kernel() -> Callable[[KernelScreen, str], None]:
-    """Replaces what the editor holds, as typing would."""
+    """Replaces the editor's text, as typing would."""
 
     def typed(screen: KernelScreen, text: str) -> None:
         screen.editor.replace(text, screen.editor.document.start, screen.editor.document.end)
@@ -106,7 +106,7 @@ def type_kernel() -> Callable[[KernelScreen, str], None]:
 
 @pytest.fixture
 def screen_text() -> Callable[[ArenaApp], str]:
-    """What stands on the screen, line by line."""
+    """The text on the screen, line by line."""
 
     def text(app: ArenaApp) -> str:
         lines = app.screen._compositor.render_strips()

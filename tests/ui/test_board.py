@@ -48,7 +48,7 @@ async def test_players_stand_side_by_side_in_views(open_app, until, screen_text,
         lines = screen_text(app).splitlines()
         row = next(line for line in lines if "all  " in line and "/86" in line)
         assert "2 · 1" in row  # you: both solved, one faster
-        assert "36 · 30 /86" in row  # published, by its rows
+        assert "36 · 30 /86" in row  # published results, of their 86 rows
 
         await pilot.press("f3")
         await until(pilot, lambda: "▸fast_p" in screen_text(app))
@@ -71,7 +71,7 @@ async def test_scores_against_the_bound_stand_by_category(open_app, until, scree
         for entry in (
             msgspec.structs.replace(stored(1, "you", 2.0), percent=50.0, gap_closed=0.5),
             msgspec.structs.replace(stored(2, "you", 1.5), percent=8.0, gap_closed=0.25),
-            stored(13, "you", 2.5),  # on a machine that was not measured
+            stored(13, "you", 2.5),  # on a machine that was not calibrated
             msgspec.structs.replace(stored(1, "house", 3.0), percent=75.0, gap_closed=0.75),
         ):
             services.store.record(entry)
@@ -103,7 +103,7 @@ async def test_titles_have_the_room_that_the_players_leave(
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 1.50×" in screen_text(app))
         assert (title in screen_text(app)) == whole
-        await pilot.resize_terminal(220 - columns, 30)  # and after it has another size
+        await pilot.resize_terminal(220 - columns, 30)  # also after a change of size
         await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))
         await pilot.press("slash", "2", "down")
         await until(pilot, lambda: app.focused is app.screen.query_one("#board"))
@@ -129,11 +129,11 @@ async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, un
         for entry in (
             *(everywhere, somewhere, nowhere, slower, stored(1, "house", 2.5)),
             *(judged_elsewhere("a1", everywhere, "faster"), judged_elsewhere("a2", everywhere, "faster")),
-            judged_elsewhere("a3", everywhere, ""),  # right, and not timed
+            judged_elsewhere("a3", everywhere, ""),  # correct, and not timed
             *(judged_elsewhere("b1", somewhere, "faster"), judged_elsewhere("b2", somewhere, "even")),
             judged_elsewhere("c1", nowhere, "", Verdict.WRONG_RESULT),
             judged_elsewhere("d1", slower, "faster"),
-            # what the user ran at sizes of their own choice tells nothing here
+            # a run at sizes that the user chose does not count here
             msgspec.structs.replace(judged_elsewhere("e1", nowhere, "faster"), other_than=""),
         ):
             services.store.record(entry)
@@ -143,6 +143,6 @@ async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, un
         head = next(line for line in lines if "problem " in line and "house" in line)
         at = head.index("other sizes")
         assert head.index("you") < at < head.index("house")
-        assert head.count("other sizes") == 1  # the house is not faster where it was judged at others
+        assert head.count("other sizes") == 1  # none for the house: its run with other sizes is not faster
         shown = {int(re.findall(r"\d+", line)[0]): line[at : at + 11].strip() for line in lines if "▲ 1.50×" in line}
         assert shown == {1: "all", 2: "some", 13: "none"}

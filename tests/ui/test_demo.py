@@ -1,4 +1,4 @@
-"""Demo mode: scenes follow one another, one that fails is told, any key takes over, nothing is left running."""
+"""Demo mode: scenes follow one another, a failed one is reported, any key takes over, no process is left."""
 
 import asyncio
 import sys
@@ -29,20 +29,20 @@ RECORDED = load_script().scene[1].recorded
 
 @asynccontextmanager
 async def scripted_engine() -> AsyncIterator[Engine]:
-    """An engine whose referee does what kernels say."""
+    """An engine with the scripted referee, which does what kernels say."""
     with tempfile.TemporaryDirectory() as folder:
         async with Engine(paths_in(Path(folder)), command=REFEREE) as engine:
             yield engine
 
 
 def started_processes() -> set[psutil.Process]:
-    """This process's own children. Below some of them worlds come and go that other tests of this session keep warm."""
+    """The direct children of this process. Below them worlds may start and end, which other tests keep warm."""
     return set(psutil.Process().children())
 
 
 @pytest.fixture
 def play(services, until):
-    """play(scenes, loop=...): the app with a demo of these scenes; closes everything behind it."""
+    """play(scenes, loop=...): the app with a demo of these scenes. At its end no new process may be left."""
 
     @asynccontextmanager
     async def opened(
@@ -85,7 +85,7 @@ async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, 
         await until(pilot, over)
         await until(pilot, lambda: app._exit)
     assert {("race", False), ("verdict", False), ("race", True), ("verdict", True), ("board", False)} <= seen
-    assert not list(services.paths.duels.glob("*"))  # a live duel of a demo is nobody's
+    assert not list(services.paths.duels.glob("*"))  # a live duel of a demo is not stored
     assert not list(services.paths.runs.glob("*"))
 
 
@@ -163,7 +163,7 @@ async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(play, until,
         await until(pilot, lambda: app.screen is not app.picker)
         monkeypatch.setattr(demo_app, "IDLE_S", 0.3)
         await asyncio.sleep(1.0)
-        assert not isinstance(app.screen, DemoScreen)  # somebody's kernel is open
+        assert not isinstance(app.screen, DemoScreen)  # a kernel is open, so the demo does not return
 
 
 async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatch) -> None:

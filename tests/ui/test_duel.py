@@ -1,4 +1,4 @@
-"""The duel screen: handing in, the clock, the final, sharing, the board and its replay. The referee does what kernels say."""
+"""The duel screen: submissions, clock, final, sharing, board and replay. The referee does what kernels say."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def prepare(app, **kernels: str):
-    """Puts kernels into the workspace: what they say is what the referee does."""
+    """Writes kernels to the workspace. The scripted referee does what they say."""
     problem = app.services.catalogue.find("13")
     for player, source in kernels.items():
         app.services.workspace.save(app.services.workspace.kernel_path(problem, player), source)
@@ -34,14 +34,14 @@ async def started(app, pilot, until, problem) -> LiveDuelScreen:
     app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
     await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
-    screen.action_submit()  # what the file has is submitted when it is asked for
+    screen.action_submit()  # the file's text is submitted only on request
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
     return screen
 
 
 async def played(app, pilot, until):
-    """The screen of a duel whose players agreed, after its final."""
+    """The screen of a duel after its final. Both players agreed to end it."""
     screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
     screen.match.agree("left")
     screen.match.agree("right")
@@ -63,10 +63,10 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         screen = app.screen
         await until(pilot, lambda: bool(screen.state.right.last))
-        assert not screen.state.left.attempts  # the kernel of the workspace is not submitted unasked
+        assert not screen.state.left.attempts  # the workspace's kernel is submitted only on request
         screen.action_submit()
         await until(pilot, lambda: bool(screen.state.left.last))
-        screen.action_submit()  # while the file, which nobody changed, has no verdict yet
+        screen.action_submit()  # the file has not changed and has no verdict yet
         await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
         await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
         await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
@@ -110,7 +110,7 @@ async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) 
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         screen.panes["left"].insert("#")
-        screen.action_submit()  # the message of the change has not come
+        screen.action_submit()  # before the editor's message of the change
         await until(pilot, lambda: len(screen.state.left.attempts) == 2)
         assert "#" in screen.state.left.last.source
 
@@ -133,7 +133,7 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         editor = screen.panes["left"]
-        screen.action_pause()  # the next judgement does not begin
+        screen.action_pause()  # the next evaluation does not start
         for text in ("pass\n# first", "pass\n# second"):
             editor.replace(text, editor.document.start, editor.document.end)
             await pilot.press("ctrl+s")
@@ -148,7 +148,7 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
             await pilot.press("ctrl+s")
             await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 4)
         editor.insert("#")
-        await pilot.press("ctrl+s", "f7")  # the save is still being written
+        await pilot.press("ctrl+s", "f7")  # the file is still being written
         await until(pilot, lambda: screen.state.left.left == "agreed")
         sources = ["pass\n# first", "pass\n# second", "pass\n# third", editor.text]
         assert [attempt.source for attempt in screen.state.left.attempts[1:]] == sources
@@ -188,13 +188,13 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         await pilot.press("f6")
         await until(pilot, lambda: screen.state.stage == "playing")
         await pilot.press("shift+f7")
-        assert not screen.state.left.left  # beside F7: one slip of a finger loses no duel
+        assert not screen.state.left.left  # near F7: one wrong press must not lose a duel
         assert any("shift+F7 again gives up" in told.message for told in app._notifications)
         await pilot.press("shift+f7")
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         assert duel_records(paths.duels)[0].ended.winner == "right"
-        # The race is drawn as far as it went, and not up to the ten minutes that it might have taken.
+        # The race is drawn until the end of the duel, not until the limit of ten minutes.
         await until(pilot, lambda: " wins" in screen_text(app) and "0:30" in screen_text(app))
         assert "10:00" not in screen_text(app)
 
@@ -229,7 +229,7 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
             await asyncio.sleep(0.005)
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
         await until(pilot, lambda: bool(app.screen.state.right.last))
-        first.action_rematch()  # a key that was on its way
+        first.action_rematch()  # a late key press
         await pilot.pause(0.3)
         assert app.is_running
         assert app.screen.state.stage == "playing"

@@ -34,7 +34,7 @@ async def opened(app, pilot, until) -> ReplayDuelScreen:
 async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         screen = await opened(app, pilot, until)
-        # Something that was written after the last kernel, and never finished.
+        # A text that was begun after the last kernel and never finished.
         screen._events.insert(-1, SideWrote(at=screen._length, side="left", attempt=12, text="half a line"))
         await pilot.press("end")
         await until(pilot, lambda: screen.state.ended is not None)
@@ -48,15 +48,15 @@ async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, 
         speed = screen.state.ended.speedup
         assert text.count(words.figures.speedup_words(speed)) == 1
         assert words.figures.speedup_words(speed).startswith("~ ")
-        assert f"{words.figures.factor(speed.median)}×" not in text  # too noisy: no figure of its own
+        assert f"{words.figures.factor(speed.median)}×" not in text  # too noisy: the median is not shown
         assert screen.finals["left"].text == screen.state.left.best.source
-        if columns < 100:  # a line of its own, without the clocks
+        if columns < 100:  # on a line of its own, without the names of the clocks
             await until(pilot, lambda: screen_text(app).splitlines()[1].strip().endswith("house ▲ 13.5×"))
             assert "end-to-end" not in str(words.final_status(screen.state, "left", brief=True))
 
 
 async def test_a_journal_that_is_gone_is_said_and_nothing_else_happens(open_app, until, tmp_path) -> None:
-    """It was on the board, and was deleted before it was opened."""
+    """The journal was on the board and was deleted before it was opened."""
     async with open_app() as (app, pilot):
         gone = tmp_path / "gone.jsonl"
         app.push_screen(ReplayDuelScreen(app, gone, read_duel_header(RECORDING)))
@@ -87,7 +87,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) 
             await pilot.press("left")
             assert screen.now < before
         assert screen.now == judged[0]
-        assert screen.state.final is None  # what lay behind it is not known any more
+        assert screen.state.final is None  # later events are undone
         await pilot.press("left")
         assert screen.now in [event.at for event in events if isinstance(event, Submitted)]
         await pilot.press("home")
@@ -103,7 +103,7 @@ async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) 
 
 
 def test_one_number_has_one_sign_everywhere() -> None:
-    """A result whose median lies near 1 and that cannot tell: ~ in the score, the status and the list of kernels."""
+    """A result that is too noisy, with a median near 1: ~ in the score, the status and the list of kernels."""
     state = DuelState(read_duel_header(RECORDING))
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
     state.apply(
@@ -116,7 +116,7 @@ def test_one_number_has_one_sign_everywhere() -> None:
     for line in said:
         assert "~" in str(line)
         assert "≈" not in str(line)
-    assert "1 ~0.99–1.40" in str(said[-1])  # no figure that would be read as the result
+    assert "1 ~0.99–1.40" in str(said[-1])  # no median, which would look like the result
     (point,) = points_of(state, "left")
     assert point.words == "~"
 

@@ -1,4 +1,4 @@
-"""The dialog before a duel: agent programs, models and what they may spend."""
+"""The dialog before a duel: agent programs, models and their budgets."""
 
 import importlib.util
 import os
@@ -63,7 +63,7 @@ async def asked(app, pilot, until) -> DuelSetup:
 
 
 async def choose_player(screen: DuelSetup, pilot, until, side: str, player: str) -> str:
-    """The sentence below the player, once it is known."""
+    """Chooses a player. Returns the sentence below it, once its facts are known."""
     screen.query_one(f"#player-{side}", Select).value = player
     row = screen.query_one(f"#row-{side}")
     await pilot.pause()
@@ -73,7 +73,7 @@ async def choose_player(screen: DuelSetup, pilot, until, side: str, player: str)
 
 
 def limit(screen: DuelSetup) -> tuple[str, bool, str]:
-    """The value of the row of the dollars, whether it is closed, and the sentence below it."""
+    """The value of the dollar limit, whether its input is disabled, and the sentence below it."""
     row = screen.query_one("#dollars", Input)
     facts = screen.query_one("#limit-facts")
     return row.value, row.disabled, str(facts.content) if facts.display else ""

@@ -41,7 +41,7 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         app.screen.query_one("#set-world").value = "many"
         await until(pilot, lambda: "✗ world is 'many'; it must be a whole number" in screen_text(app))
         await pilot.press("ctrl+s")
-        assert app.screen.query("#set-world")  # not taken
+        assert app.screen.query("#set-world")  # not saved
         app.screen.query_one("#set-world").value = "4"
         app.screen.query_one("#set-theme").value = "light"
         await pilot.press("ctrl+s")
@@ -225,7 +225,7 @@ def test_themes_that_come_along_are_sound() -> None:
 
 
 def luminance(colour: str) -> float:
-    """Relative, as WCAG 2 defines it."""
+    """Relative luminance, as WCAG 2 defines it."""
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -309,7 +309,7 @@ LATER = {str(path) for path in ArenaApp.LATER_CSS}
 
 async def test_the_first_paint_reads_no_styles_of_what_it_does_not_show(services, monkeypatch) -> None:
     async def nothing(self: ArenaApp) -> None:
-        """In the place of what follows the first paint."""
+        """Replaces what follows the first paint."""
 
     monkeypatch.setattr(ArenaApp, "_open", nothing)
     app = ArenaApp(services)

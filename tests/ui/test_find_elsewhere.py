@@ -1,4 +1,4 @@
-"""ctrl+f where a text is that is not the kernel's: the log, an older revision, what a model wrote."""
+"""ctrl+f in texts other than the kernel: the log, an older revision, a model's text."""
 
 import pytest
 from textual.widgets import Input, OptionList

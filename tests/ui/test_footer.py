@@ -16,12 +16,12 @@ RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 
 def keys(text: str) -> str:
-    """The last line; nothing while there is no picture yet."""
+    """The last line; empty before the first paint."""
     return "".join(text.splitlines()[-1:])
 
 
 def head(text: str) -> str:
-    """The first line, as `keys` the last one."""
+    """The first line; empty before the first paint."""
     return "".join(text.splitlines()[:1]).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""The strip of live GPU figures: what fits, when it is there, and when it holds still."""
+"""The strip of live GPU figures: what fits, when it is shown, and when it stops for timing."""
 
 import threading
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_a_curve_keeps_the_newest_and_its_width() -> None:
 
 @pytest.fixture
 def gpus(services, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], list[GpuSampler]]:
-    """Gives the machine four GPUs that are read by a function; returns the samplers that the strip makes."""
+    """gpus(read): simulates four GPUs with readings from `read`. Returns the samplers that the strip makes."""
 
     def given(read: object) -> list[GpuSampler]:
         made: list[GpuSampler] = []
@@ -146,7 +146,7 @@ async def test_nothing_is_read_while_a_run_is_timed(gpus, open_app, until, event
         held = count[0]
         for _ in range(10):
             await pilot.pause(0.05)
-        assert count[0] <= held + 1  # one was under way
+        assert count[0] <= held + 1  # one read had already begun
         for event in run[timed + 1 :]:
             app.screen.apply(event)
         await until(pilot, lambda: count[0] > held + 1 and "held: timing" not in screen_text(app))

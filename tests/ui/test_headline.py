@@ -1,4 +1,4 @@
-"""The lines above and below the panes: whole where there is room, and true about phases and time."""
+"""The lines above and below the panes: complete where there is room, and correct about phases and time."""
 
 import pytest
 from msgspec.structs import replace
@@ -45,7 +45,7 @@ def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> N
     state.apply(PhaseStarted(run_id=state.run_id, phase="load", limit_s=30.0, at=1.0))
     state.apply(replace(end, result=replace(end.result, failure=failure)))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile"]
-    # A compiler that ran has an end, and is no success for that.
+    # The compiler has ended, but without success.
     state.apply(PhaseEnded(run_id=state.run_id, phase="compile", seconds=0.23))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile 0.23"]
 

@@ -1,4 +1,4 @@
-"""The way to every pane of the kernel screen by keys, and what keys the footer, the help and the palette show then."""
+"""Keys that lead to every pane of the kernel screen, and the keys that footer, help and palette show there."""
 
 import pytest
 
@@ -35,7 +35,7 @@ async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> Non
         screen = app.screen
         for event in events("pass"):
             screen.apply(event)
-        screen.session.others.update = OtherSizesUpdate(ended=True)  # or it has no pane
+        screen.session.others.update = OtherSizesUpdate(ended=True)  # otherwise it has no pane
         screen.draw(force=True)
         for name, letter in LETTERS.items():
             await jump(app, pilot, until, letter)
@@ -48,7 +48,7 @@ async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> Non
 
 async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await until(pilot, lambda: "╭─ Speedup" in screen_text(app))  # what the letters are laid over
+        await until(pilot, lambda: "╭─ Speedup" in screen_text(app))  # the letters are drawn over it
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "l log" in screen_text(app))
         lines = screen_text(app).splitlines()
@@ -68,7 +68,7 @@ async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until)
         await pilot.press("ctrl+t")
         await until(pilot, lambda: log.region.width == 160 and log.region.height > 35)
         assert not screen.query_one("#source-pane").region.area
-        await pilot.press("ctrl+n")  # round to the editor: it has the whole screen now
+        await pilot.press("ctrl+n")  # from the last pane to the editor, which now fills the screen
         await until(pilot, lambda: screen.query_one("#source-pane").region.width == 160)
         assert screen.focused is screen.editor
         await pilot.press("escape")
@@ -158,7 +158,7 @@ async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, u
         await until(pilot, lambda: hasattr(app.screen, "_sections"))
         first = app.screen._sections[0]
         assert all(words in first for words in ("| F5 or ctrl+s |", "| enter | go ahead", "| esc | back |"))
-        assert "ctrl+q" not in first  # as everywhere
+        assert "ctrl+q" not in first  # left out: it works everywhere
 
 
 async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:

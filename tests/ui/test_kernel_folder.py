@@ -37,7 +37,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
         await until(pilot, lambda: len(store.history(13)) == 2 and not screen.session.busy)
         assert screen.editor.text == "pass\n# typed"  # unsaved, and untouched by the save of another file
         assert screen.session.state.sha256 == read_kernel(folder).sha256
-        assert screen.session.verdict_of(screen.editor.text)  # of what is on disk
+        assert screen.session.verdict_of(screen.editor.text)  # the verdict is of the files on disk
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(store.history(13)) == 3 and not screen.session.busy)
         assert screen.session.state.sha256 == read_kernel(folder).sha256
@@ -51,7 +51,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
         await pilot.resize_terminal(100, 40)  # too narrow for both side by side
         await until(pilot, lambda: "+++ editor ops.cu" in screen_text(app))
         assert "-one" in screen_text(app)
-        await pilot.press("enter")  # its other file differs: it is written beside this kernel, and opened
+        await pilot.press("enter")  # another file differs: written to a folder beside this one, and opened
         restored = folder.with_name(f"revision-{one.sha256[:8]}")
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == restored)
         await until(pilot, lambda: app.screen.editor.text == "pass")

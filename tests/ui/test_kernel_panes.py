@@ -1,4 +1,4 @@
-"""A pane of the kernel screen is a module and a place in the table: nothing else has to know it."""
+"""A pane of the kernel screen needs only a module and an entry in the table of panes."""
 
 from typing import ClassVar
 
@@ -76,7 +76,7 @@ async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, e
 
         before = await places()
         assert all(region.area for region in before)
-        # Where it is low, a failure gets rows.
+        # In a low terminal a failure gets rows from the timing pane.
         runs = ("told", "wrong", "pass") if size[0] > 100 else ("told", "pass")
         for run in runs:
             for event in events(run):
@@ -128,7 +128,7 @@ async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, event
 
 
 async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(open_app, events, until, screen_text) -> None:
-    """The times were hidden, and had been drawn for no width: their sentences took a row for each word."""
+    """The hidden timing pane is drawn without a width, so its sentences take a row for each word."""
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)

@@ -1,4 +1,4 @@
-"""The kernel screen, fed with recorded runs: the same fold that a live run goes through."""
+"""The kernel screen with recorded runs, which update the same state as live runs."""
 
 import os
 
@@ -47,7 +47,7 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         await until(pilot, lambda: 13 in app.services.standings)
         app.screen.action_problems()
         await until(pilot, lambda: app.screen is app.picker)
-        app.services.last_runs.clear()  # as after another start of the app
+        app.services.last_runs.clear()  # as after a restart of the app
         app.open_problem(app.services.catalogue.find("13"))
         await until(pilot, lambda: "NOT RUN SINCE OPENED" in screen_text(app))
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
@@ -172,7 +172,7 @@ async def test_the_jump_finds_the_line_that_other_lines_came_above(open_app, eve
 
 
 async def test_the_log_is_at_its_end_when_all_lines_come_at_once(open_app, until, screen_text) -> None:
-    """More lines than it has rows, before it has a scrollbar."""
+    """The log gets more lines than it has rows, before it has a scrollbar."""
     async with open_app(problem="13") as (app, pilot):
         log = app.screen.query_one(LogPane)
         log.write([LogLine(f"line {number} of it") for number in range(40)])

@@ -1,4 +1,4 @@
-"""The key editor: catching a key, saying what clashes, giving back the usual ones; and keymaps that were written by hand."""
+"""The key editor: catching a key, naming conflicts, restoring the usual keys; and keymaps written by hand."""
 
 import pytest
 from textual.widgets import OptionList
@@ -50,7 +50,7 @@ async def test_keys_that_do_something_elsewhere_are_caught_too(open_app, until) 
         editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "history", "f1")
         assert editor._keymap == {"history": "f1"}
-        await give(app, pilot, until, "history", "escape")  # leaves it as it is
+        await give(app, pilot, until, "history", "escape")  # changes nothing
         assert editor._keymap == {"history": "f1"}
 
 
@@ -62,7 +62,7 @@ async def test_two_actions_with_one_key_are_named_and_not_saved(open_app, until,
         await until(pilot, lambda: "Also the key of “run”." in screen_text(app))
         await pilot.press("ctrl+s")
         assert app.screen is editor
-        await pilot.press("backspace")  # the usual key again
+        await pilot.press("backspace")  # restores the usual key
         assert editor._keymap == {}
         await until(pilot, lambda: "Also the key" not in screen_text(app))
 

@@ -1,4 +1,4 @@
-"""Keys that come after the end of the dialog that they were pressed at, and keys that are typed ahead."""
+"""Keys that arrive after their dialog has closed, and keys that are typed ahead."""
 
 import asyncio
 import math
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _no_key_is_given_up(monkeypatch) -> None:
-    """What is tested is the order of events: a slow machine must not end a wait that the program gives up after a while."""
+    """Lengthens the program's time limits: these tests check the order of events, also on a slow machine."""
     for limit in ("PATIENCE_S", "REPAINT_S", "PREPARING_S"):
         monkeypatch.setattr(terminal_app, limit, 60.0)
 
 
 async def closed_by_escape(app, pilot, until) -> Key:
-    """Opens the help, closes it, and returns the key that did, before the display shows that it has gone."""
+    """Opens and closes the help. Returns the key that closed it, before the display shows the change."""
     below = app.screen
     await pilot.press("f1")
     await until(pilot, lambda: isinstance(app.screen, HelpScreen) and app.screen.is_mounted)
@@ -54,7 +54,7 @@ async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app,
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         pressed = (await closed_by_escape(app, pilot, until)).time
-        for count in range(1, 20):  # 30 a second
+        for count in range(1, 20):  # 30 keys per second
             key = Key("escape", None)
             key.time = pressed + count / 30
             app.post_message(key)
@@ -63,7 +63,7 @@ async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app,
         assert app.screen is kernel
         assert not kernel.was_pressed("cancel")
         again = Key("escape", None)
-        again.time = max(pressed + 20 / 30 + 0.3, time.monotonic())  # let go, and pressed again
+        again.time = max(pressed + 20 / 30 + 0.3, time.monotonic())  # released, and pressed again
         app.post_message(again)
         await until(pilot, lambda: kernel.was_pressed("cancel"))
 

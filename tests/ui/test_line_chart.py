@@ -1,4 +1,4 @@
-"""The chart of speedups: a logarithmic scale that the end decides, 1.0 in sight, the last value beside its line."""
+"""The speedup chart: a logarithmic scale set by the last values, 1.0 visible, the last value beside its line."""
 
 import pytest
 from textual.app import App, ComposeResult

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def model_server() -> Iterator[Any]:
-    """A provider that answers as its `replies` say."""
+    """A model provider that sends its `replies`."""
     server = provider.ModelServer()
     yield server
     server.close()
@@ -31,7 +31,7 @@ def model_server() -> Iterator[Any]:
 
 @pytest.fixture
 def with_model(services, paths, model_server, monkeypatch):
-    """One model in the settings file, and a jail."""
+    """One model in the settings file, and a simulated jail."""
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "made")
     model = ModelSettings(
         provider="openai_chat", model="m-1", base_url=model_server.url, price_in=1.0, price_out=1000.0, retries=0
@@ -45,7 +45,7 @@ def fenced(source: str) -> str:
 
 
 async def asked(app, pilot, until, *, answers="2", how=None, limit="1", sizes=None) -> ModelScreen:
-    """Fills in the dialog that is asked for, and starts."""
+    """Fills in the model dialog and starts."""
     await until(pilot, lambda: isinstance(app.screen, ModelSetup))
     dialog = app.screen
     await until(pilot, lambda: bool(dialog.query("#limit-label")) and dialog.focused is not None)
@@ -78,10 +78,10 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
             "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end",
             "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2",
             "all answers received · 2 answers",
-            "300 tok · $0.10 of $1",  # 2 times 100 read and 50 written
+            "300 tok · $0.10 of $1",  # 2 × (100 read + 50 written)
         ):
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
-        assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
+        assert "WRONG_RESULT" in with_model.seen[1].prompt  # the model got its verdict
         await pilot.press("up")
         await until(pilot, lambda: screen.query_one("#model-source").text.strip() == "wrong")
         assert screen.query_one("#model-source").source_language == "python"
@@ -318,7 +318,7 @@ async def test_the_kernel_in_the_editor_is_offered_to_improve(
         await pilot.press("f7")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup) and app.screen.query("#from"))
         start = app.screen.query_one("#from", Select)
-        await until(pilot, lambda: "the baseline" in screen_text(app))  # what a model starts from otherwise
+        await until(pilot, lambda: "the baseline" in screen_text(app))  # the default to start from
         start.value = True
         screen = await asked(app, pilot, until, answers="1")
         await until(pilot, lambda: screen.session.over)
@@ -344,4 +344,4 @@ async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
         assert report is not None
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
         assert screen.session.state.kernels[0].report.tried_other_sizes is False
-        await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # a row a setting
+        await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting

@@ -100,7 +100,7 @@ async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_
             assert int(str(option.prompt).split()[1]) == len(ids(app)), option.id
             assert len(str(option.prompt)) <= categories.content_size.width  # on one line
             if shown:
-                # What `pkb-arena list` prints below its name.
+                # `pkb-arena list` prints these below the category's name.
                 listed = app.services.catalogue.categories[shown]
                 assert ids(app) == [problem.id for problem in listed]
         app.picker.problems[0].also.remove("tensor")
@@ -132,7 +132,7 @@ async def test_the_house_and_the_best_have_columns_where_there_is_room(open_app,
         names = [key.value for key in app.picker.table.columns]
         assert names[-4:] == ["problem", "house", "best", "device"]  # no own result: no column
         row = next(line for line in screen_text(app).splitlines() if "Row-parallel GEMM" in line)
-        assert row.count("▲ 1.50×") == 2  # of the house, and the best
+        assert row.count("▲ 1.50×") == 2  # in the columns house and best
         assert "cpu×2" in row
         app.picker.table.move_cursor(row=2)
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
@@ -276,8 +276,8 @@ async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(open_app, u
 
 def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
     results = {"you": 9, "house": 9, "best": 9, "device": 7}
-    narrow = columns_for(78, results)[1]  # of 100 columns: the card is below
-    assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # of 160 and more: beside
+    narrow = columns_for(78, results)[1]  # in 100 columns the card is below
+    assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # from 160 on it is beside
 
 
 async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of the screens at 60, 100 and 160 columns. `pytest --snapshot-update` after a change that is meant."""
+"""Pictures of the screens at 60, 100 and 160 columns. After an intended change run `pytest --snapshot-update`."""
 
 import itertools
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ async def _listed(pilot) -> None:
 
 
 async def _at_rest(pilot) -> None:
-    """Until the screen has looked the same eight times: on a slow machine each look takes longer."""
+    """Waits until the screen was the same eight times in a row. On a slow machine this takes longer."""
     same, seen = 0, None
     while same < 8:
         await pilot.pause(0.05)
@@ -40,7 +40,7 @@ def test_picker(snap_compare, services, size) -> None:
 
 
 def _kernel_screens() -> Iterator[Any]:
-    """Each run at its most telling size, the passed one at all; the others are for `make test-all`."""
+    """The passed run at all sizes, each other run at its most useful size. `make test-all` has the rest."""
     shown = {("told", 60), ("wrong", 100), ("error", 160)}
     for run, size in itertools.product(("pass", "told", "wrong", "error"), SIZES):
         marks = [] if run == "pass" or (run, size[0]) in shown else [pytest.mark.long]

@@ -1,4 +1,4 @@
-"""Jump letters and the whole screen for one pane, on the screens beside the kernel screen; and no column left empty."""
+"""Jump letters and full-screen panes on screens other than the kernel screen; no column is left empty."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text
         pane = app.screen.query_one("#category-pane")
         assert pane.region.width == 160
         assert "Problems" not in screen_text(app)
-        await jump(app, pilot, until, "p")  # the whole screen goes along
+        await jump(app, pilot, until, "p")  # the next pane fills the screen, too
         assert app.picker.table.has_focus
         assert app.screen.query_one("#problem-pane").region.width == 160
         await pilot.press("escape")
@@ -71,7 +71,7 @@ async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> Non
         assert screen.panes["left"].region.height > 30
         await pilot.press("ctrl+t")
         await pilot.pause()
-        assert screen.query_one("#left-pane").region.width == 80  # the race has the lines below
+        assert screen.query_one("#left-pane").region.width == 80  # the race is below it
 
 
 async def test_both_players_are_reached_where_they_do_not_fit_beside_each_other(open_app, until, screen_text) -> None:
@@ -87,7 +87,7 @@ async def test_both_players_are_reached_where_they_do_not_fit_beside_each_other(
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
-        # Of the panes themselves: what holds them is not drawn.
+        # Of the panes themselves, because their containers are not drawn.
         panes = [pane.region for pane in app.screen.query("#category-pane, #problem-pane, #card-pane")]
         assert (min(region.x for region in panes), max(region.right for region in panes)) == (0, columns)
         screen = await replayed(app, pilot, until)

@@ -1,4 +1,4 @@
-"""The profile of a kernel in the app: lanes and sentences of real ranks, what failed, whose turn it is, and the trace."""
+"""The profile of a kernel in the app: lanes and sentences of real ranks, failures, waits for a run, and the trace."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from screens.keymap import keymap_fault
 from screens.profile import words
 from screens.profile.screen import ProfileScreen
 
-# The scripted referee, which goes by the first line, finds both right.
+# The scripted referee reads the first line and passes this kernel.
 LATE = """pass
 import time, torch, torch.distributed as dist
 def solution(tensor):
@@ -39,7 +39,7 @@ def solution(tensor):
 
 
 def made(world: int = 2) -> Profiled:
-    """Two calls; the first rank waits for all others."""
+    """A simulated profile of two calls, in which the first rank waits for all others."""
     reports = []
     for rank in range(world):
         spans = []
@@ -57,7 +57,7 @@ def made(world: int = 2) -> Profiled:
 
 @asynccontextmanager
 async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[tuple]:
-    """The app at problem 1 with a saved kernel, after the key was pressed."""
+    """The app at problem 1 with a saved kernel, after the profile key was pressed."""
     async with open_app(problem="1", size=size) as (app, pilot):
         kernel = app.screen
         assert isinstance(kernel, KernelScreen)
@@ -94,7 +94,7 @@ async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(open_app, unti
 
 @pytest.mark.slow
 async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
-    """What real ranks report when a call fails: tests/unit/profile/test_profile.py."""
+    """tests/unit/profile/test_profile.py tests what real ranks report when a call fails."""
 
     async def failed(request: ProfileRequest, tell) -> Profiled:
         words = "Traceback (most recent call last):\nValueError: no such [thing]\n"
@@ -111,7 +111,7 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
 
 @pytest.mark.slow
 async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, screen_text, monkeypatch) -> None:
-    """That a real one waits while devices are taken: tests/unit/profile/test_profile.py."""
+    """tests/unit/profile/test_profile.py tests that a real profile waits while devices are in use."""
     its_turn, ends = asyncio.Event(), asyncio.Event()
 
     async def waits(request: ProfileRequest, tell) -> Profiled:
@@ -212,7 +212,7 @@ def test_what_the_judge_measured_is_told_in_microseconds(events) -> None:
 
 
 def made_on_gpus(world: int = 2) -> Profiled:
-    """The first rank waits for all others in a collective; the last one's spans were not seen."""
+    """A simulated profile on GPUs. The first rank waits for all others in a collective; NVLink was not counted."""
     reports = []
     for rank in range(world):
         own = 700.0 if rank else 100.0
@@ -239,7 +239,7 @@ REPORT = Path(__file__).parents[1] / "unit" / "profile" / "ncu_report.csv"
 async def test_a_key_asks_nsight_compute_and_shows_its_rules_and_its_file(
     open_app, until, screen_text, monkeypatch, paths, size
 ) -> None:
-    """What ncu itself finds: tests/gpu/test_profile.py."""
+    """tests/gpu/test_profile.py tests what ncu itself finds."""
     ends = asyncio.Event()
 
     async def on_gpus(request: ProfileRequest, tell) -> Profiled:

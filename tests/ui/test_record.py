@@ -1,4 +1,4 @@
-"""Recordings: what is seen of a journal, as an asciicast and as an animated picture."""
+"""Recordings of a journal as an asciicast and as an animated picture."""
 
 import itertools
 import json
@@ -56,13 +56,13 @@ def test_an_asciicast_plays_every_picture() -> None:
 
 def test_an_animated_picture_shows_each_row_while_it_stands() -> None:
     root = ElementTree.fromstring(animated_svg(RECORDING, "#ffffff", "#000000"))
-    assert not [node for node in root.iter() if "href" in "".join(node.attrib)]  # nothing from elsewhere
+    assert not [node for node in root.iter() if "href" in "".join(node.attrib)]  # no external files
     moving = {
         group.find(f"{SVG}text").text: (group.get("visibility"), group.find(f"{SVG}animate").attrib)
         for group in root.iter(f"{SVG}g")
     }
     assert set(moving) == {"one", "two & <3"}
-    assert moving["one"][0] == "visible"  # the last picture, where nothing is animated
+    assert moving["one"][0] == "visible"  # the last picture, for viewers without animation
     assert moving["two & <3"][0] == "hidden"
     assert moving["two & <3"][1]["values"].split(";") == ["hidden", "visible", "hidden"]
     assert moving["two & <3"][1]["keyTimes"].split(";") == ["0.0000", "0.5000", "0.7500"]
@@ -107,7 +107,7 @@ def test_a_run_is_recorded_as_the_kernel_screen_shows_it(
     ElementTree.fromstring(text)
     assert "PASS" in text
     assert read_header(made_journal).kernel_name in text
-    assert "pkb-record" not in text  # the folder in which it was drawn
+    assert "pkb-record" not in text  # the temporary folder of the recorder
     assert str(tmp_path) not in text
 
 

@@ -113,7 +113,7 @@ async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_k
 async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, path = app.screen, app.screen.session.path
-        screen.session.choice = Choice(dtype="none such")  # no run can be made
+        screen.session.choice = Choice(dtype="none such")  # invalid: no run can start
         path.write_text("pass\n# 1")
         await until(pilot, lambda: any("none such" in note.message for note in app._notifications))
         assert screen.editor.text == "pass\n# 1"
@@ -198,7 +198,7 @@ async def test_escape_while_the_file_is_written_cancels_the_run(
         await pilot.pause(0.1)
         assert not screen.session.busy
         type_kernel(screen, "pass")
-        await pilot.press("f17")  # of the baseline: nobody queued it before
+        await pilot.press("f17")  # runs the baseline, which was not queued before
         await until(pilot, lambda: result_of(screen))
 
 
@@ -428,7 +428,7 @@ async def test_a_run_that_was_left_and_has_not_begun_is_waited_for(open_app, typ
         type_kernel(app.screen, "hang")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.screen.session.last_run is not None)
-        app.screen.session.last_run._events.clear()  # nothing has come of it
+        app.screen.session.last_run._events.clear()  # as if no event had arrived
         await pilot.press("f10")
         await until(pilot, lambda: app.screen is app.picker)
         app.open_problem(app.services.catalogue.find("13"))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def watch(services, paths, tmp_path, until):
-    """watch(header, event): the app of a spectator who comes when a journal has these lines."""
+    """watch(header, event): the app of a spectator who joins when a journal has these two lines."""
 
     @asynccontextmanager
     async def opened(header, event):

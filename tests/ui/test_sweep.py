@@ -33,7 +33,7 @@ def result(player: str, slug: str, number: int, verdict: str, attempt: int = 1) 
 
 @pytest.fixture
 def journal(paths: Paths) -> SweepJournal:
-    """A sweep that has begun."""
+    """The journal of a sweep that has begun."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     plan = SweepPlan(players=PLAYERS, problems=["allreduce", "allgather"], attempts=2)
     journal.append(SweepSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
@@ -79,7 +79,7 @@ async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
 
 
 def told(app) -> str:
-    """What the app has notified."""
+    """The text of the app's notifications."""
     return " ".join(" ".join(note.message for note in app._notifications).split())
 
 

@@ -36,7 +36,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
         app.screen.query_one(OptionList).highlighted = 0
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Question))  # what was typed there is its draft
+        await until(pilot, lambda: isinstance(app.screen, Question))  # asks about the draft, which was typed there
         assert app.screen_stack[-2].session.path == path
 
 

@@ -1,4 +1,4 @@
-"""Results are voided in the history and from the board; they are shown struck out with their note and are in no figure."""
+"""Results are voided in the history and on the board: shown struck out with their note, and not counted."""
 
 import time
 
@@ -74,7 +74,7 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         app.screen.query_one("#what", Select).value = KERNEL
         await pilot.press("enter")
         await until(pilot, lambda: ": copied" in screen_text(app))
-        assert list(read_voids(services.paths.voids).kernels) == ["0" * 64]  # both have this file
+        assert list(read_voids(services.paths.voids).kernels) == ["0" * 64]  # both results have this kernel
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" not in screen_text(app))
         await until(pilot, lambda: screen_text(app).count("✗ voided") == 2)

@@ -20,7 +20,7 @@ KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "s": (83, ""), "F5": (116, "")}
 
 
 class Tab:
-    """A page, its size in pixels, and what it has asked for."""
+    """A page, with its requests and its errors."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -28,9 +28,9 @@ class Tab:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reading = asyncio.create_task(self._read())
         self.requests: list[str] = []
-        """Addresses, of websockets, too."""
+        """Requested addresses, including those of websockets."""
         self.errors: list[str] = []
-        """What the page's script complained of."""
+        """Exceptions in the page's scripts."""
 
     async def _read(self) -> None:
         async for message in self._socket:
@@ -53,7 +53,7 @@ class Tab:
         return dict(said["result"])
 
     async def value(self, expression: str) -> Any:
-        """What a JavaScript expression is, where the page stands now."""
+        """Evaluates a JavaScript expression in the page as it is now."""
         result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         return result["result"].get("value")
 
@@ -90,7 +90,7 @@ class Tab:
             )
 
     async def picture(self) -> bytes:
-        """What the tab shows, as PNG."""
+        """A screenshot of the tab, as PNG."""
         return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class Chromium:
         self._session, self._port = session, port
 
     async def tab(self, address: str, width: int = 1200, height: int = 720) -> Tab:
-        """A new tab that is on its way to an address."""
+        """Opens a new tab that loads an address."""
         async with self._session.put(f"http://127.0.0.1:{self._port}/json/new?about:blank") as response:
             target = await response.json()
         tab = Tab(await self._session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=1 << 26))
@@ -116,7 +116,7 @@ class Chromium:
 
 @asynccontextmanager
 async def started(program: str, folder: Path) -> AsyncIterator[Chromium]:
-    """A browser until the end of the block; its profile lies in `folder`."""
+    """A running browser until the end of the block. Its profile is in `folder`."""
     arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     arguments += ["--disable-background-networking", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
     process = subprocess.Popen(

@@ -26,14 +26,14 @@ class Served:
     links: list[str]
 
     def apps(self, module: str) -> list[psutil.Process]:
-        """Its app processes of one kind."""
+        """Its app processes of one kind: `owner` or `spectator`."""
         return [child for child in self.process.children() if f"screens.web.{module}" in _arguments(child)]
 
 
 def _arguments(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
-    except psutil.NoSuchProcess:  # it has ended; a zombie is one, too
+    except psutil.NoSuchProcess:  # it has ended, or is a zombie
         return []
 
 
@@ -50,7 +50,7 @@ class Tab:
         return "\n".join(self._screen.display)
 
     async def shows(self, text: str) -> None:
-        """Reads what the app draws until a text stands there."""
+        """Reads what the app draws until `text` is on the screen."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while text not in self.picture:
@@ -63,7 +63,7 @@ class Tab:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Waits until something is so."""
+    """Waits until the condition is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.05)
@@ -76,7 +76,7 @@ def wait_until() -> Callable[[Callable[[], object]], Awaitable[None]]:
 
 @pytest.fixture
 def serve() -> Callable[..., Any]:
-    """`async with serve(*arguments) as served`: the real command in a process of its own; it leaves nothing running."""
+    """`async with serve(*arguments) as served`: the real command as a process; it must leave no process running."""
 
     @asynccontextmanager
     async def served(*arguments: str) -> AsyncIterator[Served]:
@@ -117,7 +117,7 @@ def alive(process: psutil.Process) -> bool:
 @pytest.fixture
 async def visitor() -> AsyncIterator[ClientSession]:
     """A browser's cookies and requests."""
-    jar = CookieJar(unsafe=True)  # for an address in numbers
+    jar = CookieJar(unsafe=True)  # accepts cookies from numeric addresses
     async with ClientSession(cookie_jar=jar, timeout=ClientTimeout(PATIENCE_S)) as session:
         yield session
 

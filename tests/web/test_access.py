@@ -1,4 +1,4 @@
-"""Who is let in: real requests to the real server on 127.0.0.1; nobody who is refused starts a process."""
+"""Access control: real requests to the real server on 127.0.0.1. Refused requests start no process."""
 
 import re
 from collections.abc import AsyncIterator

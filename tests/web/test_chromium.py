@@ -1,4 +1,4 @@
-"""The page in a real Chromium: a kernel typed, saved and judged there; nothing asked of another machine."""
+"""The page in a real Chromium: a kernel is typed, saved and judged; no request goes to another machine."""
 
 import asyncio
 import shutil
@@ -38,7 +38,7 @@ async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
         tab = await browser.tab(owner, 1280, 800)
         await tab.draws()
         assert "token" not in await tab.value("location.href")
-        while not kernel.exists():  # the list is there after a moment
+        while not kernel.exists():  # the list appears after a moment
             await tab.press("Enter")
             await asyncio.sleep(1)
         watching = [await browser.tab(spectator, *size) for size in ((1280, 800), (800, 600))]

@@ -49,7 +49,7 @@ async def test_a_reload_comes_back_to_the_running_app_and_another_tab_takes_it_o
             await tab.press("\x1bOP")  # F1
             await tab.shows(HELP)
         async with open_tab(owner) as tab:
-            await tab.shows(HELP)  # what was open before is open still
+            await tab.shows(HELP)  # the help is still open
             async with open_tab(owner) as newer:
                 await newer.shows(HELP)
                 while not (await tab.socket.receive()).type.name.startswith("CLOS"):
@@ -89,7 +89,7 @@ async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
                 async with open_tab(link):
                     pass
             journal = Journal(paths.runs / "20261101-r1.jsonl", header, lambda error: None)
-            half = 4  # the kernel is loaded
+            half = 4  # up to the event that the kernel is loaded
             for event in events[:half]:
                 journal.append(event)
             await first.shows("the kernel that is watched")

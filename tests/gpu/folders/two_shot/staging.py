@@ -4,7 +4,7 @@ import torch.distributed._symmetric_memory as symm_mem
 
 
 class Staging:
-    """Symmetric memory for the last shape that was asked for."""
+    """Symmetric memory for the last requested size and dtype."""
 
     def __init__(self):
         self.key = self.buffer = self.handle = None

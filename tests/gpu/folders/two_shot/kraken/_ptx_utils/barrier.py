@@ -16,7 +16,7 @@ def _wait(pad):
 
 @triton.jit
 def symm_mem_sync(pads, block, rank: tl.constexpr, world: tl.constexpr):
-    """Blocks of one number on all ranks meet."""
+    """Synchronises the blocks with the same number on all ranks."""
     tl.debug_barrier()
     table = pads.to(tl.pointer_type(tl.uint64))
     for peer in tl.static_range(world):

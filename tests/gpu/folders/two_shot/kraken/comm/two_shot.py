@@ -34,7 +34,7 @@ def two_shot_kernel(
 
 
 def two_shot_all_reduce(tensor: torch.Tensor, handle) -> torch.Tensor:
-    """Sums what all ranks have staged in their symmetric memory."""
+    """Sums the tensors that all ranks have staged in symmetric memory."""
     out = torch.empty_like(tensor)
     part = triton.cdiv(triton.cdiv(tensor.numel(), handle.world_size), 8) * 8
     two_shot_kernel[(BLOCKS,)](
