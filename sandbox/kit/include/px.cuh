@@ -461,9 +461,8 @@ PX_DI uint2 px_swap(const Px& px, uint4* boxes, uint2 mine, u32 turn) {
 }
 
 // --- TMA: one thread moves a block of memory between shared memory and any GPU's memory --------------------------------------
-// Addresses and sizes must be multiples of 16. Loads complete on an mbarrier (8 bytes of shared memory), stores in groups.
-// Loads: one thread calls px_mbarrier_init once, then per phase px_mbarrier_expect and px_bulk_load; readers call
-// px_mbarrier_wait.
+// Addresses and sizes must be multiples of 16. Loads complete on an mbarrier (8 bytes of shared memory), stores in groups. Loads:
+// one thread calls px_mbarrier_init once, then per phase px_mbarrier_expect and px_bulk_load; readers call px_mbarrier_wait.
 PX_DI u32 px_shared(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
 // One thread calls this, then the block calls __syncthreads. A phase of `bar` completes after `arrivals` arrivals and all

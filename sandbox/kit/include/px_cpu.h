@@ -111,7 +111,7 @@ static inline void px_send(const Px& px, int peer, u32 slot, u32 value) {
     px_store_release(px_word(px.sig[peer], slot, px.rank), value);
 }
 
-// Signals to all peers, then waits for them, up to timeout_ms each until one is missing. Returns a bit mask of the missing members.
+// Signals to all peers, then waits for each up to timeout_ms, until one is missing. Returns a bit mask of the missing members.
 static inline u32 px_try_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms) {
     for (int i = 1; i < px.world; ++i) px_send(px, (px.rank + i) % px.world, slot, epoch);
     u32 missing = 0;
