@@ -1,10 +1,11 @@
-// boxes: [2 (turns)][W (senders)][rows][2 + k / 2] words of 16 bytes with flags, symmetric: {larger, ties}, {edge, target's
-// logit}, then the keys of the `larger` logits above the edge; the edge itself stands in the row `ties` times. Without top_k:
-// {sum of exponentials, -}, {largest logit, target's logit}. A rank that sends launch t+2 has everybody's words of launch t+1, so
-// everybody has left launch t: two turns are enough.
+// boxes of `cut`: [2 (turns)][W (senders)][rows][2 + k / 2] words of 16 bytes with flags, symmetric. A row has {larger, ties},
+// {edge, target's logit}, then the keys of the `larger` logits above the edge. The edge is the sender's k-th largest key, which
+// occurs `ties` times in its row. Without top_k: {sum of exponentials, -}, {largest logit, target's logit}. Two turns are enough:
+// a rank that sends launch t+2 has received all words of launch t+1, so all ranks have ended launch t.
 const int LIST = 1024;
 const u32 NOWHERE = 0xff800000u;  // -infinity: the logit of a target that is on another rank
-// The k-th largest of the n keys in shared memory and of `ties[r]` times `edge[r]`, r below `edges`; 0 when there are fewer.
+// The whole block calls this: returns the k-th largest of the n keys in shared memory and of `ties[r]` copies of `edge[r]` for
+// each r < edges; 0 if there are fewer than k.
 template <class T> static __device__ u32 kth_largest(const u32* keys, int n, const u32* edge, const u32* ties, int edges, u32 k) {
     u32 bound = 0;
     for (int bit = Key<T>::bits - 1; bit >= 0; --bit) {
@@ -28,13 +29,14 @@ static __device__ u32 block_sum(u32 value) {
     __syncthreads();
     return total;
 }
-// Leaves the keys above the k-th largest in `chosen`, and says how many they are, which the k-th is, and how often it is there.
+// The whole block calls this: writes the keys of a row above its k-th largest to `chosen`. Returns their number, the k-th largest
+// key and how often it occurs. keys: LIST words of working memory.
 struct Edge { u32 larger, key, ties; };
 template <class T> static __device__ Edge choose(const T* from, i64 columns, u32 k, u32* keys, u32* chosen) {
     __shared__ u32 found, larger;
     float best = -px_infinity();
     look(from, columns, [&](float value, i64) { best = fmaxf(best, value); });
-    __syncthreads();  // the row before is done with
+    __syncthreads();  // all threads have ended the previous row
     keys[threadIdx.x] = (i64)threadIdx.x * (16 / sizeof(T)) < columns ? key_of<T>(best) : 0;
     if (threadIdx.x == 0) found = larger = 0;
     __syncthreads();
@@ -55,7 +57,7 @@ template <class T> static __device__ Edge choose(const T* from, i64 columns, u32
             ties += keys[i] == bound;
             if (keys[i] > bound) chosen[atomicAdd(&larger, 1u)] = keys[i];
         }
-    } else {  // too many reach the bound, most of them equal: bit by bit over the whole row
+    } else {  // more keys than LIST reach the bound, most of them equal: search the whole row bit by bit
         bound = 0;
         for (int bit = Key<T>::bits - 1; bit >= 0; --bit) {
             const u32 probe = bound | 1u << bit;
@@ -72,8 +74,9 @@ template <class T> static __device__ Edge choose(const T* from, i64 columns, u32
     ties = block_sum(ties);
     return {larger, bound, ties};
 }
-// What is kept of n entries in descending order, entry i `counts[i]` times `keys[i]`, each of weight `weights[i]`: in ascending
-// order they are dropped as long as their sum does not exceed `share` of all, but for the largest.
+// Applies top-p to n entries in descending order. Entry i stands for `counts[i]` logits with key `keys[i]`, each of weight
+// `weights[i]`. Drops logits in ascending order as long as their weight does not exceed `share` of the total; one of the largest
+// always stays. Returns the least key that is kept, how many logits of this key are dropped, and the sum of the kept weights.
 struct Kept { u32 least, dropped; double sum; };
 template <class T> static __device__ Kept drop(const u32* keys, const u32* counts, const float* weights, int n, double share) {
     double total = 0, running = 0;
@@ -92,7 +95,8 @@ template <class T> static __device__ Kept drop(const u32* keys, const u32* count
     }
     return {keys[i], dropped, total - running};
 }
-// least, log_sum, found, log_probability: four times [rows] in `out`.
+// Finds the cut of top-k, with or without top-p, or of no filter. out: [4][rows], least, log_sum, found (the target's logit) and
+// log_probability; own_dropped: [rows]; all as in sandbox.kit.blocks.truncation.Cut.
 template <class T> static __device__ void cut(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
         i64* own_dropped, i64 rows, i64 columns, u32 top_k, double share) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -121,11 +125,11 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
             if (word > 1) data = make_uint2(listed[at], at + 1 < larger ? listed[at + 1] : 0);
             px_st_ll16(px_at(px, peer, box) + mine + word, data, turn);
         }
-        __syncthreads();  // the list has been read
+        __syncthreads();  // all threads have read `listed`
     }
     __shared__ u32 first[PX_MAX_WORLD + 1], edges[PX_MAX_WORLD], ties[PX_MAX_WORLD], picks[PX_MAX_WORLD], chosen;
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
-        __syncthreads();  // the row before is done with
+        __syncthreads();  // all threads have ended the previous row
         if (threadIdx.x < px.world) {
             const uint4* from = box + (threadIdx.x * rows + row) * words;
             const uint2 head = px_ld_ll16(from, turn), edge = px_ld_ll16(from + 1, turn);
@@ -152,7 +156,7 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
             __syncthreads();
             const u32 all_k = top_k < px.world * columns ? top_k : (u32)(px.world * columns);
             const u32 bound = kth_largest<T>(keys, n, edges, ties, px.world, all_k);
-            // What reaches the k-th largest, each entry with how often it is there: fewer than k above it, and those equal to it.
+            // The entries not below the k-th largest, with their counts: fewer than k above it, and those equal to it.
             for (int i = threadIdx.x; i < n + px.world; i += blockDim.x) {
                 const u32 key = i < n ? keys[i] : edges[i - n];
                 if (key < bound) continue;
@@ -161,7 +165,7 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
             }
             __syncthreads();
             const int many = chosen;
-            u32 key[LIST / 64], count[LIST / 64], place[LIST / 64];  // of this thread's entries, from 64 threads on
+            u32 key[LIST / 64], count[LIST / 64], place[LIST / 64];  // of this thread's entries; room enough from 64 threads on
             for (int i = threadIdx.x, j = 0; i < many; i += blockDim.x, ++j) {
                 key[j] = listed[i], count[j] = counts[i], place[j] = 0;
                 for (int o = 0; o < many; ++o) {
@@ -180,7 +184,7 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
             if (threadIdx.x == 0) {
                 const Kept kept = drop<T>(listed, counts, weights, many, share);
                 least = value_of<T>(kept.least), log_sum = (float)(log(kept.sum) + peak);
-                u32 left = kept.dropped, equal = 0;  // of equal logits those of the first ranks are dropped first
+                u32 left = kept.dropped, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
                 for (int r = 0; left && r <= px.rank; ++r) {
                     left -= min(left, equal);
                     equal = edges[r] == kept.least ? ties[r] : 0;
@@ -201,8 +205,9 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
     }
     px_reach(px, blockIdx.x, turn);
 }
-// The sums of three numbers over the threads of all ranks, in the order of the ranks, the same everywhere. words: where rank 0's
-// three words of this exchange are; those of the next rank are `pitch` words behind. A word is a sum in two parts.
+// The whole block calls this: sums three numbers over the threads of the same block of all ranks. Adds in rank order, so that all
+// ranks get the same bits. words: rank 0's three words of this exchange; the words of each next rank are `pitch` words further. A
+// word holds a sum as two floats, its rounded value and the rest.
 static __device__ void sum_over_ranks(const Px& px, uint4* words, i64 pitch, const float* own, double* sums, u32 turn) {
     __shared__ float warps[3][32];
     __shared__ double totals[3];
@@ -230,9 +235,10 @@ static __device__ void sum_over_ranks(const Px& px, uint4* words, i64 pitch, con
     #pragma unroll
     for (int j = 0; j < 3; ++j) sums[j] = totals[j];
 }
-// The cut of top-p alone: the largest key below which no more than `share` of all exponentials lies. Two bits of it are found in
-// each round over the row, which is still cached. boxes: [2 (turns)][W (senders)][rows][5 + 3 rounds] words of 16 bytes with
-// flags: {sum of exponentials, -}, {largest logit, target's logit}, three of the last exchange, three of each round.
+// Finds the cut of top-p alone: the largest key such that the logits below it have at most `share` of the sum of all
+// exponentials. Each round reads the row, which is still cached, and finds two bits of the key. boxes: [2 (turns)][W
+// (senders)][rows][5 + 3 rounds] words of 16 bytes with flags: {sum of exponentials, -}, {largest logit, target's logit}, three
+// words of the last exchange, then three of each round.
 template <class T> static __device__ void cut_share(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
         i64* own_dropped, i64 rows, i64 columns, double share) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -276,8 +282,8 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
             sum_over_ranks(px, here + 5 + 3 * round, pitch, below, sums, turn);
             bound += (u32)((sums[0] <= limit) + (sums[1] <= limit) + (sums[2] <= limit)) << shift;
         }
-        bound = min(bound, key_of<T>(peak));  // the largest stays
-        float last[3] = {0, 0, 0};  // what lies below the cut, and how often it is there
+        bound = min(bound, key_of<T>(peak));  // the largest logit is always kept
+        float last[3] = {0, 0, 0};  // sum of exponentials below the cut, and number of logits at the cut
         look(from, columns, [&](float value, i64) {
             const u32 key = key_of<T>(value);
             if (key < bound) last[0] += expf(value - peak);
@@ -291,7 +297,7 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
             dropped = dropped < many ? (dropped > 0 ? dropped : 0) : many;
             if (dropped == many && bound == key_of<T>(peak)) dropped -= 1;
             const float log_sum = (float)(log(total - sums[0] - dropped * weight) + peak);
-            double before = 0, equal = 0;  // of equal logits those of the first ranks are dropped first
+            double before = 0, equal = 0;  // of equal logits, those of the lowest ranks are dropped first
             for (int r = 0; r <= px.rank; ++r) {
                 before += equal;
                 equal = __uint_as_float(px_ld_ll16(here + r * pitch + 3, turn).x);
@@ -301,7 +307,7 @@ template <class T> static __device__ void cut_share(const Px& px, const T* logit
             out[3 * rows + row] = found >= least ? found - log_sum : -px_infinity();
             own_dropped[row] = (i64)(left < equal ? left : equal);
         }
-        __syncthreads();  // the row is done with
+        __syncthreads();  // all threads have ended the row
     }
     px_reach(px, blockIdx.x, turn);
 }

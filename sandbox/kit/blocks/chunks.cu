@@ -1,5 +1,6 @@
-// Rows in chunks (source, expert): they arrive source by source, and lie expert by expert. sizes: [world][experts / world],
-// the rows of each chunk. The whole block reads the table; then every thread can ask where an arriving row lies.
+// A chunk is the rows of one source for one expert. Chunks arrive source by source, and are stored expert by expert. sizes:
+// [world][experts / world], the number of rows of each chunk. The whole block calls read_chunks, then any thread may call
+// place_of. `arrives` and `lies` are the numbers of a chunk's first row among the arriving rows and among the stored rows.
 const int MOST_EXPERTS = 1024;
 struct Chunks { u32 rows[MOST_EXPERTS], arrives[MOST_EXPERTS], lies[MOST_EXPERTS]; };
 static __device__ void read_chunks(Chunks& chunks, const i64* sizes, int world, int experts) {
@@ -19,7 +20,8 @@ static __device__ void read_chunks(Chunks& chunks, const i64* sizes, int world, 
     }
     __syncthreads();
 }
-// The place of row number `row` of those that arrive. Where chunks are empty several begin there, and the last one counts.
+// Returns where arriving row number `row` is stored. Of several chunks that begin at a row, the last one holds it: the others are
+// empty.
 static __device__ u32 place_of(const Chunks& chunks, int experts, u32 row) {
     int chunk = 0;
     for (int end = experts; end - chunk > 1;) {

@@ -1,10 +1,12 @@
-// Tensor t of the list (few, many): its address is number 2t, its length number 2t + 1; from tensor `dense` on they are experts'.
+// The list (few, many): number 2t is the address of tensor t, number 2t + 1 its length. Tensors from number `dense` on are
+// experts'.
 static __device__ float power(float value, float p) {
     return p == 2 ? value * value : p == 1 ? fabsf(value) : powf(fabsf(value), p);
 }
-// partial: [2][blocks], done: a counter, left at 0, boxes: px_swap's. The last block adds up the blocks' sums, in the same order
-// in every call, then the ranks'. out: norm, and the factors of the dense and of the experts' gradients, which are divided by
-// `divisor` first.
+// Computes the p-norm of all gradients of all ranks. partial: [2][blocks]; done: a counter, 0 before and after; boxes: as in
+// px_swap. The last block adds up the blocks' sums, in the same order in every call, then the ranks' sums. out: [3], the norm,
+// then the factors that clip the dense and the experts' gradients. The experts' gradients are divided by `divisor` first; their
+// factor contains this.
 template <class T> static __device__ void sum_powers(const Px& px, const PxNumbers& few, const i64* many, float* partial,
         u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -68,7 +70,8 @@ template <class T> static __device__ void sum_powers(const Px& px, const PxNumbe
     }
     px_reach(px, 0, turn);
 }
-// From the end to the beginning: what was read last is in the cache. A family whose factor is 1 is left alone.
+// Multiplies the gradients by their factors, from the end to the beginning, because what was read last is still cached. Gradients
+// whose factor is 1 are not written.
 template <class T> static __device__ void scale(
         const PxNumbers& few, const i64* many, const float* factors, int tensors, int dense) {
     const int each = 16 / sizeof(T);

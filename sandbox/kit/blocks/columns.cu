@@ -1,10 +1,11 @@
-// x: rows of x_pitch elements, of which `width` are sent; y: this rank's columns of the result, rows of y_pitch, symmetric.
+// Stores this rank's columns at all ranks. x: rows of `width` elements, x_pitch elements apart; y: this rank's columns of the
+// result, symmetric, rows y_pitch elements apart.
 template <class T> static __device__ void push(const Px& px, const T* x, T* y, i64 rows, i64 width, i64 x_pitch, i64 y_pitch,
         u32 slot) {
     const u32 turn = px_turn(px, slot);
     const int each = 16 / sizeof(T);
     const i64 words = (width + each - 1) / each, all = rows * words, step = (i64)gridDim.x * blockDim.x;
-    const int first = x == y;  // the own columns may be there already
+    const int first = x == y;  // then this rank's own columns are in place already
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 4 * step) {
         uint4 part[4];
         #pragma unroll  // all loads are in flight before the first store
@@ -31,7 +32,8 @@ extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x
         i64 y_pitch) {
     push(px, x, y, rows, width, x_pitch, y_pitch, blockIdx.x);
 }
-// What a rank has queued on this stream before the launch, copies too, is visible at all ranks after their launch.
+// A barrier of the ranks' streams: what a rank has queued on its stream before the launch, copies too, is visible at all ranks
+// after their launch.
 extern "C" __global__ void meet_all(Px px, u32 slot) {
     const u32 turn = px_turn(px, slot);
     __threadfence_system();

@@ -1,7 +1,7 @@
-// A warp routes a token. logits: [tokens][experts]; weights: [tokens][W], of every token the sum of its top_k probabilities by the rank
-// that owns the experts. x: [tokens][width]; arrived: [W (sources)][tokens][width], symmetric, or 0: the token is stored at its own
-// place at every rank that has a weight. Probabilities are rounded to T, as the library does before it chooses; of equal ones the
-// first is chosen.
+// Routes tokens, each by one warp. logits: [tokens][experts]; weights: [tokens][W], the sum of a token's top_k probabilities over
+// the experts that each rank owns. x: [tokens][width]. arrived: [W (sources)][tokens][width], symmetric: the token is stored at
+// its own place at every rank where its weight is not 0. If arrived is 0, nothing is sent. Probabilities are rounded to T before
+// the choice, as torch's softmax does. Of equal probabilities the first is chosen.
 template <class T> static __device__ void route(const Px& px, const T* logits, const T* x, T* arrived, float* weights, i64 tokens,
         i64 width, int experts, int top_k) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -9,10 +9,10 @@ template <class T> static __device__ void route(const Px& px, const T* logits, c
     for (i64 t = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; t < tokens; t += (i64)gridDim.x * blockDim.x / 32) {
         const T* row = logits + t * experts;
         const PxMass mass = px_warp_mass(px_mass(row, experts, lane, 32));
-        float weight = 0;  // of the rank with this lane's number
+        float weight = 0;  // of the experts of rank number `lane`
         u64 last = ~0ull;
         for (int k = 0; k < top_k; ++k) {
-            u64 best = 0;  // a probability's bits have its order; below them the first expert has the largest number
+            u64 best = 0;  // a probability's bits sort like its value; ~e makes the first of equal ones the largest
             for (int e = lane; e < experts; e += 32) {
                 const float probability = to_float(from_float<T>(expf(to_float(row[e]) - mass.peak) / mass.sum));
                 const u64 key = (u64)__float_as_uint(probability) << 32 | ~(u32)e;
@@ -33,7 +33,7 @@ template <class T> static __device__ void route(const Px& px, const T* logits, c
             px_move(px_at(px, owner, arrived) + (px.rank * tokens + t) * width, x + t * width, width, lane, 32);
         }
     }
-    if (arrived) px_meet(px, blockIdx.x, turn);  // everybody's tokens have arrived
+    if (arrived) px_meet(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // gate becomes silu(gate) * up; both have n elements.
 template <class T> static __device__ void activate(T* gate, const T* up, i64 n) {
@@ -48,12 +48,12 @@ template <class T> static __device__ void activate(T* gate, const T* up, i64 n) 
         px_st_part(gate, i * each, n, px_pack<T>(value));
     }
 }
-// out: [tokens][width], the sum over the owners of a token's weight times what they made of it. y: symmetric; pulled = 1: the owner
-// d has it in y[this rank][tokens][width] of its own memory; 0: it has come back to y[d][tokens][width] here. places: [W][tokens], the
-// tokens' rows in these arrays (0: they lie in their own order).
+// out: [tokens][width], the sum over the owners of a token's weight times the owner's result. y: symmetric. pulled = 1: the
+// results of owner d are in y[this rank][tokens][width] in d's memory; 0: they have been sent back to y[d][tokens][width] in this
+// rank's memory. places: [W][tokens], the tokens' rows in these arrays; 0: token t is row t.
 template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, const i64* places, T* out, i64 tokens,
         i64 width, int pulled) {
-    if (pulled) px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // everybody's experts have ended
+    if (pulled) px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // the experts of all ranks have ended
     const int each = 16 / sizeof(T);
     const i64 words = (width + each - 1) / each, all = tokens * words;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
@@ -63,7 +63,7 @@ template <class T> static __device__ void combine(const Px& px, T* y, const floa
         #pragma unroll  // all loads are in flight before the first addition
         for (int owner = 0; owner < PX_MAX_WORLD; ++owner) {
             weight[owner] = owner < px.world ? weights[t * px.world + owner] : 0;
-            if (weight[owner] == 0) continue;  // there may be anything
+            if (weight[owner] == 0) continue;  // the memory may hold anything
             const T* from = pulled ? px_at(px, owner, y) + px.rank * tokens * width : y + owner * tokens * width;
             part[owner] = px_ld_part(from + (places ? places[owner * tokens + t] : t) * width, first, width);
         }

@@ -1,5 +1,6 @@
-// few, many: the address of tensor t at rank 0 is number 2t, its length number 2t + 1. y: the tensors one after another,
-// symmetric. Words have 16 bytes and do not cross a border between tensors.
+// The list (few, many): number 2t is the address of tensor t on rank 0, number 2t + 1 its length. y: the tensors one after
+// another, symmetric. A word has 16 bytes; the last word of a tensor may have fewer elements, so that no word belongs to two
+// tensors.
 template <class T> struct Place { const T* from; T* to; i64 first, n; };
 template <class T> static __device__ Place<T> place_of(const PxNumbers& few, const i64* many, int tensors, T* y, i64 word) {
     const int each = 16 / sizeof(T);
@@ -11,13 +12,13 @@ template <class T> static __device__ Place<T> place_of(const PxNumbers& few, con
     }
     return {nullptr, y, 0, 0};  // beyond the last tensor: nothing is read or written
 }
-// Block b has the same words of every share on all ranks. In slot `base` + BLOCKS + b a rank says how many pieces of a share
-// have arrived; a launch has numbers for 7 of them.
+// Block b works on the same words of every share on all ranks. In slot base + most_blocks + b, a rank signals how many pieces of
+// a share it has sent. PIECE has numbers for up to 7 pieces a launch.
 #define PIECE(turn, count) (8 * (turn) + (count))
 template <class T> static __device__ void fan(const Px& px, const PxNumbers& few, const i64* many, T* y, int tensors, i64 words,
         int pieces, u32 base, u32 most_blocks) {
     const u32 slot = base + blockIdx.x, passed = slot + most_blocks, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the buffer of two launches ago is free at all ranks
+    px_enter(px, slot, turn);  // the buffer of two launches ago may be written again on all ranks
     const i64 step = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     const int helpers = max(px.world - 1, 1), helper = px.rank - 1, peer = px_thread();
     const i64 share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
@@ -44,7 +45,7 @@ template <class T> static __device__ void fan(const Px& px, const PxNumbers& few
             if (peer > 0 && peer < px.world) px_signal(px, peer, passed, PIECE(turn, piece + 1));
         } else if (helpers > 1) {
             if (peer == 0) px_wait(px, 0, passed, PIECE(turn, piece + 1));
-            __syncthreads();  // this piece of the own share has arrived
+            __syncthreads();  // this piece of this rank's share has arrived
             for (i64 i = piece * length + first; i < last; i += step) {
                 const Place<T> place = place_of(few, many, tensors, y, helper * share + i);
                 const uint4 part = px_ld_part(place.to, place.first, place.n);

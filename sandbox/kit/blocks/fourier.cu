@@ -1,5 +1,5 @@
-// x: [blocks][rows][columns], y: [blocks][columns][rows]. A block of threads turns a tile of 32 x 32 in shared memory, so that
-// both sides are touched in runs of 32 elements.
+// x: [blocks][rows][columns], y: [blocks][columns][rows]. A block transposes tiles of 32 x 32 elements in shared memory, so
+// that x is read and y is written in runs of 32 elements.
 template <class T> static __device__ void transpose(const T* x, T* y, i64 blocks, i64 rows, i64 columns) {
     __shared__ T tile[32][33];
     const i64 down = (rows + 31) / 32, across = (columns + 31) / 32;

@@ -1,7 +1,8 @@
-// x, other: [rows][width]. Changes x in place, then adds up its columns: bias[width]. A warp has 32 words of a row, the warps
-// of a block (x: strip of columns, y: range of rows) have different rows. partial: [gridDim.y][width]; done: [gridDim.x], zero
-// before and after. The last block of a strip adds up the ranges, in the same order in every launch.
-struct Loss {  // of the mean squared error: (x - target) * factor
+// change_and_sum replaces x by change(x, other) in place, and writes the sums of its columns to bias [width]. x, other:
+// [rows][width]. blockIdx.x is a strip of columns, blockIdx.y a range of rows. A warp works on 32 words of a row, and the warps
+// of a block on different rows. partial: [gridDim.y][width]; done: [gridDim.x], 0 before and after. The last block of a strip
+// adds up the ranges, in the same order in every launch.
+struct Loss {  // gradient of the mean squared error
     float factor;
     __device__ float operator()(float x, float target) const { return (x - target) * factor; }
 };
@@ -33,7 +34,7 @@ template <class T, class Change> static __device__ void change_and_sum(T* x, con
             for (int e = 0; e < each; ++e) value[e] = change(value[e], second[e]);
             const uint4 rounded = px_pack<T>(value);
             px_st_part(x + (row + k * warps) * width, column, width, rounded);
-            px_unpack<T>(rounded, value);  // the sum is of what the product reads
+            px_unpack<T>(rounded, value);  // add the rounded values, which the next matrix product reads
             #pragma unroll
             for (int e = 0; e < each; ++e) sum[e] += value[e];
         }

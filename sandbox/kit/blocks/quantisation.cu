@@ -1,10 +1,10 @@
-// partial: [blocks], done: a counter, left at 0. The last block appends the largest magnitude of x to the history, which loses
-// its oldest entry, and takes the scale from the largest entry.
+// partial: [blocks]; done: a counter, 0 before and after. The last block writes the history to `rolled`, without its oldest entry
+// and with the largest magnitude of x at its end. The scale is the largest entry, at least `least`, divided by `codes`.
 template <class T> static __device__ void largest(const T* x, const bf16* history, u32* partial, u32* done, bf16* rolled,
         float* scale, i64 n, int length, float least, float codes, int by_product) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
     __shared__ u32 warps[32];
-    u32 most = 0;  // magnitudes are ordered as their bits are, and NaN is above all
+    u32 most = 0;  // the bits of magnitudes sort like their values, with NaN above all
     const i64 step = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 4 * step) {
         uint4 part[4];

@@ -1,8 +1,8 @@
-// x: [outer] blocks of `rows_in` rows of `width_in` elements; y: the result, symmetric. A rank's part for peer d is, of every
-// block,
+// x: [outer] blocks of `rows_in` rows of `width_in` elements; y: the result, symmetric. The part of every block that a rank sends
+// to peer d:
 //   across = 0: rows d * rows to (d + 1) * rows, width elements each       -> y[outer][rows][W (senders)][width]
 //   across = 1: in each of the rows, elements d * width to (d + 1) * width -> y[outer][W (senders)][rows][width]
-// What lies beyond rows_in or width_in is zero. A thread takes one word of every peer's part, so that all peers are written to
+// Elements beyond rows_in or width_in are zero. A thread moves one word of every peer's part, so that a rank writes to all peers
 // all the time.
 template <class T> static __device__ void reshard(
         const Px& px, const T* x, T* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {
@@ -11,7 +11,7 @@ template <class T> static __device__ void reshard(
     const i64 words = (width + each - 1) / each, all = outer * rows * words;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
         i64 line, word, block, row;
-        if (all < 0xffffffff) {  // divisions of 32 bits are several times as fast
+        if (all < 0xffffffff) {  // 32-bit divisions are several times as fast
             line = (u32)i / (u32)words, word = (u32)i % (u32)words;
             block = (u32)line / (u32)rows, row = (u32)line % (u32)rows;
         } else {
@@ -37,7 +37,7 @@ template <class T> static __device__ void reshard(
             if (turn_of < px.world)
                 px_st_part(px_at(px, (px.rank + turn_of) % px.world, y) + place * width, word * each, width, part[turn_of]);
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's parts have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' parts have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) reshard_halves(
         Px px, const u16* x, u16* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {

@@ -1,7 +1,7 @@
-// x: rows of `width` elements; ids: which of them are sent, one after the other (0: all as they lie); y: the results,
-// symmetric. Chunk c is sent to member plan[10 + c]: rows plan[c] to plan[c + 1] of those sent, and they lie there from row
-// plan[20 + c] on. Words are taken from behind the own chunk on, so that no two members send to the same one at the same time.
-// Odd blocks take theirs backwards: own rows are copied while others are under way.
+// x: rows of `width` elements; ids: the numbers of the rows to send, in this order (0: all rows as they are); y: the results,
+// symmetric. Chunk c has the rows plan[c] to plan[c + 1] - 1 of those sent. It goes to member plan[10 + c], and is stored there
+// from row plan[20 + c] on. A rank starts behind the chunk for itself, so that no two members send to the same one at the same
+// time. Odd blocks go backwards, so that rows for this rank itself are copied while other rows are in flight.
 template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
         const PxNumbers& plan) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -29,7 +29,7 @@ template <class T> static __device__ void send_rows(const Px& px, const T* x, co
             px_st_part(there, at % words * each, width, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's rows have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' rows have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) send_rows_halves(
         Px px, const u16* x, const i64* ids, u16* y, i64 width, PxNumbers plan) {

@@ -1,4 +1,4 @@
-// y: [n], becomes its sum with `count` arrays x that begin `apart` elements from one another, in float32 and rounded once.
+// Adds `count` arrays, which begin `apart` elements from one another at x, to y [n]: in float32, and rounded once.
 template <class T> static __device__ void add_arrived_to(T* y, const T* x, i64 n, i64 apart, int count) {
     const int each = 16 / sizeof(T);
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += (i64)gridDim.x * blockDim.x) {

@@ -1,7 +1,7 @@
 #define AHEAD (WORLD <= 4 ? 2 : 1)  // words of each array that a thread has in flight
-// gradient: n elements of every rank, symmetric, at this rank's slice; old, updated: weight, first and second moment, n elements
-// each. Bit k of to_all: updated[k] is symmetric and is stored at all ranks. step_size = lr / (1 - beta1^t), root_scale =
-// 1 / sqrt(1 - beta2^t), decay = lr * weight_decay.
+// gradient: this rank's slice of n elements, symmetric; it is read from every rank. old, updated: weight, first and second
+// moment, n elements each. If bit k of to_all is set, updated[k] is symmetric and is stored at all ranks. step_size =
+// lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t), decay = lr * weight_decay.
 template <class T> static __device__ void step(const Px& px, T* gradient, T* const* old, T* const* updated, i64 n, int to_all,
         float mean_of, float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale, float eps,
         float decay, u32 slot) {

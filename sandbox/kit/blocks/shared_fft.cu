@@ -1,11 +1,12 @@
-// Transforms of M complex numbers, M a power of two, in a block's shared memory; roots: exp(-i pi j / M), j < M. Element i lies
-// at tile[fft_at(i)], which spares bank conflicts. The frequencies come out in the order of the passes' digits and go in so.
+// Fourier transforms of M complex numbers, M a power of two, in a block's shared memory. roots[j] = exp(-i pi j / M), j < M.
+// Element i is at tile[fft_at(i)], which avoids bank conflicts. fft_forward leaves the frequencies in the digit order of its
+// passes, and fft_backward expects them so; `frequencies` in shared_fft.py returns this order.
 static __device__ int fft_at(int i) { return i + (i >> 4); }
 static __device__ float2 fft_times(float2 a, float2 b) { return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 static __device__ float2 fft_plus(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 static __device__ float2 fft_minus(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 static __device__ float2 fft_conj(float2 a) { return make_float2(a.x, -a.y); }
-// The transform of R = 2, 4 or 8 numbers; forward: with exp(-2 pi i / R).
+// Transforms R = 2, 4 or 8 numbers in place: forward with exp(-2 pi i / R), backward with its conjugate.
 template <int R, bool FORWARD> static __device__ void fft_small(float2* a) {
     if constexpr (R == 2) {
         const float2 sum = fft_plus(a[0], a[1]);
@@ -20,7 +21,7 @@ template <int R, bool FORWARD> static __device__ void fft_small(float2* a) {
         const float half = 0.70710678118654752f;
         #pragma unroll
         for (int i = 0; i < R / 2; ++i) {
-            const int eighth = i * 8 / R;  // of a turn
+            const int eighth = i * 8 / R;  // the angle, in eighths of a turn
             const float2 root = eighth == 0 ? make_float2(1, 0) : eighth == 1 ? make_float2(half, FORWARD ? -half : half)
                     : eighth == 2 ? make_float2(0, FORWARD ? -1 : 1) : make_float2(-half, FORWARD ? -half : half);
             const float2 turned = eighth == 0 ? odd[i] : eighth == 2 ? (FORWARD ? make_float2(odd[i].y, -odd[i].x)
@@ -30,7 +31,8 @@ template <int R, bool FORWARD> static __device__ void fft_small(float2* a) {
         }
     }
 }
-// One pass over sub-transforms of n = R s numbers: forward transforms R numbers s apart, then turns them; backward the reverse.
+// One pass over sub-transforms of n = R s numbers. Forward: transforms R numbers that are s apart, then multiplies them by powers
+// of a root. Backward: divides by these powers, then transforms.
 template <int M, int n, bool FORWARD> static __device__ void fft_pass(float2* tile, const float2* roots) {
     constexpr int R = n >= 8 ? 8 : n, s = n / R;
     for (int j = threadIdx.x; j < M / R; j += blockDim.x) {
@@ -56,7 +58,7 @@ template <int M, int n, bool FORWARD> static __device__ void fft_pass(float2* ti
     }
     __syncthreads();
 }
-// The whole block calls these after __syncthreads; they end with one. Backward gives M times the inverse.
+// The whole block calls these after __syncthreads; they end with one. fft_backward computes M times the inverse transform.
 template <int M, int n> static __device__ void fft_forward(float2* tile, const float2* roots) {
     fft_pass<M, n, true>(tile, roots);
     if constexpr (n > 8) fft_forward<M, n / 8>(tile, roots);
@@ -65,8 +67,9 @@ template <int M, int n> static __device__ void fft_backward(float2* tile, const 
     if constexpr (n > 8) fft_backward<M, n / 8>(tile, roots);
     fft_pass<M, n, false>(tile, roots);
 }
-// Of 2M real numbers, two to an element: a, b are the transform's frequencies k and M - k, root is exp(-i pi k / M). Gives the
-// frequencies k and M - k of the real numbers, and back. k = 0 stands for the frequencies 0 and M.
+// For 2M real numbers that are stored two to an element: fft_split converts a and b, the complex transform's frequencies k and
+// M - k, to the frequencies k and M - k of the real numbers. fft_join does the reverse. root is exp(-i pi k / M). For k = 0, a
+// and b stand for the real numbers' frequencies 0 and M.
 static __device__ void fft_split(float2& a, float2& b, float2 root) {
     const float2 even = make_float2((a.x + b.x) / 2, (a.y - b.y) / 2);
     const float2 odd = fft_times(make_float2((a.y + b.y) / 2, (b.x - a.x) / 2), root);
@@ -79,7 +82,8 @@ static __device__ void fft_join(float2& a, float2& b, float2 root) {
     a = make_float2(even.x - odd.y, even.y + odd.x);
     b = make_float2(even.x + odd.y, odd.x - even.y);
 }
-// A row of n <= 2M real numbers, zeros behind them, two to an element.
+// The whole block calls this: loads a row of n <= 2M real numbers, two to an element, with zeros behind them. Ends with
+// __syncthreads.
 template <class T, int M> static __device__ void fft_load(float2* tile, const T* row, i64 n) {
     const int each = 16 / sizeof(T);
     for (int first = threadIdx.x; first < 2 * M / each; first += 4 * blockDim.x) {
@@ -99,9 +103,9 @@ template <class T, int M> static __device__ void fft_load(float2* tile, const T*
     }
     __syncthreads();
 }
-// Of 2M real numbers, two to an element, after fft_forward. FILTER: puts their spectrum / M into `spectrum` [M / 2 + 1],
-// frequencies k and M - k in a word. Otherwise multiplies by it, plus a tap of `more` at 0; then fft_backward gives the
-// convolution.
+// The whole block calls this after fft_forward of 2M real numbers, two to an element. With FILTER: writes their spectrum, divided
+// by M, to `spectrum` [M / 2 + 1], frequencies k and M - k in an entry. Otherwise: multiplies the tile by `spectrum`, to whose
+// filter it adds a tap of `more` at position 0; fft_backward then gives the convolution. turns, pairs: as in shared_fft.Tables.
 template <bool FILTER, int M> static __device__ void fft_multiply(
         float2* tile, float4* spectrum, const float2* turns, const u32* pairs, float more) {
     for (int first = threadIdx.x; first < M / 2 + 1; first += 4 * blockDim.x) {

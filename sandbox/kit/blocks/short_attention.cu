@@ -1,8 +1,8 @@
-// q, k, v: [batch][rows] rows of `pitch` elements, of which heads * width are read; y: [batch][rows][heads][width]; box:
-// [W (senders)][2 (k, v)] of the same, symmetric, one of two used in turn. Block b has the pairs of batch and head b, b +
-// gridDim.x, ... on all ranks: it sends their keys to the ranks that see them, and reads what the same block of the others has
-// sent. A warp has a query. A lane has elements lane, lane + 32, ... of a head. Scores never leave registers. There are a running
-// maximum and a running sum, and four keys are under way at a time.
+// q, k, v: [batch][rows] rows, `pitch` elements apart, of which heads * width are read; y: [batch][rows][heads][width]; box: [W
+// (senders)][2 (k, v)][batch][rows][heads][width], symmetric, one of two buffers used in turn. Block b works on the pairs (batch,
+// head) number b, b + gridDim.x, ... on all ranks. It sends their keys and values to the ranks that attend to them, and reads
+// what the same block of the other ranks has sent. A warp works on one query at a time; a lane has elements lane, lane + 32, ...
+// of a head. Scores stay in registers: softmax has a running maximum and a running sum, and takes KEYS keys at a time.
 #define KEPT 8
 #define KEYS 4
 template <class T> static __device__ void send(const Px& px, const T* k, const T* v, T* box, i64 size, int rows, int heads,
@@ -28,12 +28,12 @@ template <class T> static __device__ void attend(const Px& px, const T* q, const
     const int lane = threadIdx.x % 32, pairs = batch * heads;
     for (int pair = blockIdx.x; pair < pairs; pair += gridDim.x)
         send(px, k, v, box, size, rows, heads, width, pitch, pair, causal);
-    px_meet(px, blockIdx.x, turn);  // the others' keys and values are here
+    px_meet(px, blockIdx.x, turn);  // the other ranks' keys and values have arrived
     for (int item = threadIdx.x / 32; item < (pairs - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x * rows;
             item += blockDim.x / 32) {
         const int pair = blockIdx.x + item / rows * gridDim.x, row = item % rows;
         const i64 own = (i64)(pair / heads) * rows * pitch + pair % heads * width, packed = (i64)heads * width;
-        const i64 sent = (i64)(pair / heads) * rows * packed + pair % heads * width;  // of the first row, likewise in y
+        const i64 sent = (i64)(pair / heads) * rows * packed + pair % heads * width;  // of the first row, in the box and in y
         float query[KEPT], total[KEPT], top = -1e38f, weights = 0;
         #pragma unroll
         for (int e = 0; e < KEPT; ++e) {

@@ -1,5 +1,5 @@
-// y: [n], which may be x, becomes factor times the sum of x over the ranks; box: [W (senders)][pitch], symmetric, one of two used in turn. A block
-// adds the words that the same block of the other ranks has sent.
+// Writes factor times the sum of x over the ranks to y [n], which may be x. box: [W (senders)][pitch], symmetric, one of two
+// buffers used in turn. A block adds the words that the same block of the other ranks has sent.
 template <class T> static __device__ void add_up(const Px& px, const T* x, T* y, T* box, i64 n, i64 pitch, float factor,
         u32 base) {
     const u32 slot = base + blockIdx.x, turn = px_turn(px, slot);
@@ -15,11 +15,11 @@ template <class T> static __device__ void add_up(const Px& px, const T* x, T* y,
             for (int k = 0; k < 4; ++k) px_st_part(there, (i + k * step) * each, n, part[k]);
         }
     }
-    px_meet(px, slot, turn);  // what the others have for this block's words is here
+    px_meet(px, slot, turn);  // the other ranks' values of this block's words have arrived
     for (i64 i = first; i * each < n; i += step) {
         PxSum<T> total;
         #pragma unroll
-        for (int source = 0; source < PX_MAX_WORLD; ++source)  // in the order of the ranks, so that all get the same
+        for (int source = 0; source < PX_MAX_WORLD; ++source)  // in rank order, so that all ranks get the same bits
             if (source < px.world) total.add(px_ld_part(source == px.rank ? x : box + source * pitch, i * each, n));
         #pragma unroll
         for (int e = 0; e < each; ++e) total.sum[e] *= factor;

@@ -1,6 +1,9 @@
 // CUDA C++ for GPU ranks: the peers' memory, signals and barriers over NVLink, 16-byte and low-latency words, TMA bulk copies.
-// Included before every source that sandbox.kit.cuda compiles. Includes nothing, so that NVRTC needs a few milliseconds for it.
-// Written for sm_90a and later. Of the TMA functions the adding ones have never run: they only compile. Everything else has, on H200.
+// Included before every source that sandbox.kit.cuda compiles. Includes no header, so NVRTC compiles it in a few milliseconds.
+// Written for sm_90a and later. The px_bulk_add functions compile but have never run. All other functions have run on H200.
+//
+// A member or peer is a rank of the team that `px` describes. Waits for signals, words and mbarriers trap after PX_TIMEOUT_MS, or
+// after a `timeout_ms` that is passed.
 #pragma once
 
 typedef int i32;
@@ -14,7 +17,7 @@ typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
-#ifdef __CUDACC_RTC__  // as libcu++ has them under NVRTC, and the system under nvcc
+#ifdef __CUDACC_RTC__  // the same types as libcu++ has under NVRTC, and as the system has under nvcc
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #else
@@ -23,9 +26,9 @@ typedef unsigned long uint64_t;
 #endif
 
 #define PX_MAX_WORLD 8
-#define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's; use blockIdx.x for barriers between equal blocks
+#define PX_SLOTS 1008  // a kernel may use slots 0..1007; use blockIdx.x for barriers of blocks with the same number
 #ifndef PX_TIMEOUT_MS
-#define PX_TIMEOUT_MS 2000  // then the kernel traps: a lost signal is an error, not a hung GPU
+#define PX_TIMEOUT_MS 2000  // longest wait before the kernel traps: a lost signal is an error, not a hung GPU
 #endif
 #define PX_DI static __device__ __forceinline__
 
@@ -55,7 +58,7 @@ template <> __device__ __forceinline__ f16 from_float<f16>(float value) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
 }
-// Two bf16 in a word, `low` first in memory.
+// Rounds two floats to bf16 and packs them in a word; `low` comes first in memory.
 PX_DI u32 bf16x2_from(float low, float high) {
     u32 pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -68,13 +71,13 @@ PX_DI float bf16x2_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); 
 struct Px {
     u64 buf[PX_MAX_WORLD];  // each member's heap, as mapped on this GPU
     u64 sig[PX_MAX_WORLD];  // each member's signal pad
-    int rank, world;        // of the team, not of the world, for symm.sub(...).px
+    int rank, world;        // this rank's index in the team, and the team's size; symm.sub(...).px is a team of some ranks
 };
 
-// Up to 64 numbers by value: as a kernel's parameter it takes a list of ints, and what is left out is 0.
+// Up to 64 numbers by value. For a kernel parameter of this type, pass a list of ints; missing numbers are 0.
 struct PxNumbers { i64 at[64]; };
 
-// The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
+// Returns the same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
 template <class T> PX_DI T* px_at(const Px& px, int peer, T* mine) {
     return (T*)(px.buf[peer] + ((u64)mine - px.buf[px.rank]));
 }
@@ -93,11 +96,13 @@ PX_DI u64 px_now_ns() {
     return now;
 }
 
-// One thread of a block calls it: "this block is at place `number`". `pkb-arena profile` shows the time between two stamps of a block;
-// outside a profile it is nothing.
+// One thread of a block calls this: records the time at which the block reaches the place `number`, which you choose.
+// `pkb-arena profile` shows the time between two stamps of a block. Outside a profile px_stamp does nothing.
 #ifdef PX_STAMPS
 extern "C" __device__ u64 px_stamp_ring;
-__device__ u64 px_stamp_ring = 0;  // the ring: how many stamps there were, room for how many (0: none are taken), then the time and place of each
+// The ring's address, or 0. The ring holds the number of stamps, its capacity (0: recording is off), then of each stamp its time
+// in ns and `block << 32 | number`.
+__device__ u64 px_stamp_ring = 0;
 PX_DI void px_stamp(u32 number) {
     u64* ring = (u64*)px_stamp_ring;
     if (!ring || !*(volatile u64*)(ring + 1)) return;
@@ -111,9 +116,10 @@ PX_DI void px_stamp(u32 number) {
 PX_DI void px_stamp(u32) {}
 #endif
 
-// Word of a pad that `sender` writes and the pad's owner reads.
+// Returns the address of the word of a slot that `sender` writes and the pad's owner reads.
 PX_DI u64 px_word(u64 pad, u32 slot, int sender) { return pad + 4ull * (slot * PX_MAX_WORLD + sender); }
 
+// Waits until the word at `at` is `value` or later, by signed difference, because epochs wrap around. Traps after timeout_ms.
 PX_DI void px_until(u64 at, u32 value, u32 timeout_ms) {
     if ((int)(px_load_acquire(at) - value) >= 0) return;
     const u64 start = px_now_ns();
@@ -121,64 +127,71 @@ PX_DI void px_until(u64 at, u32 value, u32 timeout_ms) {
         if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
 }
 
-// One thread calls these. What it (and, after __syncthreads, its block) wrote before px_signal is visible to the peer's thread after
-// px_wait, and after another __syncthreads to that block.
+// One thread calls each of these. px_signal stores `value` in this rank's word of the slot at the peer. px_wait waits until the
+// peer has signalled `value` or later. The values of a slot must only grow. What the signalling thread (and, before a
+// __syncthreads, its block) wrote before px_signal is visible to the waiting thread after px_wait, and after another
+// __syncthreads to that thread's block.
 PX_DI void px_signal(const Px& px, int peer, u32 slot, u32 value) {
     px_store_release(px_word(px.sig[peer], slot, px.rank), value);
 }
 PX_DI void px_wait(const Px& px, int peer, u32 slot, u32 value) {
     px_until(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS);
 }
-// The whole block calls these, with at least `world` threads; the same block of every member meets. `epoch` must grow from use to
-// use of the slot: pass symm.next_epoch(), one slot per barrier and block.
+// The number of this thread in its block.
 PX_DI int px_thread() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
-// Says that this block has come so far; does not wait for anybody.
+// Barriers of the same block of every member. The whole block calls these functions, with at least `world` threads. Use a slot
+// for one block and one barrier of a call. `epoch` must grow with each use of the slot: pass symm.next_epoch().
+// px_arrive: signals to all peers that this block has arrived. Does not wait.
 PX_DI void px_arrive(const Px& px, u32 slot, u32 epoch) {
     __syncthreads();
     const int peer = px_thread();
     if (peer < px.world && peer != px.rank) px_store_release(px_word(px.sig[peer], slot, px.rank), epoch);
 }
-// Waits until the same block of every member has arrived: what they wrote before is there.
+// px_await: waits until the same block of every peer has arrived; what they wrote before px_arrive is then visible to this block.
 PX_DI void px_await(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
     const int peer = px_thread();
     if (peer < px.world && peer != px.rank) px_until(px_word(px.sig[px.rank], slot, peer), epoch, timeout_ms);
     __syncthreads();
 }
+// px_barrier: px_arrive, then px_await.
 PX_DI void px_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
     px_arrive(px, slot, epoch);
     px_await(px, slot, epoch, timeout_ms);
 }
-// Meetings that count themselves: the number of a block's next one lies in device memory, in the word of its own pad that no peer
-// writes, so nothing comes from the host, and a launch may be queued or captured ahead of time. A slot belongs to one block number, all
-// members launch the same blocks in the same order, and a slot used here is not used with epochs of the host.
-//     const u32 turn = px_turn(px, blockIdx.x);   // first thing: 1, 2, 3... from launch to launch
-//     px_enter(px, blockIdx.x, turn);             // then the block may write into buffers of two launches ago
-//     ...                                         // or px_meet at the end, where everybody waits for everybody
+// Barriers that count their own turns. The number of a slot's last turn is stored in this rank's own pad, in the word that no
+// peer writes. No epoch comes from the host, so launches may be queued, or captured in a CUDA graph, ahead of time. Rules: a slot
+// belongs to one block number; all members launch the same blocks in the same order; a slot with turns is never used with epochs.
+//     const u32 turn = px_turn(px, blockIdx.x);   // first: 1, 2, 3, ... from launch to launch
+//     px_enter(px, blockIdx.x, turn);             // after this the block may write to buffers of two launches ago
+//     ...                                         // or px_meet at the end: a barrier of all members
 PX_DI u32 px_load_volatile(u64 at) {
     u32 value;
     asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
     return value;
 }
+// Any thread calls this, before its block calls px_enter, px_meet or px_reach: returns the number of the slot's next turn.
 PX_DI u32 px_turn(const Px& px, u32 slot) { return px_load_volatile(px_word(px.sig[px.rank], slot, px.rank)) + 1; }
-// The whole block: says that it has come to `turn` in `slot`, to its peers and to its own next launch.
+// The whole block calls this: signals to all peers that it has reached `turn`, and stores the turn for its own next launch. Does
+// not wait.
 PX_DI void px_reach(const Px& px, u32 slot, u32 turn) {
     __syncthreads();
     const int peer = px_thread();
     if (peer < px.world) px_store_release(px_word(px.sig[peer], slot, px.rank), turn);
 }
-// The whole block: everybody's launch before this one has ended. So what peers gave out two launches ago has been read, and may be
-// written again: what takes turns in two buffers needs nothing else.
+// The whole block calls this at its start: calls px_reach, then waits until the same block of every peer has reached turn - 1.
+// With one turn a launch, launch turn - 1 has then begun on every peer, so launch turn - 2 has ended everywhere: its buffers have
+// been read and may be written again. With two buffers used in turn, no other barrier is needed before writing.
 PX_DI void px_enter(const Px& px, u32 slot, u32 turn) {
     px_reach(px, slot, turn);
     px_await(px, slot, turn - 1);
 }
-// The whole block: the same block of every member has come here, and what they wrote before is there.
+// The whole block calls this: a barrier of the same block of every member. What they wrote before is visible afterwards.
 PX_DI void px_meet(const Px& px, u32 slot, u32 turn) {
     px_reach(px, slot, turn);
     px_await(px, slot, turn);
 }
-// The whole block: true in the last of this launch's `blocks` blocks to come here, and what the others wrote before is there then. done:
-// a word that is 0 at first; it is 0 again afterwards.
+// The whole block calls this; each of the `blocks` blocks that share `done` does so once in a launch. Returns true in the last of
+// them; what the others wrote before is visible to it. done: a word of this GPU's memory, 0 before and 0 afterwards.
 PX_DI bool px_last_block(u32* done, u32 blocks) {
     __shared__ u32 last;
     __threadfence();
@@ -191,7 +204,9 @@ PX_DI bool px_last_block(u32* done, u32 blocks) {
     if (last) __threadfence();
     return last;
 }
-// All blocks of this GPU meet; launch with .cooperative. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3...
+// The whole block calls this: a barrier of all blocks of this launch, on this GPU. Launch with .cooperative. What a block wrote
+// before is visible to all blocks afterwards. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3, ... and go on
+// counting in the next launch that uses it, which must have as many blocks.
 PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_MS) {
     __syncthreads();
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
@@ -203,7 +218,8 @@ PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_M
 }
 
 // --- 16 bytes at a time ------------------------------------------------------------------------------------------------------
-// Addresses must be divisible by 16. Plain loads, not the read-only path: peers change this memory while the kernel runs.
+// Addresses must be multiples of 16. px_ld16 does not use the read-only cache, because peers may change the memory while the
+// kernel runs. These are plain accesses, without memory ordering: use signals or barriers.
 PX_DI uint4 px_ld16(const void* at) {
     uint4 v;
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
@@ -212,8 +228,8 @@ PX_DI uint4 px_ld16(const void* at) {
 PX_DI void px_st16(void* at, uint4 v) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
-// The 16 bytes of an array of n elements that begin at element `first`; zeros beyond its end. Where they do not lie on 16 bytes they
-// are read one by one.
+// Loads the 16 bytes from element `first` on of an array of n elements of two or four bytes; zeros beyond its end. Reads the
+// elements one by one if the address is not a multiple of 16, or if the array ends before.
 template <class T> PX_DI uint4 px_ld_part(const T* from, i64 first, i64 n) {
     const int each = 16 / sizeof(T);
     if (first + each <= n && (((u64)from + first * sizeof(T)) & 15) == 0) return px_ld16(from + first);
@@ -228,7 +244,7 @@ template <class T> PX_DI uint4 px_ld_part(const T* from, i64 first, i64 n) {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
-// The same way back: nothing is written beyond the array's end.
+// Stores 16 bytes in the same way: writes nothing beyond the array's end.
 template <class T> PX_DI void px_st_part(T* to, i64 first, i64 n, uint4 value) {
     const int each = 16 / sizeof(T);
     if (first + each <= n && (((u64)to + first * sizeof(T)) & 15) == 0) {
@@ -244,7 +260,7 @@ template <class T> PX_DI void px_st_part(T* to, i64 first, i64 n, uint4 value) {
         else *(volatile u16*)(to + first + k) = (u16)(bits >> 16 * (k % 2));
     }
 }
-// Sums in float of 16-byte words of T: float, bf16 or f16.
+// Sums of 16-byte words, element by element, in float. T: float, bf16 or f16. `rounded` returns the sums as a word of T.
 template <class T> struct PxSum {
     float sum[16 / sizeof(T)];
     __device__ __forceinline__ PxSum() {
@@ -276,8 +292,8 @@ template <class T> struct PxSum {
         return make_uint4(word[0], word[1], word[2], word[3]);
     }
 };
-// This thread's part of moving n elements of two or four bytes: the 16-byte words first, first + step, ... Four loads are in flight
-// before the first store. Any alignment, but both sides must lie on 16 bytes to be moved 16 bytes at a time.
+// Copies this thread's part of n elements of two or four bytes: the 16-byte words first, first + step, ... Four loads are in
+// flight before the first store. Any alignment works, but a side that is not 16-byte aligned is accessed element by element.
 template <class T> PX_DI void px_move(T* to, const T* from, i64 n, i64 first, i64 step) {
     const int each = 16 / sizeof(T);
     for (i64 i = first; i * each < n; i += 4 * step) {
@@ -288,7 +304,7 @@ template <class T> PX_DI void px_move(T* to, const T* from, i64 n, i64 first, i6
         for (int k = 0; k < 4; ++k) px_st_part(to, each * (i + k * step), n, part[k]);
     }
 }
-// The 16 / sizeof(T) elements of a word, in float, and back.
+// px_unpack converts the 16 / sizeof(T) elements of a word to float; px_pack rounds them to T and packs them into a word.
 template <class T> PX_DI void px_unpack(uint4 value, float* to) {
     const u32 word[4] = {value.x, value.y, value.z, value.w};
     #pragma unroll
@@ -310,22 +326,24 @@ template <class T> PX_DI uint4 px_pack(const float* from) {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
-// The number at a place of a list: of `few` where it fits, else of `many` (sandbox.kit.tables makes both).
+// Returns number `place` of a list: from `many`, or from `few` if `many` is 0. sandbox.kit.tables makes both.
 PX_DI i64 px_number(const PxNumbers& few, const i64* many, int place) { return many ? many[place] : few.at[place]; }
-// The sum over the 32 lanes of a warp, in every lane; all lanes call it.
+// All lanes of a warp call this: returns the sum over the 32 lanes, in every lane.
 PX_DI float px_warp_sum(float value) {
     #pragma unroll
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
 }
-// The largest of some values, and the sum of their exponentials relative to it; of none it is below every finite value, so that no
-// difference is of infinities. px_mass: of n values of a row this thread's, the 16-byte words first, first + step, ...
+// A mass: the largest of some values (`peak`), and the sum of exp(value - peak), as softmax needs. Without values the peak is
+// -3e38: it is finite, so that infinities are never subtracted from each other.
 struct PxMass { float peak, sum; };
 PX_DI PxMass px_no_mass() { return {-3e38f, 0}; }
+// Returns the mass of the values of a and b together.
 PX_DI PxMass px_joined(PxMass a, PxMass b) {
     const float peak = fmaxf(a.peak, b.peak);
     return {peak, a.sum * expf(a.peak - peak) + b.sum * expf(b.peak - peak)};
 }
+// Returns the mass of this thread's part of a row of n values: the 16-byte words first, first + step, ...
 template <class T> PX_DI PxMass px_mass(const T* from, i64 n, i64 first, i64 step) {
     const int each = 16 / sizeof(T);
     PxMass own = px_no_mass();
@@ -351,7 +369,7 @@ template <class T> PX_DI PxMass px_mass(const T* from, i64 n, i64 first, i64 ste
     }
     return own;
 }
-// Of the 32 lanes of a warp together, in every lane; all lanes call it.
+// All lanes of a warp call this: returns the mass of the values of all 32 lanes, in every lane.
 PX_DI PxMass px_warp_mass(PxMass own) {
     #pragma unroll
     for (int away = 16; away > 0; away /= 2) {
@@ -360,20 +378,21 @@ PX_DI PxMass px_warp_mass(PxMass own) {
     }
     return own;
 }
-// Of a whole block of whole warps together, in every thread; all threads call it.
+// The whole block calls this, one-dimensional and of whole warps: returns the mass of the values of all threads, in every thread.
 PX_DI PxMass px_block_mass(PxMass own) {
     __shared__ PxMass warps[32];
     own = px_warp_mass(own);
-    __syncthreads();  // what a call before left there has been read
+    __syncthreads();  // all threads have read `warps` of an earlier call
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = own;
     __syncthreads();
     own = warps[0];
     for (int w = 1; w < blockDim.x / 32; ++w) own = px_joined(own, warps[w]);
     return own;
 }
-// One product of a warp's tensor core: sum += a * b with a 16 x 16, b 16 x 8 of bf16 or f16, sum 16 x 8. With g = lane / 4 and
-// q = lane % 4 a lane has sum {g 2q, g 2q+1, g+8 2q, g+8 2q+1}; a0, a1: rows g and g+8 at 2q, 2q+1, a2, a3: the same at 2q+8, 2q+9;
-// b0, b1: column g at 2q, 2q+1 and at 2q+8, 2q+9. All lanes call it.
+// All lanes of a warp call this: computes sum += a * b on a tensor core, with a [16 x 16] and b [16 x 8] of bf16 or f16, and sum
+// [16 x 8] of float. With g = lane / 4 and q = lane % 4, a lane holds these elements [row, column], the first of a word low:
+//     sum: [g, 2q], [g, 2q+1], [g+8, 2q], [g+8, 2q+1]     b0: [2q, g], [2q+1, g]     b1: [2q+8, g], [2q+9, g]
+//     a0: [g, 2q], [g, 2q+1]     a1: the same of row g+8     a2: [g, 2q+8], [g, 2q+9]     a3: the same of row g+8
 template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
 template <> __device__ __forceinline__ void px_mma<bf16>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -383,7 +402,8 @@ template <> __device__ __forceinline__ void px_mma<f16>(float* sum, u32 a0, u32 
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-// Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
+// Copies `bytes` bytes with `threads` threads that all call this; `thread` is the number of this one. Any alignment and size.
+// Moves 16 bytes at a time if both addresses are multiples of 16.
 PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
     u64 done = 0;
     if ((((u64)to | (u64)from) & 15) == 0) {
@@ -393,8 +413,11 @@ PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 thread
     for (u64 i = done + thread; i < bytes; i += threads) ((char*)to)[i] = ((const volatile char*)from)[i];
 }
 
-// --- low-latency words: data and flag in one store, so no barrier is needed to know that the data is there -------------------
-// A word is 8 bytes (4 of data) or 16 (8 of data). The flag must differ from what the word held: pass an epoch.
+// --- low-latency words: one store writes data and flag, so the reader needs no barrier ---------------------------------------
+// A word has 8 bytes (4 of data) or 16 (8 of data), and its address is a multiple of its size. One thread calls these
+// functions. A load waits until the word's flag equals `flag`, then returns the data. The flag of a store must differ from what
+// the word held: pass an epoch or a turn. Write a word again only after its readers have read it. Words do not order other memory
+// accesses.
 PX_DI void px_st_ll(void* at, u32 data, u32 flag) {
     asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(data), "r"(flag) : "memory");
 }
@@ -408,7 +431,7 @@ PX_DI u32 px_ld_ll(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS) {
         else if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
     }
 }
-// Two data words with a flag each: the two halves may arrive apart.
+// Two data words with a flag each, because the two halves may arrive at different times. px_ld_ll16 waits for both.
 PX_DI void px_st_ll16(void* at, uint2 data, u32 flag) {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(at), "r"(data.x), "r"(flag), "r"(data.y) : "memory");
 }
@@ -424,9 +447,10 @@ PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS)
         else if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
     }
 }
-// One warp: gives 8 bytes, the same in all lanes, to every member, and gets theirs: those of member r in lane r, zeros in the lanes
-// beyond. boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric, used by this slot alone; turn: px_turn of the slot, which
-// px_reach ends. A rank that sends turn t+2 has everybody's words of turn t+1, so everybody has read those of turn t.
+// All lanes of one warp call this, once a turn: sends `mine`, 8 bytes that are the same in all lanes, to every member. Returns
+// the bytes of member r in lane r, and zeros in lanes from `world` on. boxes: [2 (turns)][W (senders)] words of 16 bytes,
+// symmetric, for this slot alone. turn: px_turn of the slot; end the turn with px_reach. Two turns are enough: a rank that sends
+// turn t+2 has received all words of turn t+1, so all ranks have read those of turn t.
 PX_DI uint2 px_swap(const Px& px, uint4* boxes, uint2 mine, u32 turn) {
     uint4* box = boxes + (turn & 1) * px.world;
     const int lane = px_thread() % 32;
@@ -437,17 +461,21 @@ PX_DI uint2 px_swap(const Px& px, uint4* boxes, uint2 mine, u32 turn) {
 }
 
 // --- TMA: one thread moves a block of memory between shared memory and any GPU's memory --------------------------------------
-// Addresses and sizes are multiples of 16. Loads finish on an mbarrier (8 bytes of shared memory), stores by groups.
+// Addresses and sizes must be multiples of 16. Loads complete on an mbarrier (8 bytes of shared memory), stores in groups. Loads:
+// one thread calls px_mbarrier_init once, then per phase px_mbarrier_expect and px_bulk_load; readers call px_mbarrier_wait.
 PX_DI u32 px_shared(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
+// One thread calls this, then the block calls __syncthreads. A phase of `bar` completes after `arrivals` arrivals and all
+// expected bytes.
 PX_DI void px_mbarrier_init(u64* bar, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(px_shared(bar)), "r"(arrivals) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // visible to the copy engine of the SM
 }
+// One thread calls this: arrives, and adds `bytes` to the bytes that this phase waits for.
 PX_DI void px_mbarrier_expect(u64* bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(px_shared(bar)), "r"(bytes) : "memory");
 }
-// Waits for the phase with this parity: 0 first, then 1, 0, 1...
+// Each reading thread calls this: waits until the phase with this parity has completed. Pass 0 first, then 1, 0, 1, ...
 PX_DI void px_mbarrier_wait(u64* bar, u32 parity, u32 timeout_ms = PX_TIMEOUT_MS) {
     u32 done = 0;
     const u64 start = px_now_ns();
@@ -458,18 +486,20 @@ PX_DI void px_mbarrier_wait(u64* bar, u32 parity, u32 timeout_ms = PX_TIMEOUT_MS
         if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
     }
 }
+// One thread calls this: starts a copy from any GPU's memory to shared memory, and returns at once. `bar` counts the bytes.
 PX_DI void px_bulk_load(void* shared, const void* global, u32 bytes, u64* bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(px_shared(shared)),
                  "l"(global), "r"(bytes), "r"(px_shared(bar)) : "memory");
 }
-// Before a store: the threads' writes to shared memory must reach the copy engine. Call it in every writing thread, then
-// __syncthreads, then let one thread store.
+// Before a store: makes the calling thread's writes to shared memory visible to the copy engine. Call it in every thread that
+// wrote, then __syncthreads, then let one thread store. That thread also commits and waits.
 PX_DI void px_bulk_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 PX_DI void px_bulk_store(void* global, const void* shared, u32 bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(px_shared(shared)), "r"(bytes)
                  : "memory");
 }
-// Adds shared memory to (a peer's) global memory, element by element, in the memory's own unit; rounds after each addition.
+// Adds shared memory to global memory, this GPU's or a peer's, element by element. The memory's own side adds, and rounds after
+// each addition.
 PX_DI void px_bulk_add(float* global, const float* shared, u32 bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
                  "r"(px_shared(shared)), "r"(bytes) : "memory");
@@ -482,7 +512,9 @@ PX_DI void px_bulk_add(f16* global, const f16* shared, u32 bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%0], [%1], %2;" ::"l"(global),
                  "r"(px_shared(shared)), "r"(bytes) : "memory");
 }
+// The storing thread calls this: makes one group of its stores and adds since its last commit.
 PX_DI void px_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until at most N groups are open: `read` when shared memory may be written again, `done` when the data has arrived.
+// Wait until at most the N latest groups of the calling thread are pending, without a time limit. After px_bulk_wait_read, the
+// other groups have read their shared memory, which may be written again. After px_bulk_wait_done, their data has arrived.
 template <int N> PX_DI void px_bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 template <int N> PX_DI void px_bulk_wait_done() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }

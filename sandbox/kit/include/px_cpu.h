@@ -16,7 +16,7 @@ typedef uint64_t u64;
 
 #define PX_MAX_WORLD 8
 #define PX_EXPORT extern "C" __attribute__((visibility("default")))
-#define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's
+#define PX_SLOTS 1008  // a kernel may use slots 0..1007
 #ifndef PX_TIMEOUT_MS
 #define PX_TIMEOUT_MS 10000
 #endif
@@ -33,7 +33,7 @@ static inline float to_float(double value) { return (float)value; }
 static inline float to_float(bf16 value) { return px_float_of((u32)value.bits << 16); }
 static inline float to_float(f16 value) {
     const u32 sign = (u32)(value.bits & 0x8000) << 16, rest = value.bits & 0x7fff;
-    // The exponents differ by 112; multiplying by 2^112 moves subnormals right, too.
+    // The exponents' biases differ by 112. Multiplying by 2^112 converts subnormals correctly, too.
     const float magnitude = px_float_of(rest << 13) * 0x1p112f;
     return px_float_of(sign | (rest >= 0x7c00 ? 0x7f800000u | (rest & 0x3ff) << 13 : px_bits_of(magnitude)));
 }
@@ -51,7 +51,7 @@ template <> inline f16 from_float<f16>(float value) {
     const u32 bits = px_bits_of(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return f16{(u16)(sign | 0x7e00)};
     if (rest >= 0x477ff000) return f16{(u16)(sign | 0x7c00)};                          // rounds to infinity
-    if (rest < 0x38800000)                                                            // subnormal: let the adder round
+    if (rest < 0x38800000)                                                            // subnormal: adding 0.5 rounds it
         return f16{(u16)(sign | (px_bits_of(px_float_of(rest) + 0.5f) - 0x3f000000u))};
     return f16{(u16)(sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13))};
 }
@@ -60,22 +60,22 @@ template <> inline f16 from_float<f16>(float value) {
 struct Px {
     u64 buf[PX_MAX_WORLD];  // each member's heap, as mapped in this process
     u64 sig[PX_MAX_WORLD];  // each member's signal pad
-    int rank, world;        // of the team, not of the world, for symm.sub(...).px
+    int rank, world;        // this rank's index in the team, and the team's size; symm.sub(...).px is a team of some ranks
 };
 
-// The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
+// Returns the same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
 template <class T> static inline T* px_at(const Px& px, int peer, T* mine) {
     return (T*)(px.buf[peer] + ((u64)mine - px.buf[px.rank]));
 }
 
-// Barriers and waits throw this; Python sees sandbox.kit.errors.BarrierTimeout.
+// Barriers and waits throw PxTimeout, which becomes sandbox.kit.errors.BarrierTimeout in Python. missing: bit mask of members.
 struct PxTimeout { u32 missing, slot, value; };
 struct PxBadSlot { u32 slot; };
 
 static inline u32 px_load_acquire(const u32* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static inline void px_store_release(u32* at, u32 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 
-// Word of a pad that `sender` writes and the pad's owner reads.
+// Returns the address of the word of a slot that `sender` writes and the pad's owner reads.
 static inline u32* px_word(u64 pad, u32 slot, int sender) { return (u32*)(pad + 4ull * (slot * PX_MAX_WORLD + sender)); }
 
 static inline u64 px_now_us() {
@@ -84,8 +84,8 @@ static inline u64 px_now_us() {
     return (u64)now.tv_sec * 1000000u + (u64)now.tv_nsec / 1000u;
 }
 
-// Waits until the word reaches `value` (as a signed difference: epochs wrap). Spins briefly, then yields, because ranks may
-// outnumber cores; after 5 ms it sleeps between looks. Returns false after timeout_ms.
+// Waits until the word is `value` or later, by signed difference, because epochs wrap around. Spins briefly, then yields, because
+// there may be more ranks than cores. After 5 ms it sleeps 50 us between checks. Returns false after timeout_ms.
 static inline bool px_reached(const u32* at, u32 value, u32 timeout_ms) {
     for (int spin = 0; spin < 64; ++spin) {
         if ((i32)(px_load_acquire(at) - value) >= 0) return true;
@@ -111,7 +111,7 @@ static inline void px_send(const Px& px, int peer, u32 slot, u32 value) {
     px_store_release(px_word(px.sig[peer], slot, px.rank), value);
 }
 
-// Bit mask of the members that did not arrive; 0 when all did.
+// Signals to all peers, then waits for each up to timeout_ms, until one is missing. Returns a bit mask of the missing members.
 static inline u32 px_try_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms) {
     for (int i = 1; i < px.world; ++i) px_send(px, (px.rank + i) % px.world, slot, epoch);
     u32 missing = 0;
@@ -121,7 +121,7 @@ static inline u32 px_try_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_
     return missing;
 }
 
-// Everything written before px_signal is visible to the peer after its px_wait returns.
+// What was written before px_signal is visible to the peer after its px_wait returns. The values of a slot must only grow.
 static inline void px_signal(const Px& px, int peer, u32 slot, u32 value) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
     px_send(px, peer, slot, value);
@@ -130,7 +130,8 @@ static inline void px_wait(const Px& px, int peer, u32 slot, u32 value) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
     if (!px_reached(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS)) throw PxTimeout{1u << peer, slot, value};
 }
-// All members meet. `epoch` must grow from use to use of the slot: pass symm.next_epoch(), one slot per barrier in a call.
+// A barrier of all members: what they wrote before is visible afterwards. `epoch` must grow with each use of the slot: pass
+// symm.next_epoch(), and use one slot per barrier of a call.
 static inline void px_barrier(const Px& px, u32 slot, u32 epoch) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
     const u32 missing = px_try_barrier(px, slot, epoch, PX_TIMEOUT_MS);

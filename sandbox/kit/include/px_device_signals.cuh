@@ -1,4 +1,4 @@
-// Signals and barriers as kernels (sandbox/kit/symmetric_memory/device_heap.py).
+// Signals and barriers as kernels that the host launches (sandbox/kit/symmetric_memory/device_heap.py).
 extern "C" __global__ void px_device_barrier(Px px, u32 slot, u32 epoch, u32 timeout_ms) {
     px_barrier(px, slot, epoch, timeout_ms);
 }

@@ -1,4 +1,4 @@
-// After a kernel's source: what its functions throw becomes a PxFailure (sandbox/kit/cpp.py).
+// Appended to a kernel's source: turns the exceptions of its functions into a PxFailure (sandbox/kit/cpp.py).
 #include <exception>
 struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
 #define PX_GUARDED(failure, call) \

@@ -1,9 +1,11 @@
-// ThunderKittens' global layouts over any memory, a peer's included. In front of every source that sandbox.kit.kittens compiles.
-// NVRTC compiles the headers without their host side, so layouts have no constructors there. A view fills in one by its members.
+// ThunderKittens' global layouts over any memory, also a peer's. Included before every source that sandbox.kit.kittens compiles.
+// NVRTC compiles the headers without their host part, so layouts have no constructors. PxView sets the members of one instead.
 #pragma once
 
-// *view is the layout: PxView<gl<bf16, 1, 1, -1, -1>> peer(px_at(px, p, staged), 1, 1, rows, cols); warp::load(tile, *peer, {0, 0, r, c});
-// Extents that the type names must be those given. A view has no TMA descriptors.
+// *view is the layout:
+//     PxView<gl<bf16, 1, 1, -1, -1>> peer(px_at(px, p, staged), 1, 1, rows, cols);
+//     warp::load(tile, *peer, {0, 0, r, c});
+// An extent that the layout's type fixes must equal the argument. A view has no TMA descriptors.
 template <class GL> struct PxView {
     alignas(GL) unsigned char room[sizeof(GL)];
     template <class T> __device__ __forceinline__ PxView(const T* data, u32 batch, u32 depth, u32 rows, u32 cols) {

@@ -1,9 +1,9 @@
-// NVSHMEM's device functions by their own names, for sources that sandbox.kit.shmem compiles; px.cuh is in front.
-// Each calls an object that is linked to the kernel (px_nvshmem_wrapper.cu), but the waits: they read this rank's own memory, and trap
-// after PX_TIMEOUT_MS, so that a signal that never comes is an error and no hung GPU. The barriers have no such limit.
-// On two H100 my_pe, ptr, putmem_block, putmem_signal_block and barrier_all_block have run, through the same object; the others only
-// compile and link.
-// A PE is a rank of the world. `to`, `from` and signals of other PEs are addresses in this rank's own symmetric memory.
+// NVSHMEM's device functions under their own names, for sources that sandbox.kit.shmem compiles. px.cuh is included before.
+// The functions call an object that is linked to the kernel (px_nvshmem_wrapper.cu). The waits do not: they read this rank's own
+// memory and trap after PX_TIMEOUT_MS, so that a lost signal is an error, not a hung GPU. The barriers have no time limit.
+// my_pe, ptr, putmem_block, putmem_signal_block and barrier_all_block have run on two H100s, through the same object. The others
+// compile and link but have never run.
+// A PE is a rank of the world. To name memory or a signal of another PE, pass its address in this rank's own symmetric memory.
 #define PX_NVSHMEM_SCOPES(X) X(thread, nvshmem_, ) X(warp, nvshmemx_, _warp) X(block, nvshmemx_, _block)
 #define PX_NVSHMEM_MOVES(scope, prefix, suffix)                                                                                  \
     extern "C" __device__ void px_nvshmem_put_##scope(void*, const void*, u64, int);                                             \
@@ -45,7 +45,7 @@ extern "C" __device__ void px_nvshmem_fence();
 extern "C" __device__ void px_nvshmem_quiet();
 PX_DI int nvshmem_my_pe() { return px_nvshmem_my_pe(); }
 PX_DI int nvshmem_n_pes() { return px_nvshmem_n_pes(); }
-// A PE's place of an address of this rank, to load from and store to; 0 where it cannot be reached.
+// Returns the same place in a PE's symmetric memory, to load from and store to; 0 if this GPU cannot reach it.
 PX_DI void* nvshmem_ptr(const void* at, int pe) { return px_nvshmem_ptr(at, pe); }
 PX_DI void nvshmem_fence() { px_nvshmem_fence(); }
 PX_DI void nvshmem_quiet() { px_nvshmem_quiet(); }
@@ -69,7 +69,7 @@ PX_DI bool px_nvshmem_holds(u64 value, int compare, u64 wanted) {
         default: return value >= wanted;
     }
 }
-// One thread waits until its own signal word compares so with a value; returns the word.
+// One thread calls this: waits until `compare` holds between this PE's own signal word and `wanted`. Returns the word.
 PX_DI u64 nvshmem_signal_wait_until(u64* signal, int compare, u64 wanted) {
     u64 value = nvshmem_signal_fetch(signal);
     if (px_nvshmem_holds(value, compare, wanted)) return value;

@@ -1,5 +1,5 @@
-// NVSHMEM's device functions by C names, for kernels that NVRTC compiles (sandbox/machine/nvshmem_package.py). px_nvshmem.cuh
-// declares them, and gives them NVSHMEM's own names.
+// NVSHMEM's device functions under C names, for kernels that NVRTC compiles (sandbox/machine/nvshmem_package.py). px_nvshmem.cuh
+// declares them and defines functions with NVSHMEM's own names that call them.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 

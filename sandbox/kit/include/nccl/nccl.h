@@ -1,4 +1,4 @@
-// For NVRTC: what nccl_device.h names of the host's API.
+// For NVRTC: the types of NCCL's host API that nccl_device.h uses.
 #pragma once
 typedef struct ncclComm* ncclComm_t;
 typedef struct ncclWindow_vidmem* ncclWindow_t;

@@ -1,1 +1,1 @@
-// The text of this header is in front of every source that sandbox.kit.nccl compiles.
+// Empty: the text of NCCL's header is inserted before every source that sandbox.kit.nccl compiles.

@@ -1,1 +1,1 @@
-// For NVRTC: bool is built in.
+// For NVRTC: empty, because bool is built in.

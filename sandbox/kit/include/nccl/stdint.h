@@ -1,4 +1,4 @@
-// For NVRTC: px.cuh has the integer types already.
+// For NVRTC: px.cuh has defined the integer types already.
 #pragma once
 typedef unsigned long uintptr_t;
 typedef long ptrdiff_t;

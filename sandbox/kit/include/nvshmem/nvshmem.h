@@ -1,1 +1,1 @@
-// The text of px_nvshmem.cuh is in front of every source that sandbox.kit.shmem compiles.
+// Empty: the text of px_nvshmem.cuh is inserted before every source that sandbox.kit.shmem compiles.

@@ -1,5 +1,6 @@
-// The class TKParallelTensor over the kit's symmetric memory, with the interface that ThunderKittens' own has for kernels. It takes the
-// place of the file of this name when sandbox.kit builds an extension: no broker, no sockets, no multicast.
+// TKParallelTensor over the kit's symmetric memory, with the same interface for kernels as ThunderKittens' own class. When
+// sandbox.kit builds an extension, this file replaces ThunderKittens' file of the same name. It has no broker, no
+// sockets and no multicast.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,7 +17,7 @@ struct TKParallelTensor {
     at::Tensor data_;  // this rank's part
     std::vector<int64_t> shape_;
     at::ScalarType dtype_;
-    std::vector<void*> raw_ptrs_;  // all ranks' parts, as this process maps them
+    std::vector<void*> raw_ptrs_;  // addresses of all ranks' parts in this process
     size_t allocated_size_;
     int local_rank_, local_world_size_;
     bool multicast_ = false;
