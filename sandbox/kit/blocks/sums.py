@@ -3,7 +3,7 @@
     from sandbox.kit import symm
     from sandbox.kit.blocks.sums import add_up, boxes
 
-    box = boxes(x.numel(), x.dtype, team)
+    box = boxes(x.numel(), x.dtype, team, x.is_cuda)
     add_up(x, box, team)                  # x: the sum over the team's ranks, in float32 and rounded once
 
 Two ranks send as much as with any other algorithm, and synchronise once. W ranks send W/2 times as much as if each
