@@ -1,4 +1,4 @@
-"""The table of backends: complete, read by all that offer one, and refused where its kernels cannot run."""
+"""The table of backends: complete, used by every part that offers backends, and kernels refused that cannot run."""
 
 from pathlib import Path
 
