@@ -77,7 +77,7 @@ def written(paths: Paths, data: bytes) -> Path:
 
 
 def until_damage(lines: Iterator[AnyLine]) -> tuple[list[AnyLine], bool]:
-    """The lines, and whether damage ended them."""
+    """Returns the lines, and whether damage ended them."""
     found = []
     try:
         for line in lines:
