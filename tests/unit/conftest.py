@@ -1,4 +1,4 @@
-"""A provider of models, scripted agents and a GPU driver for the tests that ask for them."""
+"""A provider of models, scripted agents and a fake GPU driver, as fixtures."""
 
 import os
 import subprocess

@@ -51,7 +51,7 @@ def player_for(word: str, settings: Settings, paths: Paths, budget_usd: float | 
 
 
 class Wrong(Player):
-    """Submits a wrong kernel."""
+    """A player that submits a wrong kernel."""
 
     name = PlayerName(PlayerKind.NAMED, "other")
 

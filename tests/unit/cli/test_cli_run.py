@@ -76,7 +76,7 @@ def until_it_runs(process: "subprocess.Popen[str]") -> None:
 
 @pytest.fixture
 def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
-    """gone(process): notes and returns its descendants, all of which must have ended soon after the test."""
+    """gone(process): notes and returns its descendants. All of them must end within 30 s of the test."""
     noted: list[psutil.Process] = []
 
     def note(process: psutil.Process) -> list[psutil.Process]:

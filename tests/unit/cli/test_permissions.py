@@ -1,4 +1,4 @@
-"""Access that the system refuses to an unprivileged user: one clear error and the documented exit code, no traceback."""
+"""Access that the system refuses to a user: one clear error and the documented exit code, never a traceback."""
 
 import ctypes
 import os

@@ -52,7 +52,7 @@ MakeMatch = Callable[..., Match]
 
 
 class Text(Player):
-    """Submits one text."""
+    """A player that submits one text."""
 
     def __init__(self, source: str, name: PlayerName) -> None:
         self.source, self.name = source, name

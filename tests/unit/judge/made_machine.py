@@ -70,7 +70,7 @@ class MadeCpu(Cpu):
 
 
 class MadeGpu(MadeCpu):
-    """A kind of device with a gate; foreign work is detected, and a killed kernel can leave a fault."""
+    """A kind of device with a gate; foreign work is detected, and a killed kernel can leave a GPU fault."""
 
     name = "made-gpu"
     pace = Pace(batch_s=0.010, long_s=0.010, slower_s=0.040, calls=128, slots=512, pairs=4, gated_pairs=2, references=4)

@@ -176,7 +176,7 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
 
     honest, delaying, absurd = speed(5.0), speed(30.0), speed(79.0)
     assert delaying == absurd
-    assert honest < delaying < honest * 1.03  # no-op batches of references differ by 1.1 us, of 75 us
+    assert honest < delaying < honest * 1.03  # the references' no-op batches differ by 1.1 us, of 75 us
     rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
     assert rounds.device.cost_us(CONTENDER) == pytest.approx(5.0)
 

@@ -309,7 +309,7 @@ def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
     assert len(machine.started["spare"]) == 1
 
 
-# --- the machine's turn --------------------------------------------------------------------------------------
+# --- the lease of the devices --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -189,7 +189,8 @@ def test_looks_come_before_about_every_other_batch_and_never_while_worlds_only_g
 
 @pytest.mark.parametrize(("left_over", "blamed"), [(False, "mine"), (True, "other")])
 def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_over: bool, blamed: str) -> None:
-    # The devices are busy before the contender's batches: already while both kernels are stopped, or only after that.
+    # The devices are busy before the contender's batches: already while both kernels are stopped,
+    # or only once the contender may run.
     machine = MadeMachine("made-gpu")
     turn_of: list[int] = []
 

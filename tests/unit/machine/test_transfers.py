@@ -115,7 +115,7 @@ PICTURES = Path(__file__).parents[3] / "benchmarks" / "2xH100"
 
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_two_h100_as_the_terminal_shows_them(width: int) -> None:
-    """transfers.json was measured on two H100 GPUs; the command prints the texts beside it from it."""
+    """transfers.json was measured on two H100 GPUs; the texts beside it are what the command prints for it."""
     measured = msgspec.json.decode((PICTURES / "transfers.json").read_bytes())
     pairs = [PairTimes(tuple(pair["ranks"]), pair["us"]) for pair in measured["pairs"]]
     stored = transfers.StoredTransfers(

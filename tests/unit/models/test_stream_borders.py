@@ -71,7 +71,7 @@ def ask(protocol: str, *chunks: bytes) -> tuple[ModelAnswer, list[AnyPiece]]:
     answered, pieces = asyncio.run(answer())
     assert [isinstance(piece, Finish) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     for piece in pieces:
-        msgspec.json.encode(piece)  # a trace can keep it
+        msgspec.json.encode(piece)  # a trace can store it
     return answered, pieces
 
 

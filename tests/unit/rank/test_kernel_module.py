@@ -70,7 +70,7 @@ def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Removes the modules that a kernel has imported after its test."""
+    """After each test, removes the modules that its kernel imported."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield

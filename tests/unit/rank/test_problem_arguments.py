@@ -10,7 +10,7 @@ from opened_problems import PROBLEMS, opened
 from problems.specification import Problem
 
 SEEDS = (1, 2, 3, 5, 8, 13)
-"""Seeds that between them draw all variants of a problem."""
+"""Seeds that draw different variants of a problem that has several."""
 
 
 def shape_of(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Saves in quick succession, on real ranks: whenever older runs are cancelled, the last one is judged fairly."""
+"""Saves in quick succession, on real ranks: in whatever phase older runs are cancelled, the last is judged fairly."""
 
 import asyncio
 import os

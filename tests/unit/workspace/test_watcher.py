@@ -1,4 +1,4 @@
-"""The watcher sees every save of every kind of editor once, and nothing else."""
+"""The watcher reports every save of every kind of editor once, and nothing else."""
 
 import asyncio
 import os
