@@ -213,7 +213,7 @@ def test_the_usual_error_is_that_of_all_iterations():
 
 
 def test_where_few_iterations_make_the_error_the_baselines_own_is_an_order_of_magnitude():
-    """The case of problem 25 on inputs whose ratios nearly all underflow: in few iterations, one ratio decides the loss."""
+    """The case of problem 25 on inputs whose ratios nearly all underflow: in some iterations, one decides the loss."""
     one = torch.empty(())
 
     def limit(spread, own):

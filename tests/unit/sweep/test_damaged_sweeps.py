@@ -1,4 +1,4 @@
-"""Journals of sweeps that end early or have a wrong byte: whole lines, then one clear error. A torn last line is fine."""
+"""Journals of sweeps that end early or have a wrong byte: whole lines, then one error. A torn last line is no damage."""
 
 import os
 from collections.abc import Iterator
