@@ -1,4 +1,4 @@
-"""Journals of sweeps that end early or have a wrong byte: whole lines, then one error. A torn last line is no damage."""
+"""Journals of sweeps that end early or have a wrong byte: whole lines, then one error. A torn last line is legal."""
 
 import os
 from collections.abc import Iterator
