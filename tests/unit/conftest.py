@@ -1,4 +1,4 @@
-"""A provider of models, scripted agents and a GPU driver for the tests that ask for them."""
+"""A provider of models, scripted agents and a fake GPU driver, as fixtures."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from arena.paths import Paths
 
 @pytest.fixture
 def model_server() -> Iterator[Any]:
-    """A provider on 127.0.0.1 that answers as its `replies` say."""
+    """A provider on 127.0.0.1 that answers with its `replies`."""
     server = provider.ModelServer()
     yield server
     server.close()
@@ -27,7 +27,7 @@ def model_server() -> Iterator[Any]:
 
 @pytest.fixture
 def bench() -> Any:
-    """A judge and a compiler that keep what they were given."""
+    """A judge and a compiler that record what they get."""
     return scripted_agents.Bench()
 
 
@@ -44,7 +44,7 @@ WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def driven(fake_driver: Path) -> Iterator[Any]:
-    """A process whose programs find the fake driver. LD_LIBRARY_PATH is read when a process starts."""
+    """A process that forks programs with the fake driver, because LD_LIBRARY_PATH is read when a process starts."""
     modules = (COMMANDS["doctor"][0], "arena.machine.gpu_sampler", "sandbox.machine.placement", "pynvml")
     programs = forked_programs.Forked(modules, os.environ | {"LD_LIBRARY_PATH": str(fake_driver)})
     yield programs
@@ -53,7 +53,7 @@ def driven(fake_driver: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def with_driver(driven: Any) -> WithDriver:
-    """Runs a program in a process of its own that has the fake driver: knob NAME=1 is its FAKE_NAME."""
+    """with_driver(program, NAME=1...): runs it in a process of its own with the fake driver and FAKE_NAME=1."""
 
     def run(
         program: str, environment: Mapping[str, str] | None = None, **knobs: object
@@ -70,7 +70,7 @@ def with_driver(driven: Any) -> WithDriver:
 
 @pytest.fixture(scope="session")
 def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a libnvidia-ml.so.1 that answers as FAKE_... in the environment say: for LD_LIBRARY_PATH."""
+    """A folder for LD_LIBRARY_PATH, with a libnvidia-ml.so.1 whose answers are set by variables FAKE_..."""
     folder = tmp_path_factory.mktemp("driver")
     source = Path(__file__).with_name("fake_nvml.c")
     command = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", source]

@@ -1,4 +1,4 @@
-"""What crashes and disks do to a file of lines: it ends early, or one of its bytes is another."""
+"""Damage by crashes and disks to a file of lines: it ends early, or one byte has changed."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 
 class Flip(NamedTuple):
-    """One byte of a file is another."""
+    """A file with one changed byte."""
 
     data: bytes
     line: int
-    """The line that it lies in, from 0; its end belongs to it."""
+    """The line of that byte, from 0. A line includes its end."""
 
 
 def flips(whole: bytes, start: int = 0) -> st.SearchStrategy[Flip]:
-    """Files with one byte, from `start` on, that is another."""
+    """Returns a strategy for the file with one changed byte at or after `start`."""
 
     def flip(at: int, by: int) -> Flip:
         return Flip(whole[:at] + bytes([whole[at] ^ by]) + whole[at + 1 :], whole[:at].count(b"\n"))
@@ -23,5 +23,5 @@ def flips(whole: bytes, start: int = 0) -> st.SearchStrategy[Flip]:
 
 
 def whole_lines(whole: bytes, length: int) -> int:
-    """Lines of which a file that ends after `length` bytes has everything but perhaps their end."""
+    """Counts the lines that are whole, except perhaps for their end, in a file cut after `length` bytes."""
     return sum(len(b"\n".join(whole.split(b"\n")[: number + 1])) <= length for number in range(whole.count(b"\n")))

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 
 def examples(most: int, steps: int = 30) -> settings:
-    """most: examples of a test.  steps: of each, where a test is a state machine."""
+    """most: the number of examples of a test. steps: the steps of each example of a state machine."""
     return settings(
         max_examples=most,
         stateful_step_count=steps,

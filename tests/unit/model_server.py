@@ -1,4 +1,4 @@
-"""A model's provider on 127.0.0.1, over real sockets: streams in four protocols, and everything that goes wrong."""
+"""A model's provider on 127.0.0.1, over real sockets: streams in four protocols, and their failures."""
 
 import json
 import random
@@ -30,7 +30,7 @@ class Seen:
 
 
 class Line:
-    """The connection, as a reply writes to it."""
+    """The connection that a reply writes to."""
 
     def __init__(self, send: Callable[[bytes], None], gone: threading.Event) -> None:
         self._send = send
@@ -187,7 +187,7 @@ def _anthropic_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
 
 
 def _gemini_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
-    """Its calls come whole; what is no JSON cannot be said in it and is sent as a text."""
+    """Returns calls as Gemini sends them: whole, with JSON as arguments. Arguments that are no JSON become a string."""
     told = [_data({"candidates": [{"content": {"parts": [{"text": text}]}}]})] if text else []
     for name, arguments in calls:
         try:
@@ -213,7 +213,7 @@ PROTOCOLS = tuple(_EVENTS)
 
 
 def protocol_of(seen: Seen) -> str:
-    """Which protocol a request speaks, by its path."""
+    """Returns the protocol of a request, from its path."""
     for name, end in (
         ("openai_chat", "/chat/completions"),
         ("openai_responses", "/responses"),
@@ -232,7 +232,7 @@ def fenced(source: str) -> str:
 def streamed(
     text: str, finish: str = "stop", usage: tuple[int, int] = (100, 50), sizes: Callable[[], int] = lambda: 1 << 16
 ) -> Reply:
-    """The text in the protocol that was asked in, cut into chunks of `sizes()` bytes."""
+    """Returns a reply with the text in the request's protocol, cut into chunks of `sizes()` bytes."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
@@ -243,7 +243,7 @@ def streamed(
 
 
 def calling(*calls: Call, text: str = "", sizes: Callable[[], int] = lambda: 1 << 16) -> Reply:
-    """Tool calls in the protocol that was asked in, cut into chunks of `sizes()` bytes."""
+    """Returns a reply with tool calls in the request's protocol, cut into chunks of `sizes()` bytes."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
@@ -268,7 +268,7 @@ def random_sizes(seed: int) -> Callable[[], int]:
 
 
 def broken_off(text: str, after: int) -> Reply:
-    """The connection ends after `after` bytes of the events, in the middle of the transfer."""
+    """Returns a reply that ends the connection after `after` bytes of the events, in the middle of the transfer."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
@@ -278,7 +278,7 @@ def broken_off(text: str, after: int) -> Reply:
 
 
 def status(code: str, body: str = "", **headers: str) -> Reply:
-    """An answer that is no stream, such as "429 Too Many Requests"."""
+    """Returns a reply that is no stream, such as "429 Too Many Requests"."""
 
     def reply(line: Line, seen: Seen) -> None:
         data = body.encode()
@@ -289,7 +289,7 @@ def status(code: str, body: str = "", **headers: str) -> Reply:
 
 
 def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
-    """A 200 with these bytes."""
+    """Returns a reply with status 200 and these bytes."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(kind=kind, Transfer_Encoding="chunked")
@@ -300,7 +300,7 @@ def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
 
 
 def dripping(first: bytes = b"data: {", drop: bytes = b" ") -> Reply:
-    """A slow loris: bytes keep coming, an event never ends. Until the client leaves."""
+    """Returns a reply that sends bytes until the client leaves, but never ends an event (slow loris)."""
 
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
@@ -313,13 +313,13 @@ def dripping(first: bytes = b"data: {", drop: bytes = b" ") -> Reply:
 
 
 class ModelServer:
-    """Answers requests with `replies` in turn, the last one again and again; `seen` has all requests."""
+    """Answers requests with `replies` in turn, and then always with the last one; `seen` has all requests."""
 
     def __init__(self) -> None:
         self.replies: list[Reply | Callable[[Seen], Reply]] = []
         self.seen: list[Seen] = []
         self.left = threading.Event()
-        """Set when a client went away in the middle of a reply."""
+        """Set when a client disconnects in the middle of a reply."""
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         outer = self

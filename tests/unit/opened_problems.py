@@ -23,7 +23,7 @@ class NoGroups(dict[str, Any]):
 def opened(
     problem: Problem, dtype: str, seed: int = 12345
 ) -> tuple[ProblemCode, RankSetting, dict[str, torch.Tensor]] | None:
-    """The last rank's inputs in the largest world that the tiny preset allows, without a process group."""
+    """Draws the last rank's inputs in the largest world that the tiny preset allows, without a process group."""
     code = ProblemCode(problem)
     for world in (WORLD, 4, 2, 1):
         try:

@@ -1,6 +1,6 @@
 """An agent program for tests, with nothing but the standard library: it speaks JSON-RPC to the arena's tools.
 
-It looks around where its variables tell it to, then hands in a wrong kernel, reads the verdict, and repairs it.
+It tries to read what its variables name, then submits a wrong kernel, reads the verdict, and submits a right one.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def solution(tensor):
 
 
 class Tools:
-    """The MCP server `arena` of the configuration that the arena wrote."""
+    """A client of the MCP server `arena` in the configuration that the arena wrote."""
 
     def __init__(self):
         with open(os.environ["PKB_ARENA_MCP"]) as file:
@@ -54,7 +54,7 @@ class Tools:
 
 
 def look_around(things):
-    """What could be had of what the test names."""
+    """Returns all that could be read or reached of what the test names."""
     found, secret = [], things["terces"][::-1]
     for path in things["files"]:
         try:
@@ -83,7 +83,7 @@ def look_around(things):
 
 
 def ask_model(endpoint, path):
-    """The status and the body of a request to the endpoint."""
+    """Returns the status and the body of the endpoint's answer."""
     body = json.dumps({"model": "dear", "stream": False, "messages": []}).encode()
     request = urllib.request.Request(endpoint + path, body, {"content-type": "application/json"})
     try:
@@ -94,7 +94,7 @@ def ask_model(endpoint, path):
 
 
 def use(what, size):
-    """Uses so many MiB of memory or disk, processes, or seconds of CPU time; what the kernel refuses is tried again."""
+    """Uses so many MiB of memory or disk, processes, or seconds of CPU time; tries again what the system refuses."""
     kept, until = [], time.process_time() + size
     if what == "cpu":
         while time.process_time() < until:
@@ -129,13 +129,13 @@ def main():
         said.setdefault("answers", []).append(ask_model(os.environ["ENDPOINT"], path))
     print(json.dumps(said), flush=True)
     if "WAIT" in os.environ:
-        tools.process.wait()  # it never ends
+        tools.process.wait()  # the MCP server never ends
     for what, size in json.loads(os.environ.get("USE", "{}")).items():
         use(what, size)
     first, second = json.loads(os.environ.get("KERNELS", "null")) or (WRONG, RIGHT)
     wrong, failure = tools.call("run", source=first)
     if "STAY" in os.environ:
-        tools.process.wait()  # it never ends
+        tools.process.wait()  # the MCP server never ends
     if wrong or "WRONG_RESULT" not in failure:
         sys.exit(f"no failure to learn from: {failure[:200]}")
     wrong, verdict = tools.call("run", source=second)

@@ -1,4 +1,4 @@
-"""Agents at a server in any protocol; the judge does what the kernel's last word says."""
+"""Agents at a server in any protocol, and a judge whose verdict is set by the word that the kernel returns."""
 
 import json
 from typing import Any
@@ -42,13 +42,13 @@ def fenced(word: str) -> str:
 
 
 class Bench(KernelAccess):
-    """A judge and a compiler that keep what they were given."""
+    """A judge and a compiler that record what they get."""
 
     def __init__(self) -> None:
         self.judged: list[str] = []
         self.built: list[str] = []
         self.files: list[Files] = []
-        """Of the judged kernels."""
+        """Files of the judged kernels."""
 
     async def judge(self, text: str, name: str, files: Files | None = None) -> Judgement:
         self.judged.append(text)
@@ -61,9 +61,9 @@ class Bench(KernelAccess):
 
 
 def judgement(text: str) -> Judgement:
-    """A number is a speedup; `broken` does not compile, for `None` the harness fails, and all else is wrong.
+    """Returns a verdict by the word that the kernel returns, with hostile text as its output.
 
-    What is printed is hostile.
+    A number is a speedup, `broken` a compile error, `None` a harness error, and all else a wrong result.
     """
     word = text.split("return ")[1].split()[0]
     speedup = float(word) if word.replace(".", "").isdigit() else None
@@ -111,7 +111,7 @@ def make_agent(
     heard: list[AnyTraceEvent] | None = None,
     **options: Any,
 ) -> Agent:
-    """heard: takes what listeners of the trace are told; options: as `Agent` takes them."""
+    """heard: collects the events that listeners of the trace get. options: those of `Agent`."""
     model = ModelSettings(
         provider=protocol, model="m", base_url=server.url, key_env="TEST_KEY", price_out=1000.0, retries=1, tools=tools
     )

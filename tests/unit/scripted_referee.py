@@ -1,7 +1,7 @@
-"""A referee that does what the kernel's source says: failures on demand.
+"""A referee whose behaviour is set by the first line of the kernel's source: failures on demand.
 
-Sources: `pass`, or none as for the baseline; `budget`, which says its budget, too; `wrong`; `wait` until cancelled;
-`hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
+Sources: `pass`, or none as for the baseline; `budget`, which also prints its budget; `wrong`; `wait` for a cancel;
+`waits`, which sends Waiting and then passes; `hang`, which stops answering; `die`; `garbage`; `fatal`; `refuse`.
 """
 
 import os
@@ -18,7 +18,7 @@ def say(event: events.AnyEvent) -> None:
 
 
 def on_device() -> events.Interval | None:
-    """The speedup on the device: only where that is the clock of the headline."""
+    """Returns the speedup by device time, or None unless that is the clock of the headline."""
     return events.Interval(1.01, 0.99, 1.03) if os.environ.get("PKB_SCRIPTED_CLOCK") == "device" else None
 
 

@@ -13,14 +13,14 @@ from sandbox.worlds.wires import Wires
 
 @dataclass
 class OtherEnds:
-    """What ranks and their launcher would hold."""
+    """The ends that ranks and their launcher would hold."""
 
     ranks: list[socket.socket]
     launcher: socket.socket
     selector: selectors.BaseSelector
 
     def serve(self) -> None:
-        """Has the wires read what has arrived."""
+        """Lets the wires read what has arrived."""
         while ready := self.selector.select(0):
             for key, _ in ready:
                 key.data()
@@ -28,7 +28,7 @@ class OtherEnds:
 
 @contextlib.contextmanager
 def wires_of() -> Iterator[tuple[Wires, OtherEnds]]:
-    """The wires of two ranks, and the other ends of them."""
+    """The wires of two ranks, and their other ends."""
     with contextlib.ExitStack() as stack:
         wires, theirs = [], []
         for rank in range(2):

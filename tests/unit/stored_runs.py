@@ -1,4 +1,4 @@
-"""Journals of runs that passed, and single entries of an index, for tests of what is stored: no judge is needed."""
+"""Journals of runs that passed, and single entries of an index, for tests of stored results without a judge."""
 
 from arena.paths import Paths
 from arena.runs.code_hash import code_hash
@@ -12,7 +12,7 @@ SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, devi
 
 
 def header(run_id: str, source: str, player: str = "you", created: float = 1.0, machine: str = "m") -> RunHeader:
-    """Of a run of the first problem."""
+    """Returns the header of a run of the first problem."""
     return RunHeader(
         run_id=run_id, created=created, problem_id=1, slug="allreduce", category="collective", player=player,
         kernel_name="k.py", kernel_path="", sha256=code_hash(f"file of {source}"), source=source, setting=SETTING,
@@ -21,7 +21,7 @@ def header(run_id: str, source: str, player: str = "you", created: float = 1.0, 
 
 
 def passed(speedup: float) -> Result:
-    """Faster than the baseline."""
+    """Returns a PASS that is faster than the baseline."""
     return Result(
         verdict=Verdict.PASS, detail="", failure=None, paper_rule="match", error=None, baseline_us=None, contender_us=None,
         speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
@@ -30,7 +30,7 @@ def passed(speedup: float) -> Result:
 
 
 def entry_in(store: Store, run_id: str) -> Entry | None:
-    """A player's run in the index."""
+    """Returns a run's entry in the index, whoever the player is; None if it has none."""
     found = (entry for player in store.players() for entry in store.entries(player))
     return next((entry for entry in found if entry.run_id == run_id), None)
 

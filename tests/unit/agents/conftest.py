@@ -1,4 +1,4 @@
-"""A scripted agent program in its jail, and a referee that does what a kernel says."""
+"""A scripted agent program in its jail, and the scripted referee."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
 KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
-"""For a referee that does what a kernel says."""
+"""Kernels for the scripted referee."""
 CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 
 Playing = Callable[..., Any]
@@ -42,7 +42,7 @@ UntilGone = Callable[[Path], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Played:
-    """One attempt of the program."""
+    """The outcome of one play of the program."""
 
     trace_id: str
     attempts: list[Attempt]
@@ -53,7 +53,7 @@ class Played:
 
 @pytest.fixture
 def until_gone() -> UntilGone:
-    """until_gone(script): waits until no process has this word in its command; 60 seconds at the most."""
+    """until_gone(script): waits at most 60 s until no process has this path in its command line."""
 
     def started_with(word: str) -> list[str]:
         found = []
@@ -73,14 +73,14 @@ def until_gone() -> UntilGone:
 
 @pytest.fixture
 def guests(jail: None) -> None:
-    """For tests of programs in a jail: skipped where jails have no process table of their own."""
+    """Skips a test of programs in a jail if this machine's jail has no process table of its own."""
     if choose().name not in WITH_GUESTS:
         pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """The scripted agent, where everybody may read it."""
+    """A copy of the scripted agent that every user may read."""
     copy = tmp_path / "agent.py"
     shutil.copy(playing_agent.__file__, copy)
     copy.chmod(0o644)
@@ -89,7 +89,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
-    """An engine whose referee does what a kernel says."""
+    """An engine with the scripted referee."""
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "full")
     async with Engine(paths, command=REFEREE) as engine:
         yield engine
@@ -97,9 +97,9 @@ async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
-    """playing(model=None, usd=None, seconds=600, caps=CAPS, NAME=value...): the program plays, with these variables.
+    """playing(model=None, usd=None, seconds=600, caps=CAPS, NAME=value...): plays the program with these variables.
 
-    seconds: on a busy machine a second of CPU time takes many.
+    seconds: its time limit; on a busy machine, a second of CPU time takes many seconds.
     """
 
     async def start(

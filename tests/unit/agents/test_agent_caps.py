@@ -1,4 +1,4 @@
-"""Caps of an agent program's jail: who goes over one is ended and told which, who keeps to them plays on."""
+"""Caps of an agent program's jail: a program that exceeds one is ended with a reason that names it; others play on."""
 
 import json
 import os
@@ -23,12 +23,12 @@ from sandbox.jail.usage import GuestUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 
 pytestmark = [pytest.mark.usefixtures("guests"), pytest.mark.timeout(400)]
-"""Less than a program may take: who is not ended by its cap is not ended in time."""
+"""The timeout is shorter than a program's time limit, so a test fails if a cap does not end its program."""
 Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
 CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
-"""What the honest twin uses: most of what it may have, file and memory together within the cap of memory."""
+"""What the honest twin uses: less than every cap, and files and memory together less than the cap of memory."""
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
 
 @pytest.mark.slow
 async def test_a_disk_that_was_filled_is_told_after_the_end(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program ends by itself before anybody looks again."""
+    """The program ends by itself before its usage is checked again."""
     looked = 0
     excess = GuestUsage.excess
 
@@ -115,7 +115,7 @@ def test_cpu_time_of_children_that_have_ended_counts() -> None:
     )
     assert parent.stdout is not None
     parent.stdout.readline()
-    resolution = 4 / os.sysconf("SC_CLK_TCK")  # of four figures that are added
+    resolution = 4 / os.sysconf("SC_CLK_TCK")  # a clock tick for each of four counters that are added
     assert cpu_seconds_of_all([parent.pid]) >= 0.3 - resolution
     parent.communicate(b"\n")
     assert cpu_seconds_of_all([parent.pid]) == 0.0

@@ -1,4 +1,4 @@
-"""Agent programs and models as sides of a duel, and what they may spend there: real requests to a provider of this machine."""
+"""Agent programs and models as players of a duel, and their budgets: real requests to a provider on this machine."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ PROBLEM = CATALOGUE.find("1")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
 KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
 PRICED = {"provider": "anthropic", "model": "cheap", "key_env": "TEST_KEY", "price_in": 1.0, "price_out": 1.0}
-"""An answer of the server takes 100 tokens and 50: 0.00015 dollars."""
+"""An answer of the server has 100 input and 50 output tokens, so it costs $0.00015."""
 
 
 def settings_for(model_server: ModelServer, command: list[str], **variables: str) -> Settings:
@@ -51,7 +51,7 @@ def player_for(word: str, settings: Settings, paths: Paths, budget_usd: float | 
 
 
 class Wrong(Player):
-    """Submits a wrong kernel."""
+    """A player that submits a wrong kernel."""
 
     name = PlayerName(PlayerKind.NAMED, "other")
 
@@ -142,7 +142,7 @@ async def test_a_model_stops_at_the_budget_and_its_kernels_count(
     assert isinstance(player, ModelPlayer)
     match = match_of(engine, paths, player, 2.0, rounds=5)
     ended = await match.play()
-    assert len(model_server.seen) == 2  # 1.1 dollars each
+    assert len(model_server.seen) == 2  # $1.1 each
     assert ended.left.stopped == "the budget of $2 is spent"
     assert [event.verdict for event in told(match, paths, KernelJudged)] == [Verdict.PASS] * 2
     assert ended.winner == "left"

@@ -1,4 +1,4 @@
-"""Agent programs as players: a scripted one in its jail, what it can do there, and what it cannot have."""
+"""Agent programs as players: what a scripted one can do in its jail, and what it cannot reach."""
 
 import importlib.util
 import json
@@ -87,19 +87,19 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     ]
     with socket.create_server(("127.0.0.1", 0)) as server:
         things = {
-            "terces": secret[::-1],  # its own variables have these lines
+            "terces": secret[::-1],  # reversed, because the program's own variables contain this text
             "files": list(map(str, files)),
             "folders": list(map(str, folders)),
             "port": server.getsockname()[1],
             "calls": calls,
         }
-        outside = playing_agent.look_around(things)  # all of it is there to be found
+        outside = playing_agent.look_around(things)  # outside the jail, all of it is found
         played = await playing(LOOK_AROUND=json.dumps(things))
     places = {str(place) for place, _ in outside}
     assert {*map(str, files), str(paths.data), "port", "own"} <= places
     report = said(played, paths)
     assert report["found"] == []
-    assert len(report["home"]) <= 2  # where its own files are bound
+    assert len(report["home"]) <= 2  # mount points of its own files
     assert report["task"]
     for (name, _), (error, text) in zip(calls, report["refused"], strict=True):
         assert error, (name, text)

@@ -1,4 +1,4 @@
-"""The measurement `ab`: kernels with a known cost, and what their runs come to."""
+"""The measurement `ab`: kernels with a known added cost, and the conclusions from their runs."""
 
 import time
 import types
@@ -31,7 +31,7 @@ def test_a_host_cost_is_a_share_of_what_the_call_took() -> None:
     module.__dict__["_baseline_solution"] = lambda seconds: time.sleep(seconds) or "result"
     exec(added, module.__dict__)
     quickest = 60.0
-    for _ in range(20):  # the first is enough, unless the machine is busy
+    for _ in range(20):  # one try is enough, unless the machine is busy
         started = time.perf_counter()
         assert module.__dict__["solution"](0.2) == "result"
         took = time.perf_counter() - started
@@ -66,7 +66,7 @@ def test_the_kernel_of_a_cost_is_of_its_kind() -> None:
 
 
 def run(call: float, device: float | None = None, outcome: str = "slower", verdict: str = "PASS") -> RunRow:
-    """A run of a baseline of 60 microseconds a call, 20 on the device, whose intervals reach 2 % to either side."""
+    """A run against a baseline of 60 us end-to-end and 20 us device time a call. Its intervals are ±2 %."""
     made = [None if value is None else Interval(value, value * 0.98, value * 1.02) for value in (call, device)]
     return RunRow(
         id=13,

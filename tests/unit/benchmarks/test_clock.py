@@ -1,4 +1,4 @@
-"""The measurement `clock`: what the turns of the plain loop and of the arena come to."""
+"""The measurement `clock`: how turns of the plain loop and of the arena are compared."""
 
 import math
 
@@ -68,7 +68,7 @@ def test_the_slowest_rank_counts_in_each_repetition():
 
 
 def test_an_arena_run_is_compared_with_the_turns_around_it():
-    # The machine gets slower all the time: neither side is to blame.
+    # The machine gets slower all the time, which favours neither side.
     plain = [PlainTimes(call=[us, us, 9 * us]) for us in (100.0, 121.0, 144.0)]
     ratio = ratios(plain, [result(110.0), result(132.0)], "call")
     assert ratio is not None

@@ -1,4 +1,4 @@
-"""The estimator that is used keeps its promises on made measurements; estimators without a spread of worlds do not."""
+"""On simulated measurements, the estimator in use keeps its error rates; those without a spread of worlds do not."""
 
 import math
 
@@ -13,7 +13,7 @@ from sandbox.protocol.events import Interval
 from sandbox.timing.interval import detectable_percent
 
 RUNS = 400
-"""Of each noise and offset: 1600 a row, 17600 in all."""
+"""Simulated runs for each noise and offset: 1600 a row, 17600 in all."""
 
 
 @pytest.mark.slow
@@ -22,7 +22,7 @@ def test_identical_code_is_called_in_at_most_one_run_of_a_hundred():
     assert len(rows) == len(MODELS)
     assert np.mean([row.wrong for row in rows]) <= 0.01
     for row in rows:
-        # Three standard errors of chance on top of what a single noise may reach.
+        # The limit for a single noise, plus three standard errors.
         allowed = MOST_WRONG + 3 * math.sqrt(MOST_WRONG / row.runs)
         assert row.wrong <= allowed, row
         assert row.covered >= 0.98 - 3 * math.sqrt(0.02 / row.runs), row

@@ -1,4 +1,4 @@
-"""Mutants of the attack suite's tricks: the same for the same seed, and what they deserve."""
+"""Mutants of the attack suite's tricks: the same for the same seed, and the verdicts that they deserve."""
 
 import ast
 import random
@@ -51,7 +51,7 @@ def test_every_trick_and_every_effect_is_drawn():
     drawn = [mutant(TRICKS, random.Random(seed)) for seed in range(400)]
     assert {trick.name for each in drawn for trick in each.tricks} == {trick.name for trick in TRICKS}
     assert {each.effect for each in drawn} == set(EFFECTS)
-    for each in drawn:  # nothing undoes what makes outputs wrong
+    for each in drawn:  # a trick that makes outputs wrong is last, so that none undoes it
         assert "wrong" not in [trick.effect for trick in each.tricks[:-1]]
 
 

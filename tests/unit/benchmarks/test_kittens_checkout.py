@@ -1,4 +1,4 @@
-"""What the kit can compile of a checkout, told for headers that stand in for ThunderKittens'."""
+"""Which kernels of a checkout the kit can compile, tested with stand-ins for ThunderKittens' headers."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ KERNELS = {
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch) -> Path:
-    """The headers, and a checkout's own kernels beside them."""
+    """A checkout with the headers and with kernels of its own."""
     root = tmp_path / "checkout"
     shutil.copytree(HEADERS, root)
     monkeypatch.setenv(thunderkittens.VARIABLE, str(root))

@@ -1,4 +1,4 @@
-"""The leak table: what it calls a leak."""
+"""The leak table: which growth it calls a leak."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from benchmarks.soak import EXACT, RESIDENT, figures
 
 
 def table(runs: int = 40, **growth: float) -> dict[str, Figure]:
-    """The table of runs after each of which something has grown by so much."""
+    """The table of runs; each named figure grows by its `growth` with every run."""
     names = [*EXACT, *RESIDENT]
     samples = [{name: 10 + growth.get(name, 0) * run for name in names} for run in range(runs)]
     return {figure.name: figure for figure in figures(samples, [1.0] * 9 + [2.0], Counter())}
@@ -52,5 +52,5 @@ def test_a_few_real_runs_of_every_kind_leave_nothing(run_benchmark) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = {figure["name"]: figure for figure in json.loads(done.stdout)}
     worlds = found["more processes below the engine"]["detail"]
-    assert not worlds.startswith("0 before")  # they were there to be counted
+    assert not worlds.startswith("0 before")  # there were processes to count
     assert found["runs not as expected"]["value"] == 0

@@ -1,4 +1,4 @@
-"""The tables of `python -m benchmarks`: what is planned, and that a row is told as soon as it is there."""
+"""The tables of `python -m benchmarks`: which runs are planned, and that each row is printed when its run ends."""
 
 import asyncio
 import math
@@ -91,7 +91,7 @@ class MadeRun:
 
 
 class MadeJudge:
-    """A judge that has these results, in turn, for whatever it is asked."""
+    """A judge that returns these results in turn, for any request."""
 
     jail = "none"
 
@@ -135,7 +135,7 @@ def test_a_row_says_how_much_was_measured():
     asyncio.run(rows_of(MadeJudge(result(Verdict.PASS)), [planned(BASELINE)], None, print, rows))
     assert rows[0].pairs == Counts(call=12, device=1)
     assert rows[0].calls == Counts(call=8, device=8)
-    assert rows[0].harness_us == Microseconds(call=3.0, device=2.0)  # a call, not a batch
+    assert rows[0].harness_us == Microseconds(call=3.0, device=2.0)  # per call, not per batch
     assert rows[0].phases == Seconds(time=1.5)
     assert (rows[0].preset, rows[0].device) == ("tiny", "cpu")
 
@@ -149,7 +149,7 @@ def test_columns_are_as_wide_as_their_longest_cell():
 
 
 def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = None) -> RunRow:
-    """Of problem 13, on four ranks."""
+    """A run of problem 13 on four ranks."""
     return RunRow(
         id=13,
         problem="gemm_allreduce",
@@ -175,7 +175,7 @@ def test_three_harness_errors_in_a_row_end_it():
     with pytest.raises(MachineError, match="the last: no GPUs left"):
         asyncio.run(rows_of(judge, [planned(BASELINE)] * 5, 9, told.append, rows := []))
     assert len(told) == 4
-    assert len(rows) == 3  # what there is can still be printed
+    assert len(rows) == 3  # these rows can still be printed
 
 
 def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> RunRow:

@@ -1,4 +1,4 @@
-"""The board: players in order, counts by category, fast_p, and what others have published."""
+"""The board: players in order, counts by category, fast_p, and published results."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`pkb-arena board` from a sweep's journal, in every form; what is drawn is looked at by people."""
+"""`pkb-arena board` from a sweep's journal, in every form. People check the look of its plots."""
 
 import csv
 import json
@@ -105,7 +105,7 @@ def test_the_page_needs_nothing_else_and_foreign_names_are_text(
 
     parser = Links()
     parser.feed(page)
-    assert all("#" in link for link in parser.found)  # marks within the plots
+    assert all("#" in link for link in parser.found)  # references within the plots
     assert ElementTree.parse(tmp_path / "b.svg").getroot().tag.endswith("svg")
 
 
@@ -155,7 +155,7 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     damaged.write_bytes(b"".join([*lines[:2], b"{}\n", *lines[2:]]))
     paths.duels.mkdir(parents=True)
     (paths.duels / "notes.jsonl").write_text("no duel\n")
-    paths.database.mkdir()  # where the index should be
+    paths.database.mkdir()  # a folder in the place of the index
     done = pkb_arena("board")
     assert (done.returncode, done.stdout) == (3, whole)
     for words in (
@@ -170,7 +170,7 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     assert as_json.returncode == 3
     assert len(json.loads(as_json.stdout)["left_out"]) == 3
     damaged.unlink()
-    # The duel's file is still there.
+    # The damaged file of a duel is still there.
     assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3
 
 

@@ -1,4 +1,4 @@
-"""Measurements of the same code are one, in sweeps as well as in single runs; and both boards have the same rows."""
+"""Measurements of the same code count as one, in sweeps and in single runs; and both boards have the same rows."""
 
 import csv
 import json
@@ -109,7 +109,7 @@ def test_a_run_at_other_sizes_and_one_without_a_verdict_are_no_attempts(paths: P
 def test_every_form_of_the_board_has_the_scores_against_the_bound(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths, tmp_path: Path
 ) -> None:
-    """(baseline - kernel) / (baseline - bound) is (1.2 - 1) / (1.2 - 0.5), in a sweep as well as in a single run."""
+    """The gap closed is (baseline - kernel) / (baseline - bound): (1.2 - 1) / (1.2 - 0.5), in sweeps and in runs."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=this_machine("cpu").digest))
     journal.close()

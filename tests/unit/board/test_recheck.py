@@ -1,4 +1,4 @@
-"""Stored bests are judged again: what fails today is reported, and voided where that is asked for."""
+"""Stored bests are judged again: what fails today is reported, and voided on request."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ from sandbox.protocol.verdict import Verdict
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 REFEREE = (sys.executable, "-P", str(Path(__file__).parent.parent / "scripted_referee.py"))
-"""A real process that does what the kernel's text says: `pass`, `wrong`..."""
+"""A real process: the kernel's text, such as `pass` or `wrong`, sets what it does."""
 CATALOGUE = load_catalogue([])
 
 
@@ -72,7 +72,7 @@ async def test_a_best_that_fails_today_is_reported_and_left_as_it_is(paths: Path
     assert found.before.run_id == "cheat"
     assert found.after is not None
     assert found.after.verdict is Verdict.WRONG_RESULT
-    assert (paths.runs / f"{found.after.run_id}.jsonl").exists()  # a run like any other
+    assert (paths.runs / f"{found.after.run_id}.jsonl").exists()  # it is a run like any other
     assert not read_voids(paths.voids)
 
 
@@ -83,7 +83,7 @@ async def test_with_void_its_results_are_voided_and_the_next_best_is_judged(path
     ran(paths, "another", "pass\nx = 1", 1.2)
     failed, honest = await rechecked(paths, RecheckTerms(void_by="anna"))
     assert failed.voided == ["cheat", "cheat-again"]
-    assert (honest.before.run_id, honest.change) == ("honest", "")  # and that one is the last to be judged
+    assert (honest.before.run_id, honest.change) == ("honest", "")  # it passes, so that the slower one is not judged
     note = read_voids(paths.voids).runs["cheat"].words
     assert note.startswith("voided by anna: recheck by pkb-arena ")
     assert "WRONG_RESULT: all right" in note
@@ -103,7 +103,7 @@ async def test_speeds_are_compared_on_the_same_machine(paths: Paths, machine: st
 async def test_what_cannot_be_judged_says_why(paths: Paths) -> None:
     ran(paths, "gone", "pass", 1.5)
     ran(paths, "refused", "refuse", 1.5)
-    stored(paths)  # the index is made
+    stored(paths)  # builds the index
     (paths.runs / "gone.jsonl").unlink()
     (found,) = await rechecked(paths)
     assert (found.after, found.failed) == (None, False)
@@ -139,13 +139,13 @@ def test_the_command_names_what_is_wrong_with_a_call(pkb_arena: CommandLine, pat
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_stored_sweep_of_fifty_results_is_judged_again(pkb_arena: CommandLine, paths: Paths) -> None:
-    """The real judge on CPU ranks. One more best is forged: a kernel that a weaker judge might have taken."""
+    """The real judge on CPU ranks. One more best is forged: a kernel that a weaker judge might have accepted."""
     fifty = ("--players", "house", "--problems", "1-50", "--device", "cpu", "--rounds", "0", "--one-size")
     done = pkb_arena("sweep", *fifty, "--name", "fifty", "--json", timeout=400)
     assert done.returncode == 0, done.stderr
     before = paths.sweeps.joinpath("fifty.jsonl").read_bytes()
     ran(paths, "forged", "def solution(tensor):\n    return tensor.clone()\n", 9.0, player="house")
-    paths.database.unlink()  # made anew from the journals of the runs
+    paths.database.unlink()  # it is rebuilt from the journals of the runs
 
     done = pkb_arena("recheck", "house", "--rounds", "0", "--void", "--by", "anna", "--json", timeout=400)
     assert done.returncode == 1, done.stderr

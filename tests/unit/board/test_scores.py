@@ -22,7 +22,7 @@ def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Out
 
 
 def test_pass_at_k_is_the_unbiased_estimate_averaged_over_problems() -> None:
-    # 1 - C(3,3)/C(5,3) = 0.9 and 0; the problem with two attempts cannot say anything of three
+    # 1 - C(3,3)/C(5,3) = 0.9 and 0; there is no pass@3 of the problem with two attempts
     found = pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
     assert found is not None
     assert found.value == pytest.approx(0.45)
@@ -92,7 +92,7 @@ def test_a_scorecard() -> None:
     assert card.paper_1.value == pytest.approx((1 + 1 + 0) / 3)
     assert {p: score.value for p, score in card.fast.items()} == pytest.approx({"1": 0.5, "1.5": 1 / 3, "2": 1 / 3})
     assert card.fast_k["1.5"].value == pytest.approx(2 / 3)
-    assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the one problem in which it is known
+    assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the only problem that has it
     assert card.speedup is not None
     assert card.speedup.value == pytest.approx(math.sqrt(math.sqrt(2.5 * 1.2) * 4.0))
     assert card.percent is not None

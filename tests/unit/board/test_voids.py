@@ -1,4 +1,4 @@
-"""Voided results stay in their journals and are in no rank; taken back, they count again."""
+"""Voided results stay in their journals but are in no ranking; after an undo they count again."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def attempt(number: int, source: str, speedup: float) -> CellResult:
 
 @pytest.fixture
 def runs(paths: Paths) -> Paths:
-    """Two runs of a cheat, with other comments, and a slower honest one."""
+    """Two runs of a cheat, which differ in comments alone, and a slower honest run."""
     ran(paths, "run-1", CHEAT, 9.0)
     ran(paths, "run-2", f"# again\n{CHEAT}", 8.0, created=2.0)
     ran(paths, "run-3", HONEST, 1.5, created=3.0)
@@ -86,7 +86,7 @@ def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed
     void(runs, target, "reads the expected output", "anna")
     assert best(runs) == (1.5, True)
     ran(runs, "run-4", f"# once more\n{CHEAT}", 9.5, created=4.0)
-    runs.database.unlink()  # the index is built anew from the journals
+    runs.database.unlink()  # the index is rebuilt from the journals
     assert best(runs) == (1.5, True)
     store = Store(runs.database, runs.runs)
     notes = {entry.run_id: entry.voided and entry.voided.words for entry in store.history(1)}

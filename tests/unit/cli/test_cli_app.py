@@ -11,7 +11,7 @@ from screens.terminal_app import TerminalApp
 
 
 def open_app(*command: str, **environment: str) -> tuple[int, str]:
-    """The app in a pseudo-terminal: its exit code, and all that it wrote."""
+    """Runs the app in a pseudo-terminal; returns its exit code and its output."""
     app = pexpect.spawn(
         sys.executable,
         ["-P", "-m", *command],
@@ -39,7 +39,7 @@ def test_the_command_line_alone_names_the_command_that_has_the_app() -> None:
 
 
 def test_an_app_whose_stderr_is_no_terminal_does_not_begin() -> None:
-    """Textual would draw there, and nobody would see it."""
+    """Textual would draw on stderr, where nobody would see it."""
     for closed in ("2>&-", "2>/dev/null"):
         app = pexpect.spawn("bash", ["-c", f'"{sys.executable}" -P -m screens.main {closed}'], timeout=60)
         app.expect(pexpect.EOF)

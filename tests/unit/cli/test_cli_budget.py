@@ -1,4 +1,4 @@
-"""`--budget` of `run`: what the judge is given, with a referee that says it."""
+"""`--budget` of `run`: the budget that the judge gets, as the scripted referee prints it."""
 
 import sys
 from functools import partial

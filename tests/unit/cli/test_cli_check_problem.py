@@ -43,7 +43,7 @@ def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, mad
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
 
 
-# What else can be wrong with a file: test_admission.py.
+# test_admission.py covers other faults of these files.
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (shutil.rmtree, "problem.toml is missing"),
     "no card": (lambda folder: (folder / "card.md").unlink(), "card.md is missing"),

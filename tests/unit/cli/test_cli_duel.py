@@ -1,4 +1,4 @@
-"""`duel`, `duels` and `replay` of a duel as they are used, on real ranks."""
+"""`duel`, `duels` and `replay` of a duel as users run them, on real ranks."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def solution(tensor):
 def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
     players = ("--left", "house", "--right", "baseline")
-    # Three measurements, each of which may have to wait for another arena of this machine; ranks may be without a core for long.
+    # Each of the three measurements may wait for another arena of this machine, and ranks may lack a core for long.
     done = pkb_arena(
         "duel", "1", *players, "--svg", str(card), "--json", *SETTING, timeout=3.5 * TURN, PKB_DEADLINE_SCALE="5"
     )  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
     assert {rating["player"] for rating in board["ratings"]} == {"house", "baseline"}
     assert len(board["duels"]) == 1
     assert "house" in pkb_arena_warm("duels").stdout
-    # What was measured against each other is no result against the baseline.
+    # The run of a submission can be replayed, too.
     assert pkb_arena_warm("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""A verdict in text: both clocks, and the yardsticks beside them."""
+"""A verdict in text: both clocks, and the baseline variants beside them."""
 
 import msgspec
 import pytest

@@ -37,7 +37,7 @@ FIELDS = {
     *("failure", "run_id", "sizes", "outcome", "rounds", "clock", "told", "advice"),
 }
 CHECKED = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
-"""Nothing is timed: for what a run shows or leaves before."""
+"""Options without timing, for tests of what a run shows or leaves before it."""
 TIMED = (*CHECKED[:-1], "1")
 WAIT_S = 100.0
 
@@ -66,7 +66,7 @@ def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
 
 
 def until_it_runs(process: "subprocess.Popen[str]") -> None:
-    """The kernel has been loaded, so its first call is what takes so long now."""
+    """Waits until the kernel has been loaded; what takes long from then on is its first call."""
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("load"):
@@ -76,7 +76,7 @@ def until_it_runs(process: "subprocess.Popen[str]") -> None:
 
 @pytest.fixture
 def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
-    """Notes a process's descendants; afterwards all of them must have ended."""
+    """gone(process): notes and returns its descendants. All of them must end within 30 s of the test."""
     noted: list[psutil.Process] = []
 
     def note(process: psutil.Process) -> list[psutil.Process]:
@@ -101,7 +101,7 @@ def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(pkb_ar
     assert (said["world"], said["device"], said["preset"], said["dtype"]) == (2, "cpu", "tiny", "bfloat16")
     assert said["speedup"]["call"]["low"] <= said["speedup"]["call"]["median"] <= said["speedup"]["call"]["high"]
     assert said["failure"] is None
-    assert "check" in done.stderr  # progress goes there
+    assert "check" in done.stderr  # progress goes to stderr
     assert "\x1b" not in done.stdout + done.stderr
     told = pkb_arena("replay", "last", "--json").stdout.splitlines()
     assert json.loads(told[0])["run_id"] == said["run_id"]
@@ -188,7 +188,7 @@ def test_watch_judges_every_save_remembers_it_and_ends_with_130(
 
     try:
         assert json.loads(process.stdout.readline())["verdict"] == "PASS"
-        # The attack suite judges files without a solution, and with another signature.
+        # The attack suite covers files without a solution and with another signature.
         for text, verdict in (("", "LOAD_ERROR"), ("def solution(:\n", "COMPILE_ERROR")):
             said = judged(text)
             assert said["verdict"] == verdict
@@ -226,7 +226,7 @@ def test_the_promise_of_a_quick_verdict_is_measured_for_real(run_benchmark: Comm
         names = [f"  of it {phase}{ends}" for phase in ("load", "compile", "check", "time")]
         assert [phase["name"] for phase in phases] == names
         assert sum(phase["value"] for phase in phases) < finished["value"]
-    assert not home.exists()  # nothing of it is remembered
+    assert not home.exists()  # it stores nothing
 
 
 def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Path) -> None:

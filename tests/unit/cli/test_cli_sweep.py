@@ -19,7 +19,7 @@ COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"
 def swept(
     monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call", verdict: str = "PASS"
 ) -> Result:
-    """A sweep in which the baseline is called so by that clock."""
+    """Runs a sweep in which every baseline has this outcome by that clock."""
     environment = {"PKB_SCRIPTED_OUTCOME": outcome, "PKB_SCRIPTED_CLOCK": clock, "PKB_SCRIPTED_VERDICT": verdict}
     engine = partial(Engine, command=COMMAND, environment=environment)
     monkeypatch.setattr(sweep, "Engine", engine)

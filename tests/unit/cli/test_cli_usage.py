@@ -31,7 +31,7 @@ def kernel(tmp_path: Path) -> Path:
 
 
 def add_problem(tmp_path: Path, home: Path, old: str, new: str) -> None:
-    """A problem of one's own: 13 under another id, with one line of its problem.toml changed."""
+    """Adds a user's problem: 13 under another id, with one line of its problem.toml changed."""
     folder = tmp_path / "mine" / "two_only"
     shutil.copytree(load_catalogue().find("13").folder, folder)
     text = (folder / "problem.toml").read_text()
@@ -58,7 +58,7 @@ def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: P
     assert (row["slug"], row["stem"], row["class"]) == ("gemm_allreduce", "13_gemm_allreduce", "C")
     assert {"title", "category", "domain", "collectives", "worlds", "dtypes", "presets"} <= set(row)
     assert (row["best"], row["solved"]) == (None, False)
-    assert not home.exists()  # looking creates nothing
+    assert not home.exists()  # listing creates no files
 
 
 def test_list_narrows_to_a_category_and_refuses_one_that_is_not(pkb_arena: CommandLine) -> None:
@@ -89,7 +89,7 @@ def test_show_prints_the_house_s_kernel(pkb_arena: CommandLine) -> None:
 
 
 def test_a_duel_is_replayed_by_the_name_of_its_file(pkb_arena: CommandLine, home: Path) -> None:
-    """A journal that was renamed, or that somebody sent."""
+    """The journal may be renamed, or come from another user."""
     duels = home / "data" / "duels"
     duels.mkdir(parents=True)
     recording = Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl"
@@ -332,7 +332,7 @@ def test_a_journal_that_is_none_is_named_by_all_who_meet_it(pkb_arena: CommandLi
         folder.mkdir(parents=True)
         (folder / "x.jsonl").write_text("not a journal\n")
     for code, arguments in (
-        (3, ["board"]),  # without it
+        (3, ["board"]),  # the board is without this journal
         (2, ["sweep", "--resume", "--name", "x"]),
         (2, ["replay", "x"]),
         (2, ["replay", "last"]),
@@ -374,7 +374,7 @@ def test_no_colour_unless_stdout_is_a_terminal_that_wants_it(home: Path) -> None
                 while chunk := os.read(primary, 4096):
                     text += chunk
             except OSError:
-                pass  # the pty says EIO when its other end is gone
+                pass  # the pty raises EIO when its other end is closed
             process.wait()
         os.close(primary)
         assert b"python" in text

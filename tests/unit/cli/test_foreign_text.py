@@ -1,4 +1,4 @@
-"""Nothing that others made draws on a terminal or in a file: not by escape sequences, controls or direction marks."""
+"""Foreign text controls no terminal and no file: not by escape sequences, control characters or direction marks."""
 
 import json
 import unicodedata
@@ -35,7 +35,7 @@ COLOURS = (click.style("", fg="green", reset=False), click.style("", fg="red", r
 
 
 def draws(text: str) -> list[str]:
-    """The characters that do something else than to be seen."""
+    """The characters that do more than show a glyph."""
     return [
         c
         for c in text
@@ -75,7 +75,7 @@ def test_a_line_has_no_colours_but_our_own(text, other):
 @MANY
 def test_json_says_the_same_with_escapes(text):
     if any("\ud800" <= c <= "\udfff" for c in text):
-        return  # there is no such text in JSON
+        return  # JSON cannot contain such text
     raw = json.dumps([text], ensure_ascii=False)
     assert json.loads(escaped_json(raw)) == [text]
     assert draws(escaped_json(raw)) == []

@@ -1,4 +1,4 @@
-"""`generate` and `agent` as they are used: a provider on this machine, the real judge, and no key anywhere."""
+"""`generate` and `agent` as users run them: a provider on this machine, the real judge, and no key in any file."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def solution(tensor):
 
 @pytest.fixture
 def models(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """Models of every provider at the server, in the settings; the key in the environment."""
+    """Settings with a model of every provider at the server. The key is in the environment."""
     lines = []
     for provider in ("openai_chat", "openai_responses", "anthropic", "gemini"):
         lines += [
@@ -185,7 +185,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     second = models.seen[1].prompt
     for words in ("WRONG_RESULT", "First wrong element", "expected", "forgot the peers"):
         assert words in second
-    # The kernel can be judged again, the trace told again, and nothing knows the key.
+    # The trace can be replayed, and the key is in no output and no file.
     told = pkb_arena("replay", said["trace_id"], "--json")
     assert told.returncode == 0, told.stderr
     kinds = [json.loads(line)["type"] for line in told.stdout.splitlines()]
@@ -197,7 +197,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     assert KEY not in done.stdout + done.stderr + told.stdout + lines
     no_key_below(tmp_path)
     (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 1)
-    assert not row["solved"]  # a model's kernel is not the person's achievement
+    assert not row["solved"]  # a model's kernel does not count for the user
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
     )
     children: list[psutil.Process] = []
     deadline = time.monotonic() + 60
-    while len(children) < 4 and time.monotonic() < deadline:  # the referee, and worlds that are being warmed
+    while len(children) < 4 and time.monotonic() < deadline:  # the referee, and worlds that warm up
         time.sleep(0.2)
         children = psutil.Process(process.pid).children(recursive=True)
     looked = 0
@@ -286,7 +286,7 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
         try:
             environment = Path(f"/proc/{child.pid}/environ").read_bytes()
         except OSError:
-            continue  # hidden, or gone
+            continue  # the process is hidden, or has ended
         looked += 1
         assert KEY.encode() not in environment, child.cmdline()
     assert looked

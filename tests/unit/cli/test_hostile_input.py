@@ -1,4 +1,4 @@
-"""Bytes and files that nobody meant: they end in one error of the right kind, and in nothing else."""
+"""Malformed bytes and files: they lead to one error of the right kind, and to nothing else."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ SMALL = settings(max_examples=60, deadline=None)
 
 
 def hear(wires: Wires, chunks: list[bytes]) -> None:
-    """Rank 0 says this."""
+    """Passes these bytes to the wires as rank 0's."""
     for chunk in chunks:
         try:
             wires.ranks[0].take_in(chunk)
@@ -54,7 +54,7 @@ def test_whatever_a_rank_sends_is_an_awaited_frame_or_its_own_failure(chunks):
     with wires_of() as (wires, _):
         hear(wires, chunks)
         with contextlib.suppress(WorldFailed):
-            assert 1 in wires.missing(Kind.DONE, alive)  # one rank cannot speak for another
+            assert 1 in wires.missing(Kind.DONE, alive)  # one rank cannot answer for another
         assert all(answer.reply is None for wire in wires.ranks for answer in wire.answers)
 
 

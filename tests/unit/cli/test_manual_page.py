@@ -1,4 +1,4 @@
-"""The man page says what the commands' own help says."""
+"""The man page has the text of the commands' own help."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the system refuses to a user without privileges: one clear error and the documented exit code, never a traceback."""
+"""Access that the system refuses to a user: one clear error and the documented exit code, never a traceback."""
 
 import ctypes
 import os
@@ -24,14 +24,14 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def _without_privileges() -> None:
-    """Root, too, has only the rights that a file's mode gives its owner; nothing changes for anyone else."""
+    """Removes root's right to ignore file modes; changes nothing for other users."""
     for capability in (DAC_OVERRIDE, DAC_READ_SEARCH):
         ctypes.CDLL(None).prctl(CAPBSET_DROP, capability, 0, 0, 0)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A home with a run, a sweep and settings; all can be deleted in the end."""
+    """A home with settings, a sweep and a kernel. All its folders can be deleted after the test."""
     home = tmp_path / "home"
     for folder in ("config", "data/runs", SWEEPS, "data/duels", "data/workspace", "state"):
         (home / folder).mkdir(parents=True)
@@ -46,7 +46,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def run(home: Path) -> Run:
-    """The command line of a user without privileges."""
+    """run(words): the command line, as an unprivileged user."""
 
     def go(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

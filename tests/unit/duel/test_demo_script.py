@@ -1,4 +1,4 @@
-"""Scripts of a demo: what they may say, and one clear message for what they may not."""
+"""Scripts of a demo: what they may contain, and one clear message for what they may not."""
 
 import subprocess
 from collections.abc import Callable

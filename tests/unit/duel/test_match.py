@@ -1,4 +1,4 @@
-"""A match from its first kernel to its outcome, with a referee that does what the kernels say."""
+"""A match from its first kernel to its outcome, with the scripted referee."""
 
 import asyncio
 import shutil
@@ -52,7 +52,7 @@ MakeMatch = Callable[..., Match]
 
 
 class Text(Player):
-    """Submits one text."""
+    """A player that submits one text."""
 
     def __init__(self, source: str, name: PlayerName) -> None:
         self.source, self.name = source, name
@@ -77,7 +77,7 @@ def player_for(
 
 
 class Fails(Player):
-    """A model whose provider is gone."""
+    """A player that fails because its provider does not answer."""
 
     name = PlayerName(PlayerKind.USER, "gone")
 
@@ -211,7 +211,7 @@ async def test_a_save_during_a_judgement_is_judged_before_the_final(
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=1.0)
     playing = asyncio.create_task(match.play())
     await until(lambda: match.state.left.last is not None)
-    match.pause()  # the judgement of the first kernel, or its next event, stands
+    match.pause()  # the judgement of the first kernel, or its next event, is held
     kernel.write_text("pass")
     if reason == "agreed":
         match.agree("left")
@@ -274,7 +274,7 @@ async def test_a_pause_during_the_last_run_holds_the_final_back(make_match: Make
 
 
 def _runs_last(match: Match, event: AnyDuelEvent) -> bool:
-    """The second of two kernels runs."""
+    """Whether this event is the correctness check of the second of two kernels."""
     runs = isinstance(event, KernelJudging) and event.phase == "check"
     return runs and any(match.state.side(name).best is not None for name in SIDES)
 

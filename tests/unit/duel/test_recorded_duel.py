@@ -1,4 +1,4 @@
-"""The README's duels: their recordings can be told again, the first is decided, and the pictures are of them."""
+"""The README's duels: their recordings can be replayed, the first has a winner, and the pictures show them."""
 
 from pathlib import Path
 

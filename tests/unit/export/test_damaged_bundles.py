@@ -1,4 +1,4 @@
-"""Bundles with a file that ends early or has a wrong byte: refused with what is wrong, and nothing of them is taken."""
+"""Bundles with a file that ends early or has a wrong byte: refused with the reason, and nothing of them is imported."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ PAID = Spent(10, 20, 0.5)
 
 
 def played(paths: Paths) -> None:
-    """A sweep with one result, and its trace."""
+    """Writes a sweep with one result, and its trace."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     plan = SweepPlan(players=["agent:s"], problems=["allreduce"])
     journal.append(SweepSession(at=1.0, plan=plan, machines=[HERE], arena="0"))
@@ -60,7 +60,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(bundle: Path, tmp_path: Path) -> Callable[[str, bytes], Path]:
-    """damaged(file, content): the bundle with this file changed, until the next call."""
+    """damaged(file, content): returns the bundle with this file changed; the next call restores the file."""
     folder = tmp_path / "bundle"
     shutil.copytree(bundle, folder)
     changed: list[str] = []

@@ -1,4 +1,4 @@
-"""Bundles: what is written, what another arena takes, what it refuses; and the reward."""
+"""Bundles: what is written, what another arena imports, what it refuses; and the reward."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) ->
 
 @pytest.fixture
 def sweep(paths: Paths) -> Paths:
-    """One result of a person's folder, by a kernel that was written down with it."""
+    """A sweep with one result of a user's folder, whose kernel is in the journal."""
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     player = "file:/home/me/secret-project/mine"
     plan = SweepPlan(players=[player], problems=["allreduce"])
@@ -145,11 +145,11 @@ def test_another_arena_shows_it_as_from_elsewhere(
     board = pkb_arena("board").stdout
     assert f"from elsewhere ({name})" in board
     assert "file:mine" in board
-    assert pkb_arena("sweep", "--resume").returncode == 2  # it is on the board, and not a sweep to go on with
+    assert pkb_arena("sweep", "--resume").returncode == 2  # it is on the board but cannot be resumed
 
 
 def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -> None:
-    code = Kernel(KERNEL).sha256  # of a version that kept no other name of the code
+    code = Kernel(KERNEL).sha256  # from a version that had no code hash
     append_void(sweep.voids, Void(at=1.0, code=code, note="copied", by="anna"))
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
@@ -158,7 +158,7 @@ def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -
     import_bundle(there, tmp_path / "b")
     card = gather(there, CATALOGUE).cards[0]
     assert (card.solved, card.voided) == (0, 1)
-    assert not there.voids.exists()  # what others void counts for their results alone
+    assert not there.voids.exists()  # voids of others count for their results alone
 
 
 def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pages of attempts: what is on them, that every link leads somewhere, and that no text of others is more than text."""
+"""Pages of attempts: their content, that every link has a target, and that foreign text is shown only as text."""
 
 import base64
 import hashlib
@@ -54,7 +54,7 @@ def run(
     paths: Paths, run_id: str, source: str, verdict: Verdict = Verdict.PASS, player: str = "you", files: Files | None = None,
     other_than: str = "", correctness_only: bool = False, **more: object,
 ) -> RunReport:  # fmt: skip
-    """A finished run with its journal."""
+    """Writes the journal of a finished run and returns its report."""
     header = RunHeader(
         run_id=run_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
         kernel_path="", sha256=kernel_hash(source, files or {}), source=source, files=files or {}, setting=SETTING,
@@ -78,7 +78,7 @@ def run(
 
 
 def trace(paths: Paths, trace_id: str, first: RunReport, second: RunReport, words: str = "") -> None:
-    """A model's two steps, the second with feedback."""
+    """Writes the trace of a model's two steps, the second with feedback."""
     header = TraceHeader(
         trace_id=trace_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player="agent:m" + words,
         provider="p", model="m", prompt_version="v1", prompt_sha256="", shots=0, setting=SETTING, steps=2,
@@ -102,7 +102,7 @@ def trace(paths: Paths, trace_id: str, first: RunReport, second: RunReport, word
 
 
 def swept(paths: Paths, trace_id: str, found: RunReport, words: str = "", name: str = "spring") -> None:
-    """A sweep with a result that has a trace, and one without a kernel."""
+    """Writes a sweep with a result that has a trace, and one without a kernel."""
     journal = SweepJournal(paths.sweeps / f"{name}.jsonl", "spring")
     machine = msgspec.structs.replace(HERE, devices=HERE.devices + words)
     journal.append(
@@ -123,7 +123,7 @@ def swept(paths: Paths, trace_id: str, found: RunReport, words: str = "", name: 
 
 
 class Page(HTMLParser):
-    """A page as a browser reads it. Fails where an element is left open, or is one that these pages do not have."""
+    """A parsed page. Fails if an element is not closed, or is none of those that these pages use."""
 
     TAGS = frozenset(
         (
@@ -183,7 +183,7 @@ class Page(HTMLParser):
 
 
 def pages_in(folder: Path) -> dict[str, Page]:
-    """All pages by their name, after what holds for each of them."""
+    """Returns all pages by name, after checks that hold for each page."""
     pages = {path.stem: Page(path) for path in (folder / "index.html", *sorted((folder / "attempts").iterdir()))}
     for page in pages.values():
         policy = next(meta["content"] for meta in page.metas if meta.get("http-equiv") == "Content-Security-Policy")
@@ -257,7 +257,7 @@ def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_
     )
     run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})
     run(paths, "r4", SECOND, player="guest")
-    run(paths, "r5", SECOND, other_than="r3")  # at another size: no attempt of its own
+    run(paths, "r5", SECOND, other_than="r3")  # at another size, so it is no attempt of its own
     run(paths, "r6", SECOND, correctness_only=True)  # a `compile` call
     append_void(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
     export_pages(paths, CATALOGUE, tmp_path / "site")
@@ -316,7 +316,7 @@ def test_a_trace_that_cannot_be_read_is_named_and_its_attempt_has_a_page(paths: 
     swept(paths, "t1", run(paths, "r1", FIRST))
     paths.traces.mkdir(parents=True)
     unreadable = paths.traces / "t1.jsonl"
-    unreadable.symlink_to("/proc/self/mem")  # nobody can read its first bytes
+    unreadable.symlink_to("/proc/self/mem")  # its first bytes cannot be read
     paths.voids.write_text("no void\n")
     damaged = [
         f"{paths.voids}: line 1 cannot be read; what they voided counts",
@@ -339,7 +339,7 @@ def test_the_command(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> No
     run(paths, "r2", SECOND)
     done = pkb_arena("export", "--html", "site", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["attempts"] == 3  # r1 is the sweep's
+    assert json.loads(done.stdout)["attempts"] == 3  # r1 is part of the sweep
     assert set(pages_in(tmp_path / "site")) == {"index", "key1", "key2", "r2"}
     again = pkb_arena("export", "--html", "site")
     assert again.returncode == 2

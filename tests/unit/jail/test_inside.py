@@ -77,7 +77,7 @@ time.sleep(600)
 def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
     program: bytes, tmp_path: Path, asked: signal.Signals
 ) -> None:
-    """Asked to end; and, where the world's first process was killed, of its own accord."""
+    """It ends when asked to, and by itself when its first process is killed."""
     wrapped = wrap(RUNS_AWAY, tmp_path, program)
     mark = f"MARK={tmp_path}".encode()
     with subprocess.Popen(
@@ -95,7 +95,7 @@ def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
             ask_to_end(lambda: tree(process.pid))
         else:
             os.kill(first, asked)
-        assert process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap is asked, too
+        assert process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap gets the signal, too
     assert marked(mark) == []
 
 

@@ -1,4 +1,4 @@
-"""Collecting what a world has compiled: by kernel, regular files only, and not without end."""
+"""Collecting the artefacts that a world has compiled: by kernel, regular files only, and at most so many bytes."""
 
 import os
 import platform
@@ -102,7 +102,7 @@ def test_sparse_files_and_more_than_a_kernels_share_are_left(
     for number in range(1, 6):
         (built / f"{number:010}.so").write_bytes(CODE)
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 3
-    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0  # nor in another run
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0  # nor are they kept in another run
     kept = [path.name for path in (cache / ("a" * 64)).iterdir()]
     assert "0000000000.so" not in kept
 
@@ -122,6 +122,6 @@ def test_a_world_is_shown_its_own_kernels_code_alone(cache: Path, inside: Path, 
     shown = tmp_path / "shown"
     shown.mkdir()
     kernel_cache.show("a" * 64, shown)
-    kernel_cache.show("c" * 64, shown)  # never compiled
+    kernel_cache.show("c" * 64, shown)  # this kernel has no artefacts
     kernel_cache.show("a" * 64, shown)
     assert [str(path.relative_to(shown)) for path in shown.rglob("*.so")] == [f"{'a' * 64}/0123456789.so"]

@@ -83,7 +83,7 @@ def test_a_visible_home_is_rejected(chosen, program, monkeypatch):
         profiles, "program_paths", lambda: [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, home]
     )
     reason = why_not(chosen, program)
-    assert reason is not None  # as root the folder's own permissions may keep even the test from starting
+    assert reason is not None  # as root, the folder's permissions may keep the self-test from starting
     assert "reads_home" in reason or os.geteuid() == 0
 
 
@@ -94,7 +94,7 @@ def test_an_inherited_descriptor_is_rejected(chosen, program):
             return Wrapped(wrapped.argv, wrapped.env, (*wrapped.fds, stray))
 
     stray = os.open("/dev/null", os.O_RDONLY)
-    reason = why_not(Leaking(chosen.name), program)  # and closes it
+    reason = why_not(Leaking(chosen.name), program)  # why_not closes `stray`
     assert "has_stray_descriptors" in reason
 
 
@@ -118,7 +118,7 @@ def test_without_bubblewrap_there_is_no_jail(monkeypatch):
 
 
 class Stuck(Profile):
-    """Its command starts another one and waits."""
+    """A profile whose command starts another one and waits for it."""
 
     def wrap(self, *arguments, **options) -> Wrapped:
         wrapped = super().wrap(*arguments, **options)

@@ -1,4 +1,4 @@
-"""The user inside has a name and a place for caches: libraries ask for both when they are imported or compile."""
+"""The user inside the jail has a name and cache folders: libraries need both when they are imported or compile."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Made kinds of device for all tests beside it."""
+"""Simulated kinds of device for all tests in this folder."""
 
 import pytest
 from made_machine import MadeCpu, MadeGpu
@@ -8,7 +8,7 @@ from sandbox.machine.devices import KINDS
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> MadeGpu:
-    """The made kinds of device are known; returns the one with a gate."""
+    """Registers the simulated kinds of device and returns the one with a gate."""
     kind = MadeGpu()
     for each in (MadeCpu(), kind):
         monkeypatch.setitem(KINDS, each.name, each)

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to, with what is due at later moments, and a selector that waits by it."""
+"""A simulated clock with a queue of due actions, and a selector that waits by it."""
 
 import heapq
 import selectors
@@ -9,7 +9,7 @@ Action = Callable[[], None]
 
 
 class MadeClock:
-    """A TimeSource. Time passes in `sleep` and `pass_to_next`; what is due meanwhile is done in its order."""
+    """A TimeSource. Time passes only in `sleep` and `pass_to_next`, which run the due actions in order."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000_000_000
@@ -26,12 +26,12 @@ class MadeClock:
         self._pass_until(self.now_ns + round(seconds * 1e9))
 
     def after(self, seconds: float, action: Action) -> None:
-        """Something to do in so many seconds, after all that is due before or at the same moment."""
+        """Schedules an action in so many seconds, after actions that are due earlier or at the same moment."""
         self._count += 1
         heapq.heappush(self._due, (self.now_ns + round(seconds * 1e9), self._count, action))
 
     def pass_to_next(self, most: float) -> None:
-        """To the next moment at which something is due, but at most so many seconds."""
+        """Lets time pass until the next action is due, but for at most `most` seconds."""
         until = self.now_ns + max(round(most * 1e9), 1)
         self._pass_until(min(until, max(self._due[0][0], self.now_ns)) if self._due else until)
 

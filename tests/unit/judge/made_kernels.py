@@ -1,4 +1,4 @@
-"""Behaviour of the ranks of made worlds: a kernel's times and faults, and the trusted ranks' findings."""
+"""Behaviour of the ranks of simulated worlds: a kernel's times and faults, and the trusted ranks' findings."""
 
 import math
 import random
@@ -16,106 +16,109 @@ BatchTime = Callable[[int], float]
 
 
 def noisy(us: float, spread: float = 0.0, seed: int = 0) -> BatchTime:
-    """Microseconds of a batch: so many a call, with log-normal noise (standard deviation of the logarithm)."""
+    """Returns batch times of `us` microseconds a call, with log-normal noise.
+
+    spread: standard deviation of the logarithm.
+    """
     chance = random.Random(seed)
     return lambda calls: us * calls * math.exp(chance.gauss(0.0, spread))
 
 
 @dataclass
 class Fault:
-    """Something that ranks do instead of answering as they should."""
+    """A wrong action of ranks in place of the right answer."""
 
     order: Kind
-    """The order at which it happens; READY: instead of getting ready."""
+    """The order that triggers it; READY: the start of the ranks."""
     says: Kind | None = None
-    """What is said in place of the answer; None: nothing."""
+    """The message sent in place of the answer; None: no message."""
     ranks: Sequence[int] = (0,)
     after: int = 0
-    """So many orders of this kind are answered well before."""
+    """The number of orders of this kind that are answered correctly first."""
     text: str = ""
     line: int = 0
     status: int | None = None
     """The wait status with which the ranks end."""
     extra: bool = False
-    """It is said after the right answer."""
+    """Whether the right answer is sent first."""
     times: int = 1_000_000
-    """It happens so often."""
+    """The number of times that it happens."""
 
 
 @dataclass
 class MadeKernel:
-    """What the ranks of worlds do that have loaded this kernel. Times in microseconds, of a whole batch by its calls."""
+    """Behaviour of ranks that have loaded this kernel. A BatchTime maps the calls of a batch to its microseconds."""
 
     call_us: BatchTime = field(default_factory=lambda: noisy(100.0))
     gated_us: BatchTime = field(default_factory=lambda: noisy(80.0))
     noop_us: BatchTime = field(default_factory=lambda: noisy(2.0))
-    """Of a batch of kept results."""
+    """Time of a no-op batch."""
     noop_gated_us: BatchTime = field(default_factory=lambda: noisy(2.0))
     start_us: float = 0.0
-    """More in every batch of calls."""
+    """Extra time of every batch of calls, but not of no-op batches."""
     offsets: Sequence[float] = (0.0,)
-    """By world that loads it: the logarithm by which it is slower than others."""
+    """The logarithms of the factors by which the worlds that load it are slower, in the order of loading."""
     queues: int = 1000
-    """Calls that can be launched without waiting for the device."""
+    """The number of calls that can be launched without waiting for the device."""
     queues_noop: bool = True
-    """Whether kept results can be copied without waiting for it."""
+    """Whether a no-op batch can be launched without waiting for the device."""
     trailing_us: float = 10.0
-    """From the mark behind the gate until the rank says that it is done."""
+    """Time from the mark behind the gate until the rank sends DONE."""
     marks: bool = True
     """Whether the mark is ever written."""
     begun: Callable[[int, int], int] = lambda rank, calls: calls // 2
-    """By rank and calls of the batch: how many have begun when somebody looks."""
+    """begun(rank, calls of the batch): the number of calls that have begun when the referee reads it."""
     bears_processes: bool = False
-    """Whether a process that was born in a batch still runs at its end."""
+    """Whether a process that was started in a batch still runs at its end."""
     helpers: list[int] = field(default_factory=list)
-    """Its processes beside the ranks."""
+    """Ids of its processes beside the ranks."""
     cpu_share: float = 0.0
-    """CPU time that its processes use while they should rest, per second."""
+    """CPU seconds per second that its processes use, also while they should be stopped."""
     unstoppable: str = ""
-    """What is said when it was told to stop."""
+    """The error when its processes are to be stopped; empty: they stop."""
     without_core: float = 0.0
-    """Time for which its ranks are ready to run and have no core, per second."""
+    """Seconds per second for which its ranks are ready to run but have no core."""
     excess: str = ""
-    """What is said of its memory."""
+    """The excess over its memory limit, in words; empty: none."""
     arm_s: float = 0.0
-    """More to assemble a batch, in seconds."""
+    """Extra seconds to assemble a batch."""
     compile_s: float = 0.0
-    """Compiling within the load."""
+    """Seconds of compiling while it is loaded."""
     faults: list[Fault] = field(default_factory=list)
 
 
 @dataclass
 class MadeOracle:
-    """What the ranks of the trusted world find."""
+    """Findings of the ranks of the oracle world."""
 
     seconds: float = 100e-6
-    """The baseline's time per call, as probed."""
+    """The baseline's time per call that the probe measures."""
     in_bytes: int = 1 << 10
     out_bytes: int = 1 << 10
     sealed: bool = True
     varies: bool = False
-    """Whether calls have other shapes on other inputs."""
+    """Whether shapes differ between inputs."""
     references: int | None = None
-    """Pool that the devices have room for."""
+    """The number of reference worlds that fit into device memory; None: all."""
     lost_fds: bool = False
     finding: Callable[[int, CompareOutputs, int], OutputFinding] = lambda rank, order, slot: right()
-    """By rank, order and slot."""
+    """finding(rank, order, slot)."""
     touched: Callable[[int, Order], list[int]] = lambda rank, order: []
-    """Sides whose poison was overwritten, seen at a Draw or a CheckPoison."""
+    """touched(rank, order): the sides whose poison was overwritten, at a Draw or a CheckPoison."""
     written: Callable[[int, LookAhead], bool] = lambda rank, order: False
-    """By rank: whether calls that have not begun have outputs."""
+    """written(rank, order): whether calls that have not begun have outputs."""
     fits: Callable[[int, DrawAgain], bool] = lambda rank, order: True
-    """By rank: whether another iteration fits in the place of one."""
+    """fits(rank, order): whether the new iteration can replace the one in the slot."""
     foreign_us: Callable[[Reveal], float] = lambda order: 0.0
     peaks_of: Callable[[int], dict[str, float]] = lambda rank: {"local": 1e9, "start_us": 5.0}
-    """By rank."""
+    """peaks_of(rank)."""
     transfers_of: Callable[[int, bool], Transfers] = lambda rank, backends: Transfers([2048], [])
-    """By rank, and whether by other libraries."""
+    """transfers_of(rank, whether they are by optional libraries)."""
     faults: list[Fault] = field(default_factory=list)
 
 
 def figures(ok: bool = True, rms: float = 0.0, exact: bool = False) -> OutputError:
-    """Of the only output."""
+    """Returns the error of the only output."""
     wrong = 0 if ok else 3
     limits = (0.0, 0.0) if exact else (1e-2, 1e-1)
     return OutputError(
@@ -124,10 +127,10 @@ def figures(ok: bool = True, rms: float = 0.0, exact: bool = False) -> OutputErr
 
 
 def right() -> OutputFinding:
-    """A right iteration."""
+    """Returns the finding of a right iteration."""
     return OutputFinding(Verdict.PASS, outputs=[figures(rms=1e-3)], paper=True)
 
 
 def wrong(verdict: Verdict = Verdict.WRONG_RESULT, exact: bool = False) -> OutputFinding:
-    """An iteration with three wrong elements."""
+    """Returns the finding of an iteration with three wrong elements."""
     return OutputFinding(verdict, outputs=[figures(ok=False, rms=1.0, exact=exact)], paper=False)

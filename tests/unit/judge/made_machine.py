@@ -1,4 +1,4 @@
-"""A machine of made worlds: starts them, keeps what was emitted, and builds the parts of the judge on them."""
+"""A machine of simulated worlds: starts them, keeps the emitted events, and builds the parts of the judge on them."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +70,7 @@ class MadeCpu(Cpu):
 
 
 class MadeGpu(MadeCpu):
-    """A kind of device with a gate, on which foreign work is seen and that a killed kernel can leave unsound."""
+    """A kind of device with a gate; foreign work is detected, and a killed kernel can leave a GPU fault."""
 
     name = "made-gpu"
     pace = Pace(batch_s=0.010, long_s=0.010, slower_s=0.040, calls=128, slots=512, pairs=4, gated_pairs=2, references=4)
@@ -86,7 +86,7 @@ class MadeGpu(MadeCpu):
 
 
 class Pool:
-    """The worlds of a referee, on made worlds."""
+    """The groups of worlds that a referee keeps, simulated."""
 
     def __init__(self, starter: WorldStarter) -> None:
         self.oracle = OracleWorld(starter)
@@ -94,7 +94,7 @@ class Pool:
         self.contenders = Contenders(starter)
 
     def prepare(self, setting: Setting, references: int) -> PreparedSetting:
-        """A prepared setting, with the reference worlds and a spare started beside it."""
+        """Prepares a setting and starts the reference worlds and a spare."""
         self.oracle.start(setting)
         self.contenders.prepare_spare(setting)
         self.references.start(setting, references)
@@ -102,13 +102,13 @@ class Pool:
         return self.oracle.prepare(setting)
 
     def end_run(self) -> None:
-        """What the referee does after a run."""
+        """Ends the contenders and examines their worlds, as the referee does after a run."""
         for world in self.contenders.end():
             self.oracle.examine(world)
 
 
 class MadeMachine:
-    """Made worlds, and what they run: `kernels` by the name under which they are loaded."""
+    """Simulated worlds and the `kernels` that they load, by name."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class MadeMachine:
         rival: MadeKernel | None = None,
         reference: MadeKernel | None = None,
     ) -> None:
-        """kernel, rival: kernel.py and rival.py; reference: the baseline, in the reference worlds and as a contender."""
+        """kernel, rival: kernel.py and rival.py. reference: the baseline, in reference worlds and as a contender."""
         self.clock = MadeClock()
         self.selector = MadeSelector(self.clock)
         self.device = device
@@ -130,15 +130,15 @@ class MadeMachine:
             "baseline": reference,
         }
         self.faults: dict[str, list[list[Fault]]] = {}
-        """By role: of the worlds in the order they start; those beyond the list have none."""
+        """By role, the faults of each world in the order of their starts; later worlds have none."""
         self.room = 1000
-        """Pool that can still be started."""
+        """The number of worlds that can still be started."""
         self.started: dict[str, list[World]] = {"baseline": [], "reference": [], "spare": []}
         self.events: list[Any] = []
         self.pools: list[Pool] = []
         self.stop = False
         self.probing = False
-        """Whether runs have probes, which take the place of some timed batches."""
+        """Whether runs have probes, which replace some timed batches."""
         self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock)
         self._loaded: dict[str, int] = {}
         self._parts: dict[World, tuple[MadeRanks, MadeProcesses]] = {}
@@ -147,7 +147,7 @@ class MadeMachine:
         self.selector.select(seconds)
 
     def start(self, spec: WorldSpec) -> World:
-        """Starts a made world. Raises OSError where there is no room."""
+        """Starts a simulated world. Raises OSError if there is no room."""
         if self.room == 0:
             raise OSError("no room for a world")
         self.room -= 1
@@ -165,54 +165,54 @@ class MadeMachine:
         return world
 
     def kernel_of(self, name: str) -> tuple[MadeKernel, float]:
-        """The kernel of this name, and the offset of the next world that loads it."""
+        """Returns the kernel of this name, and the offset of the next world that loads it."""
         kernel = self.kernels[name]
         number = self._loaded.get(name, 0)
         self._loaded[name] = number + 1
         return kernel, kernel.offsets[number % len(kernel.offsets)]
 
     def ranks(self, world: World) -> MadeRanks:
-        """The made ranks of a world."""
+        """Returns the simulated ranks of a world."""
         return self._parts[world][0]
 
     def processes(self, world: World) -> MadeProcesses:
-        """The made processes of a world."""
+        """Returns the simulated processes of a world."""
         return self._parts[world][1]
 
     def of(self, kind: type) -> list[Any]:
-        """The events of a type so far."""
+        """Returns the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     # --- parts of the judge ------------------------------------------------------------------------------------
 
     def setting(self, **changes: Any) -> Setting:
-        """The smallest all-gather on two ranks."""
+        """Returns the setting of the smallest all-gather on two ranks."""
         given = {"problem_dir": str(PROBLEM), "preset": "tiny", "sizes": SIZES, "world": 2, "dtype": "bfloat16"}
         return Setting(**(given | {"device": self.device} | changes))
 
     def run(self, kernel: str = "kernel.py", **changes: Any) -> Run:
-        """A run of a kernel of this machine."""
+        """Returns a run of a kernel of this machine."""
         return Run(run_id="1", setting=self.setting(), kernel_name=kernel, source=f"# {kernel}\n", **changes)
 
     def pool(self) -> Pool:
-        """The real worlds of a referee, on made processes."""
+        """Returns the real worlds of a referee, on simulated processes."""
         starter = WorldStarter(JAIL, self.start, self.await_all, self.events.append, self.clock)
         self.pools.append(Pool(starter))
         return self.pools[-1]
 
     def referee(self) -> Referee:
-        """The real referee, on made worlds."""
+        """Returns the real referee, on simulated worlds."""
         return Referee(JAIL, self.selector, self.start, self.clock)
 
     def exchange(self, stage: PreparedSetting, world: World, side: int = 0) -> Exchange:
-        """The real exchange with a made world, which has its arenas."""
+        """Returns the real exchange with a simulated world, to which the arenas have been handed over."""
         found = Exchange("1", stage, world, self.await_all, self.events.append, side, self.clock)
         if side != REFERENCE:
             found.hand_over_arenas()
         return found
 
     def loaded(self, pool: Pool, stage: PreparedSetting, name: str, side: int = 0) -> TimedSide:
-        """A kernel's side, ready for its rounds."""
+        """Loads a kernel into a contender world and returns its side, ready for the rounds."""
         world = pool.contenders.take(self.setting())
         exchange = self.exchange(stage, world, side)
         world.tell(LoadKernel(name, ""))
@@ -223,7 +223,7 @@ class MadeMachine:
     def rounds(
         self, run: Run | None = None, peaks: Peaks | None = None, references: int = 2, rival: str = ""
     ) -> Rounds:
-        """The real rounds of kernel.py against the baseline, or against a rival, in worlds of their own."""
+        """Returns the real rounds of kernel.py against the baseline or a rival, in new worlds."""
         pool = self.pool()
         stage = pool.prepare(self.setting(), references)
         return self.rounds_on(pool, stage, references, run, peaks, rival)
@@ -237,7 +237,7 @@ class MadeMachine:
         peaks: Peaks | None = None,
         rival: str = "",
     ) -> Rounds:
-        """The same on a prepared setting. Who runs first, what is looked at and compared is the same in every test."""
+        """Returns the rounds on a prepared setting. Their random choices have a fixed seed."""
         setting = self.setting()
         if rival:
             base = self.loaded(pool, stage, rival, RIVAL)
@@ -254,7 +254,7 @@ class MadeMachine:
     def at_order(
         self, world: World, kind: Kind, action: Callable[[], None], after: int = 0, always: bool = False
     ) -> None:
-        """Does something when a world gets an order of a kind: after so many others of them, once or always."""
+        """Calls `action` when a world gets an order of a kind after `after` others: once, or from then on always."""
         ranks, count = self.ranks(world), 0
         take = ranks.take_order
 

@@ -1,4 +1,4 @@
-"""The ranks of a made trusted world: they answer as a MadeOracle tells."""
+"""The ranks of a simulated oracle world, which answer with the findings of a MadeOracle."""
 
 import os
 
@@ -40,7 +40,7 @@ from sandbox.worlds.world_spec import WorldSpec
 
 
 class TrustedRanks(MadeRanks):
-    """The ranks of the trusted world."""
+    """The ranks of the oracle world."""
 
     def __init__(self, clock: MadeClock, spec: WorldSpec, oracle: MadeOracle) -> None:
         self.oracle = oracle

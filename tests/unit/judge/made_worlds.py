@@ -1,7 +1,7 @@
-"""Pool without processes: their ranks answer by a script, when the made clock says so.
+"""Worlds without processes: their ranks answer by a script, at times of the simulated clock.
 
-A made world is a real World, with its states and all that is legal in them, on made processes, made lines and a made gate.
-What its ranks do is told by a MadeKernel; the trusted world's by a MadeOracle.
+A simulated world is a real World, with its states and their legal moves, on simulated processes, wires and gate.
+A MadeKernel defines what its ranks do; a MadeOracle defines it for the oracle world.
 """
 
 import math
@@ -30,13 +30,13 @@ ANSWER = {
     Kind.RECOPY: Kind.RECOPIED,
     Kind.WAKE: Kind.AWAKE,
 }
-"""What every rank answers to an order that only has to be done."""
+"""The answers of every rank to orders that have no reply of their own."""
 ORDER_SECONDS = 20e-6
 START_SECONDS, OPEN_SECONDS = 0.5, 0.1
 
 
 class MadeRanks:
-    """The lines to the ranks of a made world, and what those do. In the place of sandbox.worlds.wires.Wires."""
+    """The wires to the ranks of a simulated world, and these ranks. It replaces sandbox.worlds.wires.Wires."""
 
     def __init__(
         self,
@@ -45,7 +45,11 @@ class MadeRanks:
         faults: list[Fault],
         kernel_of: Callable[[str], tuple[MadeKernel, float]],
     ) -> None:
-        """faults: of the ranks themselves, whatever kernel they load. kernel_of(name): the kernel and this world's offset."""
+        """Starts the ranks.
+
+        faults: of the ranks themselves, whatever kernel they load.
+        kernel_of(name): the kernel and this world's offset.
+        """
         self.clock = clock
         self.spec = spec
         self.kernel_of = kernel_of
@@ -54,10 +58,10 @@ class MadeRanks:
         self.failure: WorldFailed | None = None
         self.kernel = MadeKernel()
         self.name = ""
-        """Of the kernel that is loaded."""
+        """The name of the loaded kernel."""
         self.offset = 0.0
         self.orders: list[Order] = []
-        """All orders, as the first rank got them."""
+        """All orders that the first rank got."""
         self.paused = False
         self.on_go: Callable[[], None] = lambda: None
         """Called when a batch starts."""
@@ -73,13 +77,13 @@ class MadeRanks:
         self._count: dict[Kind, int] = {}
         self._compiled = self._compiling_since = 0.0
         self.waits_for_core_s = 0.0
-        """After GO."""
+        """The seconds from GO until the ranks get a core."""
         self._begins_at = 0.0
         self._watch: Callable[[bool], None] | None = None
         for rank in range(spec.ranks):
             self._reply(rank, Kind.READY, Kind.READY, START_SECONDS)
 
-    # --- as World sees them ------------------------------------------------------------------------------------
+    # --- the interface that World uses -------------------------------------------------------------------------
 
     @property
     def compile_seconds(self) -> float:
@@ -166,7 +170,7 @@ class MadeRanks:
     # --- what the ranks do -------------------------------------------------------------------------------------
 
     def take_order(self, rank: int, order: Order) -> None:
-        """What one rank does with an order."""
+        """Carries out an order on one rank."""
         delay = OPEN_SECONDS if order.kind is Kind.OPEN else ORDER_SECONDS
         if isinstance(order, LoadKernel):
             if rank == 0:
@@ -187,7 +191,7 @@ class MadeRanks:
             self._reply(rank, order.kind, ANSWER[order.kind], delay)
 
     def resume(self) -> None:
-        """What was held back while the processes were stopped goes out."""
+        """Sends the answers that were held back while the processes were stopped."""
         self.paused = False
         held, self._held = self._held, []
         for deliver in held:
@@ -218,7 +222,7 @@ class MadeRanks:
                 self._waiting_for_gate.append((rank, Kind.QUEUED))
 
     def gate_opened(self) -> None:
-        """The device starts with what is queued."""
+        """Starts the queued work on the device."""
         kernel, calls = self.kernel, self.batch.count
         us = kernel.noop_gated_us(calls) if self.batch.noop else kernel.start_us + kernel.gated_us(calls)
         self.marked_ns = self.clock.now_ns + round(us * math.exp(self.offset) * 1e3)
@@ -232,7 +236,7 @@ class MadeRanks:
             self._reply(rank, Kind.DELIVERED, Kind.DELIVERED, seconds + ORDER_SECONDS)
 
     def _reply(self, rank: int, order: Kind, kind: Kind, seconds: float, reply: Reply | None = None) -> None:
-        """Says something in so many seconds, unless a fault comes in its place."""
+        """Sends an answer in so many seconds, unless a fault replaces it."""
         fault = self._fault(rank, order)
         if fault is None or fault.extra:
             self._later(rank, Received(kind, 0, reply, self._fds(kind)), seconds)
@@ -267,13 +271,13 @@ class MadeRanks:
 
 
 class MadeProcesses:
-    """The processes of a made world. In the place of sandbox.worlds.world_process.WorldProcess."""
+    """The processes of a simulated world. It replaces sandbox.worlds.world_process.WorldProcess."""
 
     def __init__(self, ranks: MadeRanks, number: int) -> None:
         self.ranks = ranks
         self.rank_pids = [1000 * number + rank for rank in range(ranks.spec.ranks)]
         self.pins: list[tuple[int, list[int]]] = []
-        """(rank, cores) in order."""
+        """(rank, cores) of every pinning, in order."""
         self.held: list[int] = []
         """Ranks that are stopped on their own."""
         self.stacks_printed = False
@@ -285,7 +289,7 @@ class MadeProcesses:
         self.closed = False
 
     def find_ranks(self) -> None:
-        """They are known from the start."""
+        """Does nothing: the process ids are known from the start."""
 
     @property
     def paused(self) -> bool:
@@ -334,7 +338,7 @@ class MadeProcesses:
         return self.why_killed
 
     def show_files(self, kernel: Kernel) -> str:
-        """There is no folder."""
+        """Returns an empty path: there is no folder."""
         return ""
 
     def show_compiled(self, digest: str) -> None:
@@ -349,7 +353,7 @@ class MadeProcesses:
 
 
 class MadeGate:
-    """The starting gate of a made world. In the place of sandbox.protocol.gate.GatePage."""
+    """The starting gate of a simulated world. It replaces sandbox.protocol.gate.GatePage."""
 
     fd = -1
 

@@ -1,4 +1,4 @@
-"""Waiting for ranks on made worlds: answers, failures and deadlines, by whose world it is."""
+"""Waiting for the ranks of simulated worlds: answers, failures and deadlines, with a kernel and without one."""
 
 import pytest
 from made_kernels import Fault, MadeKernel

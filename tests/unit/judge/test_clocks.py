@@ -1,4 +1,4 @@
-"""The clocks of a run: what is taken off for the harness, on whose word, and what counts as work of others on the devices."""
+"""The clocks of a run: the overhead that is subtracted, whose no-op batches count, and what counts as foreign work."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The contenders, on made worlds: when they are started, which one is taken, and what becomes of a contender."""
+"""The contenders, on simulated worlds: when they start, which one a run takes, and what happens to it."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from sandbox.worlds.state import State
 
 
 def tend(machine: MadeMachine, pool: Pool, seconds: float = 3.0) -> None:
-    """What the referee does while nothing runs."""
+    """Tends the spares for some seconds, as the referee does while nothing runs."""
     until = machine.clock.monotonic() + seconds
     while machine.clock.monotonic() < until:
         machine.poll(0.1)

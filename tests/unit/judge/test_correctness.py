@@ -1,4 +1,4 @@
-"""The correctness check on made worlds: whatever a kernel does wrong when it is loaded or checked has its verdict."""
+"""The correctness check on simulated worlds: each fault of a kernel in loading or checking leads to its verdict."""
 
 import signal
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def test_a_rank_that_cannot_load_the_kernel_says_why(says: Kind, verdict: Verdic
     fault = Fault(Kind.LOAD, says, ranks=(1,), text="Why\nit failed", line=7)
     found, failure = proved(of_kernel(fault))
     assert (found, failure.phase, failure.rank, failure.line) == (verdict, phase, 1, 7)
-    assert failure.message in ("Why", "it failed")  # the last line of a syntax error
+    assert failure.message in ("Why", "it failed")  # of a syntax error, the message is the last line
     assert failure.text == "Why\nit failed"
 
 

@@ -1,4 +1,4 @@
-"""Device time on made worlds with a gate: what is queued, how many calls, when a batch has ended, and what is taken off."""
+"""Device time on simulated worlds with a gate: queueing, calls in a batch, the end of a batch, subtracted overhead."""
 
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
@@ -27,7 +27,7 @@ def made(kernel: MadeKernel | None = None, reference: MadeKernel | None = None) 
 
 
 def test_the_gate_shows_the_devices_time_without_the_gates_own() -> None:
-    # A kept batch takes 2 us a call in all worlds, so 78 and 18 us remain.
+    # A no-op batch takes 2 us a call in all worlds, so 78 and 18 us remain.
     rounds = measured(made())
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
     assert rounds.device.speed is not None
@@ -55,7 +55,7 @@ def test_every_reference_has_its_rounds_behind_the_gate_and_then_one_in_a_few() 
 
 def test_a_batch_has_as_many_calls_as_last_long_enough() -> None:
     rounds = measured(made(MadeKernel(gated_us=noisy(900.0)), MadeKernel(gated_us=noisy(900.0))))
-    # The calls of a batch with the gate open: 10 ms of 100 us.
+    # rounds.calls are those of a batch with the gate open: 10 ms of 100 us each.
     assert rounds.behind_gate.calls == max(rounds.calls, int(BATCH / 900e-6) + 1)
     assert {pair.calls for pair in rounds.device.raw} == {rounds.behind_gate.calls}
 
@@ -141,7 +141,7 @@ def test_a_reference_that_fails_behind_the_gate_is_the_harnesss_fault() -> None:
 
 
 def test_work_that_goes_on_after_the_mark_counts() -> None:
-    # Marked after a microsecond a call, done 10 ms later.
+    # The mark is written after 1 us a call; the rank sends DONE 10 ms later.
     cheat = MadeKernel(gated_us=noisy(1.0), trailing_us=10_000.0)
     machine = made(cheat)
     rounds = measured(machine)
@@ -176,7 +176,7 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
 
     honest, delaying, absurd = speed(5.0), speed(30.0), speed(79.0)
     assert delaying == absurd
-    assert honest < delaying < honest * 1.03  # 1.1 of 75 us
+    assert honest < delaying < honest * 1.03  # the references' no-op batches differ by 1.1 us, of 75 us
     rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
     assert rounds.device.cost_us(CONTENDER) == pytest.approx(5.0)
 

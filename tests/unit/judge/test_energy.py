@@ -1,4 +1,4 @@
-"""Energy a call of both sides, on made worlds and with made counters."""
+"""Energy per call of both sides, on simulated worlds and with simulated counters."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -15,7 +15,7 @@ from sandbox.timing import energy
 
 
 class MadeReader:
-    """Gives the powers of its rows in turn."""
+    """An energy reader that returns the powers of its rows in turn."""
 
     def __init__(self, *rows: list[GpuPower]) -> None:
         self.rows = list(rows)
@@ -35,7 +35,7 @@ class MadeReader:
 
 
 def measured(gpu: MadeGpu, reader: Any) -> tuple[MadeMachine, Any, list[int]]:
-    """(the machine, the energy, the untimed calls of each row)."""
+    """Returns (the machine, the energy, the untimed calls of each row)."""
     machine = MadeMachine("made-gpu", MadeKernel(noisy(50.0)))
     rounds = machine.rounds()
     rounds.measure()

@@ -1,4 +1,4 @@
-"""The whole judging of a revision on made worlds: from its text to a result."""
+"""The whole evaluation of a revision on simulated worlds, from its source to a result."""
 
 import contextlib
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
     assert result.speedup.device is not None
     assert result.speedup.device.median == pytest.approx(78 / 38)
     assert result.roofline is not None
-    # 3 times 65536 bytes of its own memory at 1e10 bytes a second, beside 38 us on the device
+    # The bound is 3 × 65536 bytes of a rank's own memory at 1e10 bytes/s. The kernel's device time is 38 us.
     assert (result.roofline.bound_us, result.roofline.limiter) == (pytest.approx(19.66, abs=0.01), "memory")
     assert result.roofline.percent == pytest.approx(100 * 19.66 / 38, abs=0.1)
     assert result.rounds == 6
@@ -144,7 +144,7 @@ def test_energy_is_in_a_result_where_it_was_asked_for_and_the_kernel_passed() ->
     assert judged(gpu()).energy is None
     found = revision(gpu(), energy=True).judge()
     assert found.energy is not None
-    assert found.energy.missing == "CPU ranks have no counter of energy"  # made worlds are on CPU ranks
+    assert found.energy.missing == "CPU ranks have no counter of energy"  # simulated worlds are on CPU ranks
     machine = gpu()
     machine.oracle.finding = lambda rank, order, slot: wrong()
     assert revision(machine, energy=True).judge().energy is None

@@ -1,4 +1,4 @@
-"""The exchange between the trusted world and a kernel's, on made worlds."""
+"""The exchange between the oracle world and a kernel's world, on simulated worlds."""
 
 import gc
 import os
@@ -22,7 +22,7 @@ def exchange(machine: MadeMachine) -> Exchange:
 
 
 def descriptors() -> int:
-    gc.collect()  # what earlier tests left behind may be closed at any moment
+    gc.collect()  # closes what earlier tests left open, before descriptors are counted
     return len(os.listdir("/proc/self/fd"))
 
 

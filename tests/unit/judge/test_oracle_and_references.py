@@ -1,4 +1,4 @@
-"""The oracle world and the references, on made worlds: what becomes of them after a run, a cancel and a kill."""
+"""The oracle world and the references, on simulated worlds: what happens to them after a run, a cancel and a kill."""
 
 import pytest
 from made_kernels import Fault, MadeKernel
@@ -14,7 +14,7 @@ from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.opening import has_open
 from sandbox.worlds.state import State
 
-# --- the stage -----------------------------------------------------------------------------------------------
+# --- prepared settings ---------------------------------------------------------------------------------------
 
 
 def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:

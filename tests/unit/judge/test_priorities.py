@@ -1,4 +1,4 @@
-"""Priorities of a kernel's processes, on made worlds: what may change during timing."""
+"""Priorities of a kernel's processes, on simulated worlds: which changes are allowed during timing."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ HELPER = 77
 
 
 def rounds_where(share_of: Callable[[Rounds, int], Share], **kernel: object) -> tuple[Rounds, MadeCpu]:
-    """Rounds on a machine where processes of the contender have these shares."""
+    """Returns rounds on a machine where share_of(rounds, pid) is each process's share of the cores."""
     machine = MadeMachine(kernel=MadeKernel(**kernel))  # type: ignore[arg-type]
     rounds = machine.rounds(machine.run(rounds=12))
     kind = KINDS["made-cpu"]

@@ -1,4 +1,4 @@
-"""Probes on made worlds: batches whose ranks start apart, or that are stopped as a whole or in one rank to replace inputs."""
+"""Probes on simulated worlds: ranks that start apart, and batches stopped, wholly or in one rank, to replace inputs."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,18 +36,18 @@ def made(kernel: MadeKernel | None = None, rival: MadeKernel | None = None) -> M
 
 
 def orders(machine: MadeMachine, kind: type[AnyOrder]) -> list[AnyOrder]:
-    """Of this kind, as the oracle world got them."""
+    """Returns the orders of this kind that the oracle world got."""
     given = machine.ranks(machine.started["baseline"][0]).orders
     return [order for order in given if isinstance(order, kind)]
 
 
 def apart(machine: MadeMachine) -> list[int]:
-    """The ranks that were started on their own, in order."""
+    """Returns the ranks that were started on their own, in order."""
     return [order.rank for order in orders(machine, Reveal) if order.rank is not None and order.count > 1]
 
 
 def redrawn(machine: MadeMachine, alone: bool) -> list[DrawAgain]:
-    """The inputs that replaced others: of one rank alone, or of all."""
+    """Returns the orders that replaced inputs: of one rank alone, or of all ranks."""
     return [again for again in orders(machine, DrawAgain) if again.replace and (again.alone is not None) == alone]
 
 
@@ -58,7 +58,7 @@ def measured(machine: MadeMachine, rival: str = "") -> Rounds:
 
 
 def at_release(rounds: Rounds, machine: MadeMachine, note) -> None:
-    """note(ranks): called when ranks of the contender's world are released on their own."""
+    """Calls note(ranks) when ranks of the contender world are released on their own."""
     lines = machine.ranks(rounds.turns.mine.worlds[0])
     release = lines.release
 
@@ -188,7 +188,7 @@ def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:
 
 
 def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], None]) -> None:
-    """note(order): called when the trusted ranks get the order to replace the inputs of one rank alone."""
+    """Calls note(order) when the trusted ranks get the order to replace the inputs of one rank alone."""
     trusted = machine.ranks(machine.started["baseline"][0])
     send = trusted.send
 

@@ -1,4 +1,4 @@
-"""The referee's commands on made worlds: every run ends in one event, whatever fails, and the next run is not affected."""
+"""The referee's commands on simulated worlds: whatever fails, every run ends in one event and affects no later run."""
 
 import itertools
 from collections.abc import Callable
@@ -38,12 +38,12 @@ from sandbox.worlds.state import State
 
 @pytest.fixture
 def told(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[[], list[Any]]:
-    """The events since the last call."""
+    """A function that returns the events printed since its last call."""
     return lambda: [events.decode_event(line) for line in capfdbinary.readouterr().out.splitlines()]
 
 
 def result(found: list[Any]) -> events.Result:
-    """Of the only run, whose last event is followed by those of worlds alone."""
+    """Returns the result of the only run. Only events of worlds may follow the run's last event."""
     of_run = [event for event in found if not isinstance(event, events.WorldChanged)]
     assert isinstance(of_run[0], RunStarted)
     assert isinstance(of_run[-1], Finished)
@@ -309,12 +309,12 @@ def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
     assert len(machine.started["spare"]) == 1
 
 
-# --- the machine's turn --------------------------------------------------------------------------------------
+# --- the lease of the devices --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def contended(gpu: MadeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Lease:
-    """Another arena that may hold the lease of the made GPU."""
+    """The lease of the simulated GPU, as another arena has it: a test takes it to make a run wait."""
     folder = tmp_path / "leases"
     monkeypatch.setattr(main, "Lease", partial(Lease, folder=folder))
     monkeypatch.setattr(gpu, "lease_names", lambda world: ["made"])

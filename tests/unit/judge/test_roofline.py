@@ -1,4 +1,4 @@
-"""The bound of a problem on a machine, and what no machine reaches."""
+"""The bound of a problem on a machine, and speeds that no machine reaches."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from sandbox.protocol.events import Setting
 from sandbox.timing.roofline import Peaks, bound_us
 
 BYTES = 65536
-"""Of the smallest all-gather: a rank sends and receives so many, and moves three times as many in its own memory."""
+"""Bytes that a rank sends, and receives, in the smallest all-gather. It moves three times as many in its own memory."""
 
 
 def setting(**changes: object) -> Setting:
@@ -21,7 +21,7 @@ def setting(**changes: object) -> Setting:
     [
         (Peaks(1e12, 1e9, 1e12), "memory", 3 * BYTES / 1e9),
         (Peaks(1e12, 1e12, 1e9), "link", BYTES / 1e9),
-        (Peaks(1e-9, 1e12, 1e12), "memory", 3 * BYTES / 1e12),  # nothing is computed
+        (Peaks(1e-9, 1e12, 1e12), "memory", 3 * BYTES / 1e12),  # an all-gather computes nothing
     ],
 )
 def test_the_slowest_resource_is_the_bound(peaks: Peaks, limiter: str, seconds: float) -> None:

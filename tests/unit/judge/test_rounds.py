@@ -1,4 +1,4 @@
-"""The rounds of a run on made worlds: what counts, who runs when, and what ends them."""
+"""The rounds of a run on simulated worlds: which batches count, the order of the worlds, and what ends the rounds."""
 
 import itertools
 from functools import partial
@@ -116,7 +116,7 @@ def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
         machine.ranks(world).on_go = partial(count, world)
     rounds.measure()
     *references, kernel = calls.values()
-    assert references == [kernel - MOST_DISTINCT] * 3  # so many have references made before
+    assert references == [kernel - MOST_DISTINCT] * 3  # references made these calls earlier
     by_turn = [list(found) for _, found in itertools.groupby(rounds.call.raw, lambda pair: pair.turn)]
     assert [sorted(pair.reference for pair in found) for found in by_turn] == [[0, 1, 2]] * rounds.fewest_pairs
     assert all(len({pair.contender_us for pair in found}) == 1 for found in by_turn)
@@ -162,7 +162,7 @@ def test_one_world_runs_at_a_time_and_its_inputs_come_while_all_rest() -> None:
     )
     rounds.measure()
     assert len(started) > 6 * PAIRS * 2
-    assert all(at_go)  # the one whose turn it is, too: the clock starts first
+    assert all(at_go)  # also the world whose turn it is: the clock starts before it resumes
     assert all(paused.count(False) == 1 for paused in started)
     assert resting_at_reveal
     assert all(resting_at_reveal)
@@ -182,7 +182,7 @@ def test_both_worlds_of_a_pair_are_pinned_to_the_same_cores_in_turn_once_they_ar
     assert all(len(cores) == 1 for cores in by_turn.values())
     single = {cores for found in by_turn.values() for cores in found if len(cores) == 1}
     assert single == {(4,), (5,)}  # rank 1's cores
-    assert by_turn[1] == {(4, 5)}  # not pinned while worlds get warm
+    assert by_turn[1] == {(4, 5)}  # worlds are not pinned while they warm up
     assert set(machine.processes(rounds.turns.worlds[0]).pins[-2][1]) == {0, 1}
 
 

@@ -1,4 +1,4 @@
-"""Single calls as a second witness, on made worlds: what they confirm, and what they contradict."""
+"""Single calls as a second measurement, on simulated worlds: which speedups they confirm and which they contradict."""
 
 import math
 import random
@@ -19,7 +19,7 @@ BASELINE = MadeKernel(noisy(100.0, 0.02), start_us=START_US, noop_us=lambda call
 
 
 def ahead(first_us: float, later_us: float) -> BatchTime:
-    """A batch whose first call does the work of all."""
+    """Returns times of batches whose first call does the work of all calls."""
     return lambda calls: first_us + later_us * (calls - 1)
 
 
@@ -72,7 +72,7 @@ def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(sl
 
 
 def paced(us: float) -> BatchTime:
-    """Single calls as long as the baseline's; in longer batches calls that work ahead, and wait so that they take so long."""
+    """Returns times of a kernel that works ahead, then waits: `us` a call in batches, 100 us in single calls."""
     plain, ahead_us = noisy(100.0, 0.02), noisy(us, 0.02)
     return lambda calls: plain(calls) if calls == 1 else ahead_us(calls)
 
@@ -95,7 +95,7 @@ def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
 
 
 def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
-    """Pairs of single calls, whose baseline takes 100 us. Starts take 300 us and more, with exponential noise."""
+    """Returns pairs of single calls whose baseline takes 100 us. A start takes 300 us plus exponential noise."""
     found = SingleCalls(measured(BASELINE).turns)
     chance = random.Random(1)
 

@@ -1,4 +1,4 @@
-"""Whole timing phases with their own end, on made worlds with noise: what is said of identical code and of a real difference."""
+"""Whole timing phases under the stopping rule, on noisy simulated worlds: identical code and real differences."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from sandbox.timing.stopping_rule import CHECK_TIMES
 
 
 class Noise(NamedTuple):
-    """Standard deviations of logarithms: of one batch's call time and device time, and of worlds of the same code."""
+    """Standard deviations of logarithms: of a batch's call and device time, and between worlds of the same code."""
 
     call: float
     device: float
@@ -21,11 +21,11 @@ class Noise(NamedTuple):
 
 LEVELS = {"quiet": Noise(0.003, 0.0005, 0.001), "ordinary": Noise(0.03, 0.003, 0.004), "loud": Noise(0.12, 0.01, 0.008)}
 OFFSETS = (0.3, -1.1, 0.7, 0.2)
-"""Of worlds, in standard deviations."""
+"""Offsets of the reference worlds, in standard deviations."""
 
 
 def settled(device: str, noise: Noise, factor: float, seed: int, budget_s: float = 1.0) -> Rounds:
-    """Rounds against a baseline that takes `factor` times as long as the kernel."""
+    """Measures rounds against a baseline that takes `factor` times as long as the kernel."""
 
     def kernel(scale: float, number: int, offsets: tuple[float, ...]) -> MadeKernel:
         return MadeKernel(

@@ -1,4 +1,4 @@
-"""Whose fault it is: what a kernel does out of its turn, on made worlds, alone and against another kernel."""
+"""Who is blamed for work out of turn, on simulated worlds: a kernel alone and against another kernel."""
 
 import pytest
 from made_kernels import MadeKernel, MadeOracle, noisy, wrong
@@ -35,7 +35,7 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     rounds.measure()
     observations = rounds.turns.mine.observations
     assert observations is not None
-    assert observations.stopped_activity.count > 24  # both of every pair
+    assert observations.stopped_activity.count > 24  # in both batches of every pair
     assert observations.stopped_activity.disturbed == 0
 
 
@@ -142,11 +142,11 @@ def test_a_kernel_that_holds_too_much_memory_fails_while_it_rests() -> None:
         machine.rounds(machine.run(rounds=50)).measure()
 
 
-# --- work of others on the devices -------------------------------------------------------------------------
+# --- foreign work on the devices ---------------------------------------------------------------------------
 
 
 def looking(machine: MadeMachine, foreign) -> Rounds:
-    """Rounds in which `foreign(order)` runs on the devices when the trusted ranks look, in microseconds."""
+    """Returns rounds in which the trusted ranks observe foreign(order) microseconds of foreign work on the devices."""
     machine.oracle = MadeOracle(foreign_us=foreign)
     return machine.rounds(machine.run(rounds=12))
 
@@ -189,7 +189,8 @@ def test_looks_come_before_about_every_other_batch_and_never_while_worlds_only_g
 
 @pytest.mark.parametrize(("left_over", "blamed"), [(False, "mine"), (True, "other")])
 def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_over: bool, blamed: str) -> None:
-    # Before the contender's batches the devices are busy: already while both kernels rest, or only once it may run.
+    # The devices are busy before the contender's batches: already while both kernels are stopped,
+    # or only once the contender may run.
     machine = MadeMachine("made-gpu")
     turn_of: list[int] = []
 

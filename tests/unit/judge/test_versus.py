@@ -1,4 +1,4 @@
-"""Runs between two kernels on made worlds: both are checked, and whoever is at fault is blamed."""
+"""Runs between two kernels on simulated worlds: both are checked, and the one at fault is blamed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""sandbox.kit.blocks.fourier: who works on which pair of rows, and transposed blocks."""
+"""sandbox.kit.blocks.fourier: which rank owns which pair of rows, and transposed blocks."""
 
 import pytest
 import torch

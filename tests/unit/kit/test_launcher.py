@@ -1,4 +1,4 @@
-"""What a launch hands to the driver, read back from the addresses that the driver gets."""
+"""The arguments that a launch passes to the driver, read back from the addresses that the driver gets."""
 
 import ctypes
 import math
@@ -27,14 +27,14 @@ GIVEN = (PX, 1 << 40, -(1 << 40), (1 << 64) - 1, -5, (1 << 32) - 1, -7, 255, Tru
 
 
 class Driver:
-    """Keeps what the last launch was given."""
+    """A driver that records the arguments of the last launch."""
 
     def __init__(self) -> None:
         self.shape: tuple[int, ...] = ()
         self.arguments: list[Any] = []
 
     def launchKernel(self, handle: int, *given: int) -> None:
-        """(grid, block, shared bytes, stream, addresses of the arguments, extra)"""
+        """Records a launch. given: grid, block, shared bytes, stream, addresses of the arguments, extra."""
         self.shape = given[:8]
         table = (ctypes.c_void_p * len(READ_AS)).from_address(given[8])
         self.arguments = [
@@ -48,7 +48,7 @@ def _bytes_at(address: int, kind: Any) -> bytes:
 
 @pytest.fixture
 def launch(monkeypatch):
-    """(kernel all_kinds [3, 64], the driver it launches with)."""
+    """The launcher of kernel all_kinds with grid 3 and block 64, and the driver it launches with."""
     driver = Driver()
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 77, raising=False)
     kernel = SimpleNamespace(function=FUNCTIONS["all_kinds"], handle=5, driver=driver, device=0, is_cooperative=False)

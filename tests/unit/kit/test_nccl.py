@@ -1,4 +1,4 @@
-"""NCCL's device API without a GPU: every text compiles, structs are as the kit has them, mistakes are named."""
+"""NCCL's device API without a GPU: every source compiles, structs match the kit's, mistakes are named."""
 
 import ast
 import ctypes
@@ -30,7 +30,7 @@ needs_headers = pytest.mark.skipif(HEADERS is None, reason="no NCCL package with
 
 
 def compiler_missing() -> str:
-    """Why the installed headers cannot be compiled here; empty if they can."""
+    """Returns why the installed headers cannot be compiled here; empty if they can."""
     if HEADERS is None:
         return "no NCCL package with nccl_device.h is installed"
     layout = nccl_package.LAYOUTS.get(HEADERS.version)
@@ -61,7 +61,7 @@ def _fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sources(path: Path) -> list[str]:
-    """The CUDA texts of a kernel file."""
+    """Returns the CUDA sources in a kernel file."""
     constants = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
     return [text for text in constants if isinstance(text, str) and "__global__" in text and "{" in text]
 
@@ -213,7 +213,7 @@ def test_headers_of_another_nccl_than_the_loaded_one_are_refused(monkeypatch: py
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> nccl_library.Library:
-    """The library of the installed package, which answers some calls without a GPU."""
+    """The library of the installed package; some of its calls work without a GPU."""
     path = HEADERS.folder.parent / "lib" / "libnccl.so.2" if HEADERS is not None else Path()
     if not path.is_file():
         pytest.skip("no NCCL package with its library is installed")
@@ -228,7 +228,7 @@ def test_the_library_fills_in_the_requirements_as_the_kit_reads_them(library: nc
     resource = ctypes.create_string_buffer(library.layout.resource)
     library._call("ncclLLA2ACreateRequirement", 0, blocks, slots, ctypes.byref(handle), ctypes.byref(resource))
     _, size, _, place = (ctypes.c_uint64.from_buffer(resource, 8 * n).value for n in range(4))
-    # A line of state and two turns of slots for each block, 16 bytes each.
+    # A line of state and two sets of slots for each block, 16 bytes each.
     assert (handle.slots, size, place) == (slots, 16 * blocks * (1 + 2 * slots), ctypes.addressof(handle))
 
 

@@ -1,4 +1,4 @@
-"""sandbox.kit.blocks.shared_fft: the tables, against a transform by matrices."""
+"""sandbox.kit.blocks.shared_fft: the tables, compared with torch's transform."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from sandbox.kit.blocks import shared_fft
 
 
 def passes(x: torch.Tensor) -> torch.Tensor:
-    """What the forward passes do, in float64."""
+    """Computes the forward passes in float64."""
     n = len(x)
     if n == 1:
         return x

@@ -1,4 +1,4 @@
-"""NVSHMEM without a GPU: structs are as the headers have them, every text compiles and links, mistakes are named."""
+"""NVSHMEM without a GPU: structs match the headers', every source compiles and links, mistakes are named."""
 
 import ast
 import ctypes
@@ -33,7 +33,7 @@ ARCH = "sm_90a"
 
 @cache
 def why_not_linked() -> str:
-    """What linking needs and this machine lacks; empty if nothing."""
+    """Returns what this machine lacks for linking; empty if nothing."""
     try:
         nvrtc.binding()
         nvshmem_link._binding()
@@ -49,7 +49,7 @@ needs_linker = pytest.mark.skipif(bool(why_not_linked()), reason=why_not_linked(
 
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
-    """link(source): a source as shmem.compile makes it, linked with what nvcc builds once."""
+    """link(source): compiles a source as shmem.compile does, and links it with the wrappers that nvcc builds once."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PKB_KERNEL_CACHE", str(folder))
@@ -67,7 +67,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
 
 
 def sources(path: Path) -> list[str]:
-    """The CUDA texts of a kernel file, also those in its documentation."""
+    """Returns the CUDA sources in a kernel file, also those in its docstrings."""
     constants = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
     texts = [text for text in constants if isinstance(text, str) and "__global__" in text]
     return [part for text in texts for part in (text.split('"""')[1::2] or [text])]

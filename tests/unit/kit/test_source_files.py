@@ -1,4 +1,4 @@
-"""Sources and headers in files beside the kernel: what is found, and what a cache key is made of."""
+"""Sources and headers in files beside the kernel: which are found, and which are part of a cache key."""
 
 import sys
 from pathlib import Path

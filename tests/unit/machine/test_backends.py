@@ -1,4 +1,4 @@
-"""The table of backends: complete, read by all that offer one, and refused where its kernels cannot run."""
+"""The table of backends: it is complete, every part that offers backends uses it, and unsupported ones are refused."""
 
 from pathlib import Path
 

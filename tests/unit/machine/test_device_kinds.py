@@ -1,4 +1,4 @@
-"""Kinds of device: each is one object on the referee's side and one module on the ranks', and a new one needs no other place."""
+"""Kinds of device: each is one object for the referee and one module for ranks, and a new kind needs no other code."""
 
 import importlib
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from sandbox.timing.roofline import Peaks
 
 
 class Fake(Cpu):
-    """A kind that no module of the product knows; its ranks are CPU ranks."""
+    """A kind that exists in this test alone; its ranks are CPU ranks."""
 
     name = "fake"
     pace = Pace(batch_s=0.001, long_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1)
@@ -75,7 +75,7 @@ def test_a_kinds_own_host_memory_comes_on_top(monkeypatch: pytest.MonkeyPatch) -
 
 
 def judge(run: Run, output: pytest.CaptureFixture[bytes]) -> list[events.AnyEvent]:
-    """The events of a run by a referee in this process."""
+    """Judges a run by a referee in this process and returns the events."""
     referee = Referee()
     try:
         referee.judge(run)
@@ -88,7 +88,7 @@ def judge(run: Run, output: pytest.CaptureFixture[bytes]) -> list[events.AnyEven
 def test_a_run_on_a_new_kind_is_judged_by_what_its_object_says(
     fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    # Right only on ranks that were started with the kind's own environment.
+    # The kernel passes only on ranks that were started with the kind's own environment.
     source = f"import os\nassert os.environ['PKB_TEST_FAKE_DEVICE']\n{load_catalogue().find('1').baseline_source}"
     run = Run(run_id="1", setting=setting("fake"), kernel_name="kernel.py", source=source, rounds=2)
     found = judge(run, capfdbinary)

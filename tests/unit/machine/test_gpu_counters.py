@@ -1,4 +1,4 @@
-"""What GPUs did over a window: counted through the real pynvml, answered by a driver made for the test."""
+"""Activity of GPUs in a window, counted through the real pynvml with the fake driver."""
 
 import re
 import subprocess
@@ -27,13 +27,14 @@ for counted in found:
     print(counted.watts, counted.watts_error)
 """
 LINES = 5
-"""A GPU. The first: GB/s sent and received over the longest possible window, and the shortest one as a share of it."""
+"""Lines for each GPU. The first: GB/s sent and received over the longest possible window, and the ratio of the shortest
+to it."""
 KIB_OF_100_GB = 100 * 10**9 // 1024
 
 
 @pytest.fixture
 def counted(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
-    """The lines that `COUNT` prints of the two GPUs, without those of power."""
+    """counted(shortest_s=0.1, NAME=1...): the lines that `COUNT` prints for both GPUs, without those of power."""
 
     def count(shortest_s: float = 0.1, **knobs: int) -> list[str]:
         done = with_driver(COUNT.format(seconds=0.3, shortest_s=shortest_s), **knobs)
@@ -81,7 +82,7 @@ def test_samples_that_are_too_near_say_so(counted: Callable[..., list[str]]) -> 
 
 @pytest.fixture
 def watts(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
-    """The line of power and its error, and the line of what is missing, by GPU."""
+    """watts(NAME=1...): for each GPU, the line of power and its error, and the line of what is missing."""
 
     def count(**knobs: int) -> list[str]:
         done = with_driver(COUNT.format(seconds=1.0, shortest_s=0.1), **knobs)

@@ -1,4 +1,4 @@
-"""The doctor on a machine with GPUs: a driver made for the test, packages that are nothing but their metadata."""
+"""The doctor on a machine with GPUs: the fake driver, and packages that consist of metadata alone."""
 
 import json
 import os
@@ -28,8 +28,8 @@ arena.machine.facts.device_files = lambda: 8
 from arena.cli import main
 main(['doctor', '--json'])
 """
-"""Textual is not there at all; torch and CuPy are, but must not be imported. What kernels are written with
-is the test's own, first in PYTHONPATH, and not what else is installed here."""
+"""A program in which Textual is not installed; torch and CuPy are, but must not be imported. The packages for kernels
+are the test's own, first in PYTHONPATH, and not those of this machine."""
 Doctor = Callable[..., dict[str, dict[str, str]]]
 
 
@@ -49,7 +49,7 @@ def toolkit(folder: Path, release: str) -> Path:
 
 @pytest.fixture
 def doctor(with_driver: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> Doctor:
-    """Findings by name, with torch for CUDA 13.0 and all that belongs to it unless `packages` says otherwise."""
+    """doctor(packages=None, ...): findings by name. By default, torch for CUDA 13.0 and its packages are installed."""
 
     def run(
         packages: Mapping[str, str] | None = None,
@@ -150,7 +150,7 @@ def test_without_nvlink(doctor: Doctor) -> None:
 
 
 def test_in_a_virtual_machine_that_hides_the_far_ends(doctor: Doctor) -> None:
-    """The links are up, the driver says that pairs are linked, and not by what."""
+    """The links are up, and the driver reports that pairs are linked, but not by what."""
     found = doctor(GPUS=4, REMOTE=-3)
     assert lines(found, "NVLink") == ["ok: all to all, NV18; 18 links up on each GPU"]
 

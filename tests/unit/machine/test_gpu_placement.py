@@ -1,4 +1,4 @@
-"""Which GPUs a world gets, and whether they are fit for the next one, with a driver made for the test."""
+"""Which GPUs a world gets, and whether they are sound for the next one, with the fake driver."""
 
 import subprocess
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture
 def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
-    """Prints an expression of the two modules in a process that has the fake driver."""
+    """ask(expression): evaluates it with both modules in a process with the fake driver; returns what is printed."""
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
         program = (
@@ -47,7 +47,7 @@ def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
     assert ask(sixteen, visible="1", GPUS=8) == "[(2, 3)]"
     sides = {"GPUS": 4, "CORES": 0x0F, "CORES_2": 0xF0, "CORES_3": 0xF0}
     assert ask(sixteen, **sides) == "[(0, 1), (2, 3), (4, 5), (6, 7)]"
-    assert ask(sixteen, GPUS=2, CORES=0xF0000) == "[(0, 1, 2, 3), (4, 5, 6, 7)]"  # none of those are ours
+    assert ask(sixteen, GPUS=2, CORES=0xF0000) == "[(0, 1, 2, 3), (4, 5, 6, 7)]"  # none of these may be used
 
 
 def test_with_fewer_cores_than_gpus_the_ranks_share_what_there_is(ask):

@@ -1,4 +1,4 @@
-"""Live figures of GPUs: read through the real pynvml, and when they are read."""
+"""Live figures of GPUs: their values through the real pynvml, and the times at which they are read."""
 
 import subprocess
 import threading
@@ -30,12 +30,12 @@ for reading in second:
     print(reading.nvlink_gb_s)
 print((before_second - after_first) / (ended - began))
 """
-"""The last line: the shortest possible time between two readings of a GPU, as a share of the longest."""
+"""The last line: the ratio of the shortest to the longest possible time between two readings of a GPU."""
 
 
 @pytest.fixture
 def readings(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
-    """The lines that `READ` prints."""
+    """readings(NAME=1...): the lines that `READ` prints."""
 
     def read(**knobs: int) -> list[str]:
         done = with_driver(READ, **knobs)
@@ -84,7 +84,7 @@ def test_why_a_clock_is_low(reasons: int, words: tuple[str, ...]) -> None:
 
 
 class Script:
-    """Counts readings; fails or ends where it is told to."""
+    """A reader that counts its readings, and raises `then` if it is set."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -133,7 +133,7 @@ def test_nothing_is_read_while_something_is_timed(script: Script) -> None:
     sampler.hold(True)
     held = script.count
     time.sleep(0.3)
-    assert script.count <= held + 1  # one was under way
+    assert script.count <= held + 1  # one may have been in progress
     sampler.hold(False)
     wait_until(lambda: script.count > held + 1)
     sampler.hold(True)

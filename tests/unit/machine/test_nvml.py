@@ -1,4 +1,4 @@
-"""Queries of NVML through the real pynvml, answered by a driver made for the test."""
+"""Queries of NVML through the real pynvml, with the fake driver."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture
 def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
-    """Prints an expression of sandbox.machine.nvml in a process that has the fake driver."""
+    """ask(expression): evaluates it with sandbox.machine.nvml and the fake driver; returns what is printed."""
 
     def run(expression: str, **knobs: object) -> str:
         program = f"from sandbox.machine.nvml import *; import sys; print({expression}); print('torch' in sys.modules)"
@@ -46,7 +46,7 @@ def test_kernels_are_built_for_the_architectures_of_the_gpus(
 
 
 def test_what_a_container_may_not_use_is_left_out(ask: Ask) -> None:
-    """The driver counts all four, and refuses a handle for one of them."""
+    """The driver counts all four GPUs but refuses a handle for one of them."""
     assert ask("[g.index for g in gpus()]", HANDLE_1=-4) == "[0, 2, 3]"
 
 
@@ -73,7 +73,7 @@ def test_a_lost_gpu_is_named(ask: Ask) -> None:
             "the driver asks for a reboot of the machine; memory rows wait for a reset to be remapped",
         ),
         ({"RECOVERY": -3, "ECC": -3, "ROWS_PENDING": -3}, ""),  # not supported
-        ({"RECOVERY": -2, "ECC": -4}, ""),  # an older driver; a user who may not
+        ({"RECOVERY": -2, "ECC": -4}, ""),  # an older driver; a user without permission
     ],
 )
 def test_health_in_words(ask: Ask, knobs: dict[str, int], words: str) -> None:
@@ -113,7 +113,7 @@ def test_no_library_and_no_package() -> None:
         "try: nvml.gpus()\n"
         "except nvml.NvmlMissing as missing: print(missing)\n"
     )
-    # pynvml takes CDLL by name when it is imported: this is what dlopen does where no driver is.
+    # pynvml reads ctypes.CDLL when it is imported; `refuse` does what dlopen does without a driver.
     for lack, said in (
         ("ctypes.CDLL = refuse", "nvmlInit: NVML Shared Library Not Found\n"),
         ("sys.modules['pynvml'] = None", "the package nvidia-ml-py is not installed (pip install nvidia-ml-py)\n"),
@@ -151,5 +151,5 @@ def test_visible_devices_are_read_as_cuda_reads_them(allowed: str | None, seen: 
 
 
 def test_visible_is_of_places_where_the_driver_hides_a_gpu() -> None:
-    """CUDA counts what it can use: with GPU 0 hidden from this container, its 0 is the driver's 1."""
+    """CUDA numbers the GPUs it can use: with GPU 0 hidden from this container, CUDA's 0 is the driver's 1."""
     assert [gpu.index for gpu in visible(GPUS[1:], "1,0")] == [2, 1]

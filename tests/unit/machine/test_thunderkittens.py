@@ -1,4 +1,4 @@
-"""The checkout of ThunderKittens: found, bound into worlds, told by the doctor."""
+"""The checkout of ThunderKittens: found, bound into worlds, reported by the doctor."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ HEADERS = Path(__file__).parents[2] / "thunderkittens"
 
 @pytest.fixture
 def named(monkeypatch):
-    """named(path): the environment names this checkout; none with an empty path."""
+    """named(path): makes the environment name this checkout; an empty path names none."""
 
     def name(path: object) -> None:
         monkeypatch.setenv(thunderkittens.VARIABLE, str(path))

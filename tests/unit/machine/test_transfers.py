@@ -1,4 +1,4 @@
-"""Texts of measured transfers: the fastest ways in words, tables and a plot that fit the terminal, and what is stored."""
+"""Texts of measured transfers: the fastest ways in words, tables and a plot that fit the terminal, and stored files."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def made(**us: list[float]) -> Transfers:
         (made(TMA=[2, 3, 50], NCCL=[9, 9, 60]), "TMA at every size"),
         (made(stores=[2, 3, 60], NCCL=[9, 9, 50]), "stores to 32 KB, NCCL above"),
         (made(A=[1, 2, 3], B=[2, 1, 4], C=[9, 9, 2]), "A to 2 KB, B to 32 KB, C above"),
-        (made(A=[1.0, 2.04, 3.0], B=[1.04, 2.0, 3.1]), "A at every size"),  # within 5 % is equal
+        (made(A=[1.0, 2.04, 3.0], B=[1.04, 2.0, 3.1]), "A at every size"),  # times within 5 % count as equal
         (made(A=[1.0, 2.0, 9.0], B=[1.04, 2.0, 3.0]), "B at every size"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_plot_has_the_fastest_way_on_top_at_its_place() -> None:
     assert legend == "A slow  B fast"
     assert ("A" in small.removeprefix("2 KB"), small.removeprefix("2 KB").count("B")) == (False, 1)
     assert (large.index("A"), large.rindex("B")) == (axis.index("1 "), axis.index("100"))
-    assert small.rindex("B") == large.index("A")  # 1 GB/s
+    assert small.rindex("B") == large.index("A")  # both are 1 GB/s
     assert axis.rstrip().endswith("GB/s")
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
 
 
 def test_a_file_of_today_can_be_read_by_its_names(paths: Paths) -> None:
-    """Scripts read it, too."""
+    """Scripts read this file, too."""
     transfers.keep(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
     found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())
     assert found["transfers"]["pairs"][0]["us"]["TMA"] == [3.1, 7.0, 740.0]
@@ -115,7 +115,7 @@ PICTURES = Path(__file__).parents[3] / "benchmarks" / "2xH100"
 
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_two_h100_as_the_terminal_shows_them(width: int) -> None:
-    """transfers.json was measured on two H100; the texts beside it are what the command prints of it."""
+    """transfers.json was measured on two H100 GPUs; the texts beside it are what the command prints for it."""
     measured = msgspec.json.decode((PICTURES / "transfers.json").read_bytes())
     pairs = [PairTimes(tuple(pair["ranks"]), pair["us"]) for pair in measured["pairs"]]
     stored = transfers.StoredTransfers(

@@ -1,4 +1,4 @@
-"""Arenas in host memory: a mapping has the bytes of the file, keeps no descriptor open, and ends with its last user."""
+"""Arenas in host memory: a mapping has the file's bytes, keeps no descriptor open, and ends with its last tensor."""
 
 import os
 from pathlib import Path

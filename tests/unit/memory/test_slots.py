@@ -1,4 +1,4 @@
-"""Output slots: what is packed comes out again, and what a hostile rank writes is bounded."""
+"""Output slots: unpacking returns what was packed, and what a hostile rank writes is bounded."""
 
 import os
 import struct
@@ -51,7 +51,7 @@ TREES = [
 
 
 def ready_for(value):
-    """(memory, a slot in it that is laid out for such values)."""
+    """Returns (memory, a slot in it that is laid out for such values)."""
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     structure, leaves = flatten(value)
     outline = slots.Outline(structure, leaves, ROOM, SIZE, memory.device)

@@ -1,4 +1,4 @@
-"""Flattened results hold no memory once nobody refers to them: on GPUs a result may take gigabytes."""
+"""Flattened results hold no memory once they are unreferenced: on GPUs a result may take gigabytes."""
 
 import gc
 import weakref

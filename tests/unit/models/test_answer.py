@@ -1,4 +1,4 @@
-"""From what a model wrote to one file: fences, several blocks, truncation, and what is no kernel."""
+"""From a model's answer to one file: fences, several blocks, truncation, and answers without a kernel."""
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_chance_repetitions_are_kept() -> None:
     ("text", "reason", "expected"),
     [
         (block(WHOLE), "stop", "kernel"),
-        (block(WHOLE) + "And so", "length", "kernel"),  # only the talk after it is missing
+        (block(WHOLE) + "And so", "length", "kernel"),  # only the text after the kernel is cut
         ("```python\n" + WHOLE, "length", "truncated"),
         ("```python\n" + WHOLE, "broken", "truncated"),
         ("```python\n" + WHOLE, "stop", "kernel"),  # the model forgot the fence

@@ -1,4 +1,4 @@
-"""The kernel of a hundred made answers (answers.toml), and what holds for all answers."""
+"""The kernels in a hundred written answers (answers.toml), and properties of all answers."""
 
 import textwrap
 import tomllib

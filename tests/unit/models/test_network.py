@@ -1,4 +1,4 @@
-"""Proxies and certificates that the environment names: what is wrong with them is one sentence that names them."""
+"""Proxies and certificates that the environment names: a fault is reported in one sentence that names them."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy and no certificates but the test's."""
+    """Removes all proxies and certificates from the environment, so that only the test's count."""
     for name in (*PROXIES, *map(str.upper, PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEST_KEY", KEY)

@@ -1,4 +1,4 @@
-"""What servers of the same protocol do differently: names of fields, parts in place of texts, answers without a stream."""
+"""Differences between servers of one protocol: names of fields, parts in place of texts, answers without a stream."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The stand-ins of benchmarks/killed_sweep.py answer with kernels of the problem that is asked for."""
+"""The stand-ins of benchmarks/killed_sweep.py answer with kernels for the requested problem."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Providers over real sockets: four protocols cut anywhere, and everything that a server can do wrong."""
+"""Providers over real sockets: streams in four protocols, cut anywhere, and faults of a server."""
 
 import asyncio
 import email.utils
@@ -308,7 +308,7 @@ async def test_cancelling_ends_the_request_at_once(model_server: ModelServer) ->
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(model_server.left.wait, 60)
-        assert writing.budget.spent.tokens > 0  # what was used until then is counted
+        assert writing.budget.spent.tokens > 0  # tokens used before the cancel are counted
 
 
 async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) -> None:
@@ -342,7 +342,7 @@ async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer)
     assert not any(isinstance(piece, Usage) for piece in pieces)
     again, _ = await ask(player(model_server, budget=budget))
     assert again.outcome == "budget"
-    assert len(model_server.seen) == 1  # nobody is asked any more
+    assert len(model_server.seen) == 1  # no further request is sent
 
 
 async def test_what_a_request_used_before_its_retry_is_paid_for(model_server: ModelServer) -> None:

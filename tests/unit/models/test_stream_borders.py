@@ -44,7 +44,7 @@ class Chunks(httpx.AsyncByteStream):
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    """Pieces of these sizes in turn."""
+    """Cuts the data into pieces of these sizes in turn."""
     at, found = 0, []
     for size in itertools.cycle(sizes):
         if at >= len(data):
@@ -55,7 +55,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def ask(protocol: str, *chunks: bytes) -> tuple[ModelAnswer, list[AnyPiece]]:
-    """The answer of a provider that sends these bytes to every request."""
+    """Returns the answer of a provider that sends these bytes to every request, and its pieces."""
 
     def reply(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Chunks(chunks))
@@ -71,18 +71,18 @@ def ask(protocol: str, *chunks: bytes) -> tuple[ModelAnswer, list[AnyPiece]]:
     answered, pieces = asyncio.run(answer())
     assert [isinstance(piece, Finish) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     for piece in pieces:
-        msgspec.json.encode(piece)  # a trace can keep it
+        msgspec.json.encode(piece)  # a trace can store it
     return answered, pieces
 
 
 def in_units(text: str) -> str:
-    """Characters beyond U+FFFF as the two halves that UTF-16 has for them."""
+    """Returns the text with characters beyond U+FFFF split into their two UTF-16 halves."""
     units = text.encode("utf-16-le")
     return "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2))
 
 
 def events(protocol: str, text: str, piece: int, finish: str = "stop") -> bytes:
-    """An answer in events of `piece` UTF-16 units."""
+    """Returns the events of an answer, each with `piece` UTF-16 units of the text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_server, "PIECE", piece)
         return model_server.events(protocol, in_units(text), finish)
@@ -138,7 +138,7 @@ def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half
     arguments = json.dumps({"source": broken}, ensure_ascii=False)
     called = call_events(protocol, KERNEL, [("run", arguments)], 1)
     answer, _ = ask(protocol, model_server.events(protocol, broken) if place == "text" else called)
-    if place == "call" and protocol == "gemini":  # its calls come whole, as objects: this one has none of its arguments
+    if place == "call" and protocol == "gemini":  # its calls are whole objects; this one has lost its arguments
         assert [call.values for call in answer.calls] == [{}]
         return
     assert (answer.outcome, answer.source, answer.calls) == ("unreadable", "", ())
@@ -197,7 +197,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 
 
 def places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """(container, key) of everything inside of a value."""
+    """Appends (container, key) of everything inside a value to `found`, and returns it."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     for key in keys:
         found.append((value, key))

@@ -1,4 +1,4 @@
-"""Agents: from an answer to a verdict to a better answer; limits, and the trace that has it all."""
+"""Agents: from an answer to a verdict to a better answer; limits; and the trace, which is complete."""
 
 import asyncio
 import itertools
@@ -83,7 +83,7 @@ async def test_an_answer_may_have_several_files(
     assert best is not None
     assert bench.files == [files, files]
     assert [event.files for event in heard if isinstance(event, Answered)] == [files, files]
-    assert "```cuda ops/sum.cu\\n// sum\\n```" in model_server.seen[1].prompt  # its last answer, told to it again
+    assert "```cuda ops/sum.cu\\n// sum\\n```" in model_server.seen[1].prompt  # its last answer, in the next prompt
     workspace = Workspace(paths.workspace)
     assert keep_revisions(workspace, agent.attempts) == best
     kernel = Kernel(main.format("1.5"), files)
@@ -134,7 +134,7 @@ async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made
     await agent.run()
     assert (agent.reason, len(agent.attempts)) == ("no gain", 4)
     assert agent.best is not None
-    assert agent.best.step == 2  # a little better, but no gain: two runs of one kernel differ by as much
+    assert agent.best.step == 2  # better, but within the noise of two runs, so no gain
 
 
 async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made: MakeAgent) -> None:
@@ -206,7 +206,7 @@ async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> 
     problem = load_catalogue().find("13")
     task = Task(problem, choose_setting(problem, Choice(world=2, device="cpu"), Settings()))
     async with Engine(paths, command=command) as engine:
-        for _ in range(2):  # also when the referee has been there for long
+        for _ in range(2):  # also when the referee runs already
             with pytest.raises(MachineError, match="jail"):
                 await JudgeAccess(engine, task, "model:m").start()
             with pytest.raises(MachineError, match="jail"):

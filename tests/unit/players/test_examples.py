@@ -1,4 +1,4 @@
-"""Worked examples of the prompts say that they pass: they do, on real ranks."""
+"""The prompts say that their worked examples pass: they do, on real ranks."""
 
 from collections.abc import AsyncIterator
 from typing import Any

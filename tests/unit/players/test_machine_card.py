@@ -1,4 +1,4 @@
-"""The description of the GPUs in a model's prompt, with a driver made for the test."""
+"""The description of the GPUs in a model's prompt, with the fake driver."""
 
 import subprocess
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PEERS = "Peer memory: every rank can read and write that of every other."
 
 @pytest.fixture
 def card(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Card:
-    """The lines of a machine card, without the one that names torch."""
+    """card(world=4, visible=..., NAME=1...): the lines of a machine card, without the one that names torch."""
 
     def lines(world: int = 4, visible: str = "0,1,2,3,4,5,6,7", **knobs: object) -> list[str]:
         program = PROGRAM.format(world=world)
@@ -40,7 +40,7 @@ def test_gpus_behind_switches(card: Card) -> None:
 
 
 def test_pairs_are_of_ranks_not_of_the_drivers_numbers(card: Card) -> None:
-    """GPUs 0-1 and 6-7 are neighbours: as ranks 0-3 and 1-2. GPU 3 is not of this world, whatever ails it."""
+    """GPUs 0-1 and 6-7 are neighbours: they are ranks 1-2 and 0-3. The fault of GPU 3 does not matter in this world."""
     found = card(visible="7,1,0,6,3", PEERED=1, P2P_READ_3=1, P2P_WRITE_7=4)
     assert found[1:] == [
         (

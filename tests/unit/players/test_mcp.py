@@ -1,4 +1,4 @@
-"""The arena as a tool server: the SDK's own client over stdio, and what callers cannot do."""
+"""The arena as a tool server: with the SDK's own client over stdio, and what callers cannot do."""
 
 import asyncio
 import importlib.util
@@ -41,7 +41,7 @@ def solution(tensor):
 
 @asynccontextmanager
 async def serving(*options: str) -> AsyncIterator[Client]:
-    """A client of `pkb-arena mcp`, which runs in a process of its own."""
+    """Yields a client of `pkb-arena mcp`, which runs in a process of its own."""
     command = ["-P", "-m", "screens.main", "mcp", *options]
     server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
     async with asyncio.timeout(100), Client(stdio_client(server)) as client:
@@ -73,7 +73,7 @@ async def test_a_client_writes_a_kernel_reads_its_failure_repairs_it_and_passes(
 
 @pytest.fixture
 async def tools() -> AsyncIterator[ArenaTools]:
-    """Tools whose referee does what a kernel's text says."""
+    """The arena's tools, with the scripted referee."""
     async with Engine(find_paths(), command=SCRIPTED) as engine:
         terms = Terms(choice=Choice(device="cpu", world=2), unsafe=True)
         yield ArenaTools(engine, load_catalogue([]), Settings(), find_paths(), terms)

@@ -1,4 +1,4 @@
-"""A kernel to improve: what stands for it, what the prompt says of it, and the run with both."""
+"""A kernel to improve: how it is named, what the prompt says about it, and the run of the new kernel against it."""
 
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def find(word: str, paths: Paths, problem: str = "1") -> Origin:
 
 
 async def judged(paths: Paths, origin: Origin) -> str:
-    """Judges a kernel as somebody's own, and returns the run's id."""
+    """Judges the kernel to improve, and returns the run's id."""
     async with Engine(paths, command=REFEREE) as engine:
         access = JudgeAccess(engine, Task(PROBLEM, SETTING), "model:m")
         known = await access.judge_origin(origin)
@@ -60,7 +60,8 @@ async def test_a_file_house_and_a_run_stand_for_kernels(paths: Paths, tmp_path: 
     again = find(run_id, paths)
     journal = paths.runs / f"{run_id}.jsonl"
     whole = journal.read_bytes()
-    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))  # a crash took its end; the index has the run
+    # A crash has cut the end of the journal off, but the index has the run.
+    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
     assert find(run_id, paths).judgement is None
     journal.write_bytes(whole)
     assert (again.name, again.kernel, again.player) == ("mine.py", Kernel("pass"), "you")
@@ -105,7 +106,7 @@ async def test_the_best_kernel_runs_against_its_origin_and_the_board_says_improv
         task = Task(PROBLEM, SETTING, origin=origin)
         access = JudgeAccess(engine, task, "model:m")
         await access.start()
-        assert await access.compare() is None  # nothing was written yet
+        assert await access.compare() is None  # there is no attempt yet
         answer = ModelAnswer("```python\npass\n# fast\n```\n", Finish("stop"), Spent())
         judgement = await access.judge(answer.source, "m-1.py")
         assert judgement.header.origin == origin.sha256
@@ -122,7 +123,7 @@ async def test_the_best_kernel_runs_against_its_origin_and_the_board_says_improv
         return [improved_words(board, card) for card in board.cards if card.player == "model:m"]
 
     assert improved() == ["1 mine.py"]
-    paths.database.unlink()  # the index is made again from the journals
+    paths.database.unlink()  # the index is rebuilt from the journals
     store = Store(paths.database, paths.runs)
     (comparison,) = store.comparisons()
     assert comparison.improved

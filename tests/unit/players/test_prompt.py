@@ -1,4 +1,4 @@
-"""Prompts: complete, and never with the answer in them; verdicts as feedback."""
+"""Prompts: they are complete and never contain the answer; verdicts as feedback."""
 
 import ast
 import re
@@ -70,7 +70,8 @@ def test_every_problem_has_an_example_that_is_not_its_answer(device: str) -> Non
 
 def test_an_example_with_the_same_collective_does_not_suit() -> None:
     gather = next(example for example in EXAMPLES if example.problem.slug == "allgather")
-    assert not suits(gather, CATALOGUE.find("fused_adam_grad_unshard_allgather"), "cpu")  # all_gather_into_tensor
+    # Its collective is all_gather_into_tensor.
+    assert not suits(gather, CATALOGUE.find("fused_adam_grad_unshard_allgather"), "cpu")
 
 
 def test_a_prompt_has_all_that_a_kernel_author_needs(paths: Paths) -> None:
@@ -79,7 +80,7 @@ def test_a_prompt_has_all_that_a_kernel_author_needs(paths: Paths) -> None:
     for needed in (problem.card.strip(), problem.baseline_source.strip(), signature(problem), "2 ranks", "bfloat16"):
         assert needed in text
     assert "problems.shared.ulysses" in text
-    assert "def reshard(" in text  # what the baseline imports
+    assert "def reshard(" in text  # the baseline imports it
     for section in ("# The kit: symmetric memory", "C++ for CPU ranks", "# How it is judged", "# A worked example"):
         assert section in text
     assert "${" not in text.replace("${n}", "")
@@ -142,7 +143,7 @@ def test_a_gpu_prompt_has_the_kit_for_gpus(paths: Paths) -> None:
 
 
 def test_the_kit_is_documented_as_it_is() -> None:
-    """Every public function of symm is in the prompt with parameters that it has."""
+    """The prompt has every public function of symm, with its real parameters."""
     folder = Path(sandbox.kit.__file__).parent
     tree = ast.parse((folder / "symm.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -152,7 +153,7 @@ def test_the_kit_is_documented_as_it_is() -> None:
             continue
         found = re.search(rf"`symm\.{name}\(([^)]*)\)", told)
         assert found, name
-        if function.args.vararg is not None:  # any number of them
+        if function.args.vararg is not None:  # it takes any number of arguments
             continue
         parameters = [argument.arg for argument in function.args.args]
         asked = [part.split("=")[0].strip() for part in found[1].split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""An answer of which a part cannot be read: a failed attempt that the trace keeps, and nothing of it is judged."""
+"""An answer with an unreadable part is a failed attempt: the trace keeps it, and nothing of it is judged."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ MakeAgent = Callable[..., Agent]
 
 
 def damaged(told: bytes, after: bytes) -> bytes:
-    """The stream with one more event after the one that has `after` in it: half of one."""
+    """Returns the stream with half an event inserted after the event that contains `after`."""
     head, found, tail = told.partition(after)
     event, border, rest = tail.partition(b"\n\n")
     assert found

@@ -1,7 +1,7 @@
-"""Stands in for ncu where there is no GPU: runs its application as it is, and prints a recorded report.
+"""A stand-in for ncu on machines without a GPU: it runs its application unchanged and prints a recorded report.
 
-An application replay runs it three times, as ncu starts it again for every pass. The mode that a file `hangs` beside it names
-never ends; the report is in the file `report.csv` beside it.
+In application replay it runs the application three times, as ncu does for its passes. The replay mode in the file
+`hangs` beside it never ends. The report is in the file `report.csv` beside it.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Why a kernel on GPUs is slow: figures and sentences from made reports, and the words, lanes and rows for them."""
+"""Why a kernel on GPUs is slow: figures and sentences from written reports, and their words, lanes and rows."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ from sandbox.rank.profiling.spans import CALL
 MB = 1 << 20
 LEAST = Least(local=100e6, sent=10e6, received=10e6)
 Work = tuple[str, str, float, float]
-"""(kind, name, begin, length) in a call, in microseconds."""
+"""(kind, name, start, length) in a call, in microseconds."""
 
 
 # --- from spans to figures ----------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def said(*reports: RankProfile, outside: Outside | None = None, least: Least = L
 
 
 def counted(**shares: Any) -> Outside:
-    """100 calls of 1000 µs. Bytes are those of the whole row."""
+    """Returns counters over a row of 100 calls of 1000 µs. Bytes are those of the whole row."""
     given: dict[str, Any] = {"link_peak": 478e9, "dram_peak": 4917e9, "dram": 0.01, "sent": 0, "received": 0}
     return Outside(100, 0.1, [GpuCounted(**(given | shares))])
 
@@ -51,7 +51,7 @@ def counted(**shares: Any) -> Outside:
 def test_figures_are_of_a_call() -> None:
     work: list[Work] = [
         ("kernel", "void at::gemm<float>(int)", 100.0, 300.0),
-        ("copy", "Memcpy DtoD", 350.0, 100.0),  # on another stream, 50 of it beside the kernel
+        ("copy", "Memcpy DtoD", 350.0, 100.0),  # on another stream, for 50 µs beside the kernel
         ("sync", "cudaStreamSynchronize", 440.0, 20.0),
         ("kernel", "small", 600.0, 100.0),
     ]
@@ -159,7 +159,7 @@ def test_bytes_over_the_link_that_need_not_be() -> None:
     assert said(plain, outside=row, least=least) == ["moves 1.9x the bytes over NVLink that it must"]
     assert "NVLink" not in said(plain, outside=row, least=msgspec.structs.replace(LEAST, sent=180e6))[0]
     little = counted(sent=round(100 * 20e6))
-    assert "NVLink" not in said(plain, outside=little)[0]  # twice the least, which takes no time
+    assert "NVLink" not in said(plain, outside=little)[0]  # twice the least bytes, but they take little time
 
 
 def test_at_hbm_and_more_through_it_than_must_be() -> None:
@@ -199,7 +199,7 @@ def test_without_spans_the_drivers_figures_still_speak() -> None:
 
 
 def made(world: int = 2) -> Profiled:
-    """The first rank waits for the others in a collective."""
+    """Returns a profile in which the first rank waits for the others in a collective."""
     reports = []
     for rank in range(world):
         work: list[Work] = [("launch", "cudaLaunchKernel", 20.0 + 10.0 * at, 5.0) for at in range(8)]

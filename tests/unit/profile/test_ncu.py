@@ -1,4 +1,4 @@
-"""Nsight Compute: its CSV as a short text, and the world in which it runs, on CPU ranks with a stand-in for the program."""
+"""Nsight Compute: its CSV as a short text, and the world in which it runs, on CPU ranks with a stand-in for ncu."""
 
 import shutil
 import stat
@@ -42,7 +42,7 @@ def solution(tensor):
 
 
 def test_the_longest_kernels_come_with_the_rules_that_matter() -> None:
-    """Recorded with ncu 2025.3.1 on an H100, of torch's kernels in one call; rows of other metrics are left out."""
+    """The report has torch's kernels of one call on an H100, by ncu 2025.3.1, without the rows of other metrics."""
     kernels = ncu_kernels(REPORT)
     assert [each.us for each in kernels] == [203.424, 175.616, 288.032]
     assert (kernels[2].compute, kernels[2].memory, kernels[2].occupancy) == (51.15, 53.83, 49.2)
@@ -57,7 +57,7 @@ def test_the_longest_kernels_come_with_the_rules_that_matter() -> None:
     assert len(rules) == 3
     assert rules[0].startswith("→ cunn_SoftMaxForwardReg: The 8.00 theoretical warps per scheduler")
     assert rules[0].endswith("limited by the number of required registers. (estimated local gain 50 %)")
-    # The same rule of two kernels is said of the one with the larger share of the call.
+    # A rule that two kernels have is printed for the one with the larger share of the call.
     assert rules[1].startswith(
         "→ unrolled_elementwise_kernel: On average, each warp of this workload spends 20.0 cycles"
     )
@@ -175,7 +175,7 @@ def test_a_report_is_written_beside_what_it_says(tmp_path: Path, monkeypatch: py
 
 @pytest.fixture
 def ncu(tmp_path: Path) -> Path:
-    """The stand-in, in a folder that the jail shows."""
+    """The stand-in, in a folder that is visible in the jail."""
     folder = tmp_path / "ncu"
     folder.mkdir()
     program = folder / "ncu"

@@ -1,4 +1,4 @@
-"""Why a kernel is slow: the sentence of each rank from made spans, lanes, the trace, and real ranks."""
+"""Why a kernel is slow: each rank's sentence from written spans, lanes, the trace, and real ranks."""
 
 import asyncio
 import json
@@ -212,7 +212,7 @@ def test_a_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_pat
     assert done.stdout.startswith("rank 1 failed")
     assert "no such thing" in done.stdout
     assert "line 5" in done.stdout
-    assert "sandbox" not in done.stdout  # the kernel's own frames alone
+    assert "sandbox" not in done.stdout  # it shows only the kernel's own frames
 
 
 def request(source: str, device: str = "cpu") -> ProfileRequest:
@@ -251,17 +251,17 @@ async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> Non
     told: list[Waits | Begins] = []
     made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told.append))
     until = time.monotonic() + 60.0
-    while Begins() not in told:  # what it starts before that ends by itself
+    while Begins() not in told:  # processes that it starts earlier end by themselves
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
     (process,) = set(children(os.getpid())) - before
-    while len(world := tree(process)) < 4:  # itself, what starts the world, its ranks
+    while len(world := tree(process)) < 4:  # the profile's process, the launcher, the ranks
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
     until = time.monotonic() + 60.0
-    while any(map(runs, world)):  # what dies with its parent does so a moment later
+    while any(map(runs, world)):  # processes that die with their parent end a moment later
         assert time.monotonic() < until
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""From what torch's profiler recorded on a GPU to spans, from made recordings."""
+"""From events of torch's profiler on a GPU to spans, with written recordings."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, recorded,
 def event(
     name: str, start: float, us: float, *, gpu: bool = False, thread: int = 1, correlation: int = 0, stream: int = 7
 ) -> Any:
-    """As kineto has them; microseconds."""
+    """Returns an event with kineto's interface. Times in microseconds."""
     return SimpleNamespace(
         name=lambda: name,
         start_ns=lambda: round(start * 1e3),
@@ -25,7 +25,7 @@ def event(
 
 
 NOBODY = 2**64 - 1
-"""The thread of what CUPTI reports."""
+"""The thread id of events that CUPTI reports."""
 RECORDING = [
     event("aten::add", 10.0, 5.0),  # before the call
     event(CALL, 100.0, 60.0),
@@ -49,7 +49,7 @@ RECORDING = [
         correlation=6,
     ),
     event("void at::native::elementwise_kernel<128, 4>(int)", 200.0, 10.0, gpu=True, stream=9),
-    event(CALL, 113.0, 97.0, gpu=True),  # the mark's shadow on the GPU
+    event(CALL, 113.0, 97.0, gpu=True),  # the mark, repeated for the GPU
     event(f"{WAIT}all_reduce", 150.0, 40.0, gpu=True),
 ]
 

@@ -1,4 +1,4 @@
-"""The calls in a row of a profile on GPUs: whatever ranks do, they end, and what was counted is kept. On pretended GPUs."""
+"""A profile's calls in a row, on simulated GPUs: whatever ranks do, the calls end, and the counts are kept."""
 
 import math
 import socket
@@ -46,7 +46,7 @@ def test_a_rank_that_hangs_up_ends_the_row() -> None:
 
 
 class PretendedGpus(Cpu):
-    """CPU ranks that are looked at as if they had GPUs: torch's profiler then sees no work of a GPU."""
+    """CPU ranks that are profiled as if they had GPUs, so that torch's profiler sees no work of a GPU."""
 
     on_gpus = True
 

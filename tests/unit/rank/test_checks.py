@@ -1,4 +1,4 @@
-"""The comparison rules: what an honest kernel may differ by, and what no kernel may."""
+"""The comparison rules: which differences an honest kernel may have, and which no kernel may."""
 
 import math
 
@@ -20,7 +20,7 @@ def judged(got, baseline, oracle, exact=False):
 
 @pytest.fixture
 def summed():
-    """Four bf16 tensors, their sum with a rounding after every addition, rounded once, and exact."""
+    """The sum of four bf16 tensors: rounded after every addition, rounded once, and exact."""
     parts = [torch.randn(64, 64, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(4)]
     baseline = parts[0].clone()
     for part in parts[1:]:
@@ -213,16 +213,16 @@ def test_the_usual_error_is_that_of_all_iterations():
 
 
 def test_where_few_iterations_make_the_error_the_baselines_own_is_an_order_of_magnitude():
-    """As problem 25 has it on inputs whose ratios nearly all underflow: now and then one of them decides the loss."""
+    """The case of problem 25 on inputs whose ratios nearly all underflow: in some iterations, one decides the loss."""
     one = torch.empty(())
 
     def limit(spread, own):
         usual = UsualError(0.0245, spread, 0.35)
         return limits(one, torch.bfloat16, usual, OwnError(own, own / 2), 0.0, 0.0, False).rms
 
-    assert limit(spread=4.4, own=0.705) > 0.996  # both have logits of 8 bits, and sums in another order
-    assert limit(spread=4.4, own=0.03) < 1  # zeros, in every other iteration
-    assert limit(spread=0.75, own=0.705) < 0.85  # nowhere else
+    assert limit(spread=4.4, own=0.705) > 0.996  # the error of logits of 8 bits, and of sums in another order
+    assert limit(spread=4.4, own=0.03) < 1  # zeros fail in all other iterations
+    assert limit(spread=0.75, own=0.705) < 0.85  # with a smaller spread, the limit is not raised so far
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
     generator = torch.Generator().manual_seed(count)
 
     def drawn():
-        """Sums of four: the error when they are added up in order, and in the opposite order."""
+        """Draws sums of four values; returns the errors of adding them in order and in reverse order."""
         parts = torch.rand(4, count, generator=generator).to(torch.bfloat16)
         oracle = parts.double().sum(dim=0)
         return [errors(((p[0] + p[1]) + p[2]) + p[3], oracle) for p in (parts, parts.flip(0))]

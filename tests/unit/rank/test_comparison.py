@@ -1,4 +1,4 @@
-"""The comparison of outputs with the baseline's and the oracle's, in a world of one rank without a process group."""
+"""The comparison of outputs with those of the baseline and the oracle, on one rank without a process group."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def arguments(tensors, setting):
 
 
 class Compared:
-    """A comparison with the reference of one iteration."""
+    """A comparison that has the reference of one iteration."""
 
     def __init__(self, code: ProblemCode, dtype: torch.dtype) -> None:
         self.setting = RankSetting(0, 1, SimpleNamespace(n=16), dtype, torch.device("cpu"))
@@ -66,7 +66,7 @@ Compares = Callable[..., Compared]
 
 @pytest.fixture
 def compares(made_problem: Callable[..., Any]) -> Compares:
-    """compares(baseline, extra="", check="", dtype=torch.float32); extra: more functions of inputs.py."""
+    """compares(baseline, extra="", check="", dtype=torch.float32): a comparison. extra: more functions of inputs.py."""
 
     def make(baseline: str, extra: str = "", check: str = "", dtype: torch.dtype = torch.float32) -> Compared:
         return Compared(ProblemCode(load_problem(made_problem(INPUTS + extra, baseline, check))), dtype)
@@ -124,7 +124,7 @@ def test_an_output_on_the_wrong_device_is_named(compares: Compares) -> None:
 def test_a_slot_without_an_output_is_a_fault_of_protocol(compares: Compares, byte: int | None, words: str) -> None:
     case = compares(TENTHS)
     memory = torch.full((slots.header_bytes(4),), byte or 0xFF, dtype=torch.uint8)
-    if byte is None:  # marked as written, but with more tensors than there is room for
+    if byte is None:  # marked as written, but with more tensors than fit
         memory[:8] = torch.tensor([slots.WRITTEN]).view(torch.uint8)
     finding = case.comparison.finding(slots.Unpacked(memory, 4), case.reference)
     assert finding.verdict is Verdict.PROTOCOL
@@ -275,7 +275,7 @@ def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) 
     first = case.finding(coarse)
     assert first.verdict is Verdict.WRONG_RESULT
     wider = Reference(case.reference.plain, case.reference.baseline, flatten(case.right.double() * 2))
-    case.comparison.note({0: wider})  # as from a baseline that is not the same twice
+    case.comparison.note({0: wider})  # as from a baseline whose outputs vary
     assert case.finding(coarse) == first
     case.comparison.new_iterations()
     case.comparison.note({0: wider})

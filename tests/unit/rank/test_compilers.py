@@ -1,4 +1,4 @@
-"""Compilers that kernels bring along are shown as compiling, from the moment they are loaded."""
+"""Work of compilers that kernels import counts as compiling, from the moment they are loaded."""
 
 import sys
 import types
@@ -22,7 +22,7 @@ class Tuner:
 
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the hooks and a made compiler say, in order."""
+    """The list to which the hooks and a simulated compiler append, in order."""
     (tmp_path / "shown.py").write_text("said = []\n")
     (tmp_path / "made_compiler.py").write_text(MADE)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -86,11 +86,11 @@ def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "import_extension", lambda name, file: (name, file))  # a made one is no library
+    monkeypatch.setattr(build, "import_extension", lambda name, file: (name, file))  # the simulated one is no library
     source = tmp_path / "main.cpp"
     source.write_text("int x;")
     made: list[types.ModuleType] = []
-    for _ in range(2):  # in two processes, as it were
+    for _ in range(2):  # two modules stand for two processes
         made.append(types.ModuleType("made_extension"))
         exec(EXTENSION, made[-1].__dict__)
         compilers._extension(made[-1])
@@ -101,7 +101,7 @@ def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
     assert file.read_text() == "number = 7"
     assert (made[0].built, made[1].built) == (["twice"], [])
     made[1]._jit_compile("other", [str(source)], ["-O3"], str(tmp_path), True)
-    assert made[1].built == ["other"]  # other flags
+    assert made[1].built == ["other"]  # built again, because the flags differ
     source.write_text("wrong")
     with pytest.raises(CompileError, match="expected a ; here"):
         made[1]._jit_compile("third", [str(source)], [], str(tmp_path), True)

@@ -1,4 +1,4 @@
-"""Trusted ranks draw the iteration of a slot anew: of all ranks, or of one whose peers keep their inputs."""
+"""Trusted ranks redraw the iteration of a slot: for all ranks, or for one rank whose peers keep their inputs."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ class OneSlot:
 
 
 class Drawing(TrustedRank):
-    """A trusted rank without a process of its own, which has drawn one iteration."""
+    """A trusted rank in this process, which has drawn one iteration."""
 
     def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
         self.rank, self.code, self.setting = setting.rank, code, setting
@@ -92,7 +92,7 @@ def test_a_slot_is_drawn_anew_alone_once_until_it_is_drawn_as_a_whole() -> None:
 def test_inputs_that_ranks_share_do_not_fit_alone() -> None:
     ranks = two_ranks("physicsnemo_distributed_rfft")
     fits = [rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks]
-    assert fits == [True, False]  # its inputs do not change, and must
+    assert fits == [True, False]  # rank 1's inputs do not change, but must
 
 
 def test_inputs_with_other_shapes_do_not_fit() -> None:

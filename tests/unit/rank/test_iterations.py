@@ -1,4 +1,4 @@
-"""Arguments of a slot's next iteration lie in the same memory, and nothing that a kernel made of the last ones is left."""
+"""Arguments of a slot's next iteration lie in the same memory; no change by a kernel to the last ones remains."""
 
 import itertools
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def settled(slug: str) -> tuple[ProblemCode, RankSetting, Leaves]:
 
 
 def iterations_of(slug: str) -> tuple[Iterations, list[SlotTable]]:
-    """Two slots of a problem's drawn inputs."""
+    """Returns two slots with a problem's drawn inputs."""
     code, setting, tensors = settled(slug)
     places, size = slots.lay_out(tensors)
     inputs = torch.zeros(2 * size, dtype=torch.uint8)
@@ -101,7 +101,7 @@ def test_untimed_calls_get_fresh_arguments() -> None:
 
 
 def changeable(value: Any) -> Iterator[Any]:
-    """Everything in arguments that a kernel could change for a later call."""
+    """Yields every object in arguments that a kernel could change for a later call."""
     if isinstance(value, list | tuple):
         for each in value:
             yield from changeable(each)

@@ -1,4 +1,4 @@
-"""A kernel's text as a module: what is refused, and which line of the user's own file is named."""
+"""A kernel's source as a module: what is refused, and which line of the user's file is named."""
 
 import sys
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a kernel imports is forgotten after its test."""
+    """After each test, removes the modules that its kernel imported."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
@@ -104,4 +104,4 @@ def test_a_syntax_error_in_another_file_names_it(folder: Path) -> None:
     (folder / "sibling.py").write_text("TWO = (\n")
     with pytest.raises(KernelRefused, match=r'^  File "sibling.py", line 1') as refused:
         load(folder, "import sibling\ndef solution(x): ...\n")
-    assert refused.value.line == 0  # of kernel.py
+    assert refused.value.line == 0  # no line of kernel.py

@@ -1,4 +1,4 @@
-"""Worlds that run the baseline are as many as a device's memory has room for; sizes that leave no room for one are refused."""
+"""As many reference worlds run as fit into a device's memory; sizes that leave no room for one are refused."""
 
 import pytest
 

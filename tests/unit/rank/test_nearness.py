@@ -1,4 +1,4 @@
-"""Nearness of many outputs to the baseline's: near ones pass, others are compared."""
+"""Distances of many outputs to the baseline's: near outputs pass, others are compared."""
 
 import math
 
@@ -16,7 +16,7 @@ ROOM, SIZE = 4, slots.header_bytes(4) + 4096
 
 
 def arena(*outputs: object) -> torch.Tensor:
-    """An output arena with these outputs in its slots, poison between them."""
+    """Returns an output arena with these outputs in its slots and poison between them."""
     memory = torch.full((len(outputs) * SIZE,), slots.POISON, dtype=torch.uint8)
     for n, output in enumerate(outputs):
         slots.Slot(memory[n * SIZE : (n + 1) * SIZE], ROOM).pack(*flatten(output))

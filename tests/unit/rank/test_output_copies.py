@@ -1,4 +1,4 @@
-"""Outputs of timed batches: held where every call returns memory of its own, copied at once where it does not."""
+"""Outputs of timed batches: held if every call returns new memory, else copied at once."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def nothing(number):
 
 
 class Buffers:
-    """Returns a few tensors of its own in turn."""
+    """A solution that returns a few tensors of its own in turn."""
 
     def __init__(self, many):
         self.buffers = [torch.empty(8, 4) for _ in range(many)]
@@ -35,7 +35,7 @@ class Buffers:
 
 
 class Wrapping:
-    """Returns parts of one buffer, one behind the other, and begins anew at another place where the buffer ends."""
+    """A solution that returns consecutive parts of one buffer, and at its end starts again at another offset."""
 
     def __init__(self):
         self.at, self.buffer = 0, torch.empty(100)
@@ -63,7 +63,7 @@ def ready_slots(value, count):
 
 
 def run(taken, solution, calls, noop=False):
-    """A batch; its outputs as the trusted side reads them."""
+    """Runs a batch and returns its outputs as the trusted side reads them."""
     batch = ready_slots(solution(0), calls)
     taken.start(calls, noop)
     for number, slot in enumerate(batch):
@@ -101,7 +101,7 @@ def test_memory_that_comes_again_is_seen(solution, reuses):
 def test_large_results_in_buffers_used_in_turn_arrive(many, monkeypatch):
     monkeypatch.setattr(output_copies, "HELD_BYTES", int((many - 0.5) * fresh(0).nbytes))
     taken, solution = OutputCopies(holds=True), Buffers(many)
-    for _ in range(20):  # which outputs are copied at once is drawn
+    for _ in range(20):  # the outputs that are copied at once are random
         for number, (tensor,) in enumerate(run(taken, solution, CALLS)):
             assert torch.equal(tensor, fresh(number))
 
@@ -124,7 +124,7 @@ def test_a_kept_result_is_no_reuse():
 
 
 def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
-    """Several calls' work done in one go, by the last of them."""
+    """The last of several calls does the work of all of them."""
     taken, waiting = OutputCopies(holds=True), []
 
     def fuses(number):
@@ -146,5 +146,5 @@ def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
         found = (slots.Unpacked(slot.memory, ROOM).tensors[0] for slot in batch)
         return sum(not torch.equal(tensor, fresh(number)) for number, tensor in enumerate(found))
 
-    assert wrong(MANY) > CALLS  # the first batch: each output is copied at once
+    assert wrong(MANY) > CALLS  # in the first batch, each output is copied at once
     assert sum(wrong(MANY) for _ in range(8)) > 8

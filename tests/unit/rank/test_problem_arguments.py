@@ -1,4 +1,4 @@
-"""`arguments` of each problem reads no values of its inputs, which come with GO, but of those that it names."""
+"""`arguments` of each problem reads no values of its inputs, which come with GO, except those that it names."""
 
 import itertools
 from typing import Any
@@ -10,11 +10,11 @@ from opened_problems import PROBLEMS, opened
 from problems.specification import Problem
 
 SEEDS = (1, 2, 3, 5, 8, 13)
-"""Variants that a problem takes by turns differ between these."""
+"""Seeds that draw different variants of a problem that has several."""
 
 
 def shape_of(value: Any) -> Any:
-    """Arguments without the values of tensors. Objects such as layers are told by their type."""
+    """Returns the arguments with shapes, dtypes and strides in place of tensors, also for the tensors of a module."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), value.dtype, value.stride()
     if isinstance(value, torch.nn.Module):

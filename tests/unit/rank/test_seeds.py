@@ -1,4 +1,4 @@
-"""Every bit of a seed counts in what is drawn from it."""
+"""Every bit of a seed affects the numbers drawn from it."""
 
 import hashlib
 
@@ -20,7 +20,7 @@ def test_seeds_that_differ_in_one_bit_draw_different_numbers(bit: int) -> None:
 
 
 def test_what_is_drawn_is_the_mersenne_twister_of_the_hashed_state() -> None:
-    # Independent of how torch lays its state out: when that changes, this fails.
+    # This does not use torch's layout of the state, so it fails when that layout changes.
     key = np.frombuffer(hashlib.shake_256((5).to_bytes(8, "little")).digest(4 * 624), dtype=np.uint32)
     twister = np.random.MT19937()
     twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}

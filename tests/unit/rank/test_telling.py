@@ -1,4 +1,4 @@
-"""Exceptions of a kernel: their kinds, and those that cannot be told, which are told by their name and their place."""
+"""Exceptions of a kernel: their kinds, and those with an unreadable message, reported by name and line."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_an_exception_whose_own_methods_fail_has_a_stand_in(error: Exception) ->
 
 
 class CUDADriverError(RuntimeError):
-    """As CuPy's."""
+    """An exception like CuPy's."""
 
     def __init__(self, status: int) -> None:
         super().__init__("CUDA_ERROR")

@@ -1,4 +1,4 @@
-"""Arenas of a closed problem are given back, and the next problem makes others."""
+"""Arenas of a closed problem are freed, and the next problem makes new ones."""
 
 import os
 import weakref

@@ -1,4 +1,4 @@
-"""Labels beside a verdict: where a kernel's speed comes from, as far as its text says."""
+"""Labels beside a verdict: where a kernel's speed comes from, as far as its source shows."""
 
 from pathlib import Path
 

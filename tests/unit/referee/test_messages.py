@@ -1,4 +1,4 @@
-"""Messages between referee and ranks: what one side sends is what the other side gets, descriptors included."""
+"""Messages between referee and ranks: one side gets what the other side sends, including descriptors."""
 
 import math
 import os
@@ -41,7 +41,7 @@ def test_an_order_without_fields_is_a_bare_header():
     mine, theirs = socket.socketpair()
     with mine, theirs:
         wire.send(mine, Go())
-        mine.sendall(frames.encode(Go.kind))  # as the referee does on the clock
+        mine.sendall(frames.encode(Go.kind))  # the referee sends it like this while timing
         assert [wire.receive(theirs) for _ in range(2)] == [(Go(), []), (Go(), [])]
 
 

@@ -1,4 +1,4 @@
-"""The Python interface: on made runs, and on the real referee."""
+"""The Python interface, with the scripted referee and with the real one."""
 
 import asyncio
 import subprocess
@@ -46,7 +46,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 @pytest.fixture
 async def scripted(paths: Paths) -> AsyncIterator[Arena]:
-    """An arena whose referee does what a kernel's text says."""
+    """An arena with the scripted referee."""
     async with Engine(paths, command=SCRIPTED) as engine, Arena(judge=engine) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""The doctor on this machine's clocks: from the results of the last runs, without making any."""
+"""The doctor on this machine's clocks: it reads the results of the last runs and starts none."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The name of a kernel's code: what it leaves out, and that no version of Python changes it."""
+"""The hash of a kernel's code: what it ignores, and that it is the same in all versions of Python."""
 
 import io
 import sys
@@ -104,7 +104,7 @@ def test_tokens_are_those_of_python_3_11() -> None:
 
 
 def test_a_kernel_that_was_voided_under_an_older_name_stays_voided(paths: Paths) -> None:
-    (old,) = old_code_hashes(KERNEL) - {code_hash(KERNEL)}  # of Python 3.12 and later
+    (old,) = old_code_hashes(KERNEL) - {code_hash(KERNEL)}  # the hash of Python 3.12 and later
     ran(paths, "run-1", KERNEL, 9.0)
     append_void(paths.voids, Void(at=1.0, note="cheats", by="anna", code=old))
     store = Store(paths.database, paths.runs)

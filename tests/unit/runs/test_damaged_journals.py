@@ -35,7 +35,7 @@ HEADER = RunHeader(
 
 
 def journal(recording: str) -> tuple[bytes, list[AnyEvent]]:
-    """A journal's bytes, and its events."""
+    """Returns a journal's bytes and its events."""
     lines = (RECORDINGS / recording).read_bytes().splitlines()
     return b"\n".join([encode(HEADER), *lines, b""]), [decode_event(line) for line in lines]
 

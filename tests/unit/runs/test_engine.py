@@ -246,7 +246,7 @@ async def test_a_failing_listener_stops_neither_the_run_nor_the_others(engine: E
 
 
 async def test_what_the_referee_says_itself_was_printed_by_no_kernel(engine: Engine) -> None:
-    """The kernel `budget` has the referee say something of its own."""
+    """For the kernel `budget`, the scripted referee prints a line of its own."""
     run = await engine.judge(request("budget"))
     judgement = await run.result()
     assert [event.rank async for event in run.events() if isinstance(event, Log)] == [-1]

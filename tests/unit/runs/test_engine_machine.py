@@ -1,4 +1,4 @@
-"""The engine under any course of requests, cancels and deaths: every run ends exactly once, and its journal says so."""
+"""The engine under any sequence of requests, cancels and kills: every run ends exactly once, also in its journal."""
 
 import asyncio
 import os
@@ -33,12 +33,12 @@ COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"
 PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 SOURCES = st.sampled_from(["pass", "wait", "wait", "wrong", "refuse", "die", "garbage", "fatal", "hang"])
-"""What the scripted referee does with a kernel."""
+"""Kernels for the scripted referee."""
 WITHIN_S = 60.0
 
 
 class Course(RuleBasedStateMachine):
-    """One engine with its referees, in an event loop that stands still between the steps."""
+    """One engine with its referees, in an event loop that runs only during steps."""
 
     @initialize()
     def begin(self) -> None:
@@ -69,7 +69,7 @@ class Course(RuleBasedStateMachine):
         self.runs.append(await self.engine.judge(request))
 
     async def give_up_asking(self, source: str, after_s: float) -> None:
-        """The run has begun or not: its journal is all that is left of it."""
+        """Requests a run and gives up after `after_s`. If the run had started, only its journal shows it."""
         asking = asyncio.create_task(self.judge(source))
         await asyncio.sleep(after_s)
         asking.cancel()
@@ -115,7 +115,7 @@ class Course(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        """What is asked of it later ends at once."""
+        """Closes the engine. Requests after that end at once."""
         self.do(self.engine.close())
 
     @invariant()

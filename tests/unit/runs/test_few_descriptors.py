@@ -1,4 +1,4 @@
-"""A machine that gives a process few descriptors: the run ends as a fault of the machine, with its cause, not as a refusal."""
+"""With too few descriptors for a world, the run ends in a harness error with the cause, not in a refusal."""
 
 import json
 import resource

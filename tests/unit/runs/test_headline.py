@@ -1,4 +1,4 @@
-"""Every headline names its clock, live and in the end; results of older versions have none to name."""
+"""Every headline names its clock, during a run and at its end; results of older versions have no clock."""
 
 import json
 from pathlib import Path

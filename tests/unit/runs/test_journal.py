@@ -1,4 +1,4 @@
-"""Journals: everything that happened, in order, whatever the disk does."""
+"""Journals: all events, in order, also on a full disk."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Leases: one match at a time on a device, whoever owns the arena."""
+"""Leases: one match at a time on a device, among the arenas of all users."""
 
 import asyncio
 import os

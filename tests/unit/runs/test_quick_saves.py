@@ -1,4 +1,4 @@
-"""Saves in quick succession, on real ranks: whatever the older runs were doing, the last one is judged honestly."""
+"""Saves in quick succession, on real ranks: in whatever phase older runs are cancelled, the last is judged fairly."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
             for fd in descriptors:
                 os.close(fd)
             assert len(descriptors) == 2 * len(answers)
-            stage.world.tell(CheckPoison([]))  # the last question of a check, which is cancelled here
+            stage.world.tell(CheckPoison([]))  # the last order of a check, which is cancelled here
             referee.oracle.finish_orders(referee.poll)
         stage.world.tell(Wake())  # as after every killed contender on GPUs
         referee.await_all(stage.world, Kind.AWAKE, 10.0)

@@ -1,4 +1,4 @@
-"""Measurements of the same code are one."""
+"""Measurements of the same code count as one."""
 
 from arena.runs.ranking import Measurement, ranked
 from sandbox.protocol.events import Interval

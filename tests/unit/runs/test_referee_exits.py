@@ -1,4 +1,4 @@
-"""How a referee that was given up goes: late, and without a word about what its successor does."""
+"""The end of a referee that the engine gave up: it may be late, and does not affect the next referee."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def request(source: str) -> RunRequest:
 async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its child holds its stderr, so that its end is known only when that is gone, too."""
+    """Its child holds its stderr open, so its end is noticed only when the child ends, too."""
     monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.1)
     monkeypatch.setattr(arena.runs.referee_process, "KILL_S", 60.0)
     child = tmp_path / "child"
@@ -54,7 +54,7 @@ async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next
             if isinstance(event, PhaseStarted):
                 break
         os.kill(int(child.read_text()), signal.SIGKILL)
-        await asyncio.wait(engine._background, timeout=60)  # the old one is gone
+        await asyncio.wait(engine._background, timeout=60)  # the old referee has ended
         assert engine.running == run.run_id
         await run.cancel()
         assert isinstance(await run.end(), Cancelled)

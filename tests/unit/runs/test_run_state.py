@@ -1,4 +1,4 @@
-"""The fold of events that every screen, the watcher and replay share."""
+"""The run state that is folded from events, for all screens, the watcher and replay."""
 
 from run_states import fold
 

@@ -1,4 +1,4 @@
-"""Polling threads give way only where they give way to their own world alone, and all of a world's do."""
+"""Polling threads yield only where they yield to their own world alone, and then all those of a world do."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from sandbox.worlds.stopping import await_stopped
 
 
 def machine(folder: Path, enabled: str, cgroup: str) -> Path:
-    """A /proc that says so."""
+    """Writes a /proc folder with these values."""
     (folder / "sys/kernel").mkdir(parents=True)
     (folder / "sys/kernel/sched_autogroup_enabled").write_text(enabled)
     (folder / "self").mkdir()
@@ -60,7 +60,7 @@ def test_a_system_without_them_has_none(tmp_path):
 
 @pytest.fixture
 def polling() -> Iterator[int]:
-    """A thread of this process with the name of gloo's."""
+    """The id of a thread of this process that is named like gloo's polling threads."""
     named, over = threading.Event(), threading.Event()
 
     def poll() -> None:
@@ -98,13 +98,16 @@ async def test_those_of_a_timed_world_do_and_the_world_yields_to_the_referee(pat
 
 
 def given_way(world: int) -> bool:
-    """The oracle's and the references' worlds yield; the baseline's polling threads stay, the contender's have ended."""
+    """Whether the oracle and reference worlds yield, and at least `world` polling threads do.
+
+    The baseline's polling threads still run; the contender's have ended.
+    """
     yielding = [group for group in groups_below() if group.endswith(f" nice {YIELDING}")]
     return len(yielding) >= 2 and policies_below().count(os.SCHED_IDLE) >= world
 
 
 def groups_below() -> set[str]:
-    """The sessions of the processes below this one, which may end meanwhile."""
+    """Returns the sessions, with their nice values, of the processes below this one, which may end meanwhile."""
     found = set()
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -113,7 +116,7 @@ def groups_below() -> set[str]:
 
 
 def policies_below() -> list[int]:
-    """Of the polling threads below this process."""
+    """Returns the scheduling policies of the polling threads below this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The index of results: who stands how, rebuilt from journals when it is lost."""
+"""The index of results: standings, and rebuilding it from journals when it is lost."""
 
 import sqlite3
 import subprocess
@@ -118,7 +118,7 @@ def test_a_run_at_other_sizes_is_no_best_where_only_its_dtype_differs(store: Sto
 
 
 def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(store: Store) -> None:
-    """Comments alone change nothing: the luckiest run is neither the best nor a record."""
+    """Runs that differ in comments alone are one measurement, so the luckiest is neither the best nor a record."""
     for number, speedup in enumerate((1.25, 3.06, 1.3)):
         source = f"# try {number}\n\nx = 1\n"
         store.record(entry_of(header(f"a{number}", number, source=source), result(speedup=speedup)))

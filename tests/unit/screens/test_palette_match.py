@@ -1,4 +1,4 @@
-"""How well what is typed fits a name and its sentence."""
+"""How well a query matches a name and its description."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The phase line where not all phases fit."""
+"""The phase line when not all phases fit."""
 
 from run_states import fold
 
@@ -37,7 +37,7 @@ def test_what_is_going_on_stays_however_narrow_it_is():
 
 
 def test_a_phase_whose_compiling_goes_on_has_not_failed():
-    """Kernels for GPUs compile in their first call, which is a part of the check."""
+    """Kernels for GPUs compile in their first call, which is part of the correctness check."""
     setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
     state = fold(
         [

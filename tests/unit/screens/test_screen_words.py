@@ -1,4 +1,4 @@
-"""Words of the screens that need no app: what is wrapped below itself, and what is not said twice."""
+"""Texts of the screens, tested without the app: wrapping below their own start, and no repeated messages."""
 
 import re
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
     )
     assert output_of(failure) == TRACEBACK
     assert output_of(replace(failure, text="ValueError: no")) == ""
-    # A message that was cut: the whole of it stands at the end of the traceback, and nowhere else.
+    # A cut message: only the end of the traceback has all of it.
     cut = replace(failure, message="an exception ended solution(): ValueError: n")
     assert output_of(cut) == f"{TRACEBACK}\nValueError: no"
     assert output_of(replace(failure, text="gcc: warning\nkernel.py:3: error")) == "gcc: warning\nkernel.py:3: error"
@@ -78,7 +78,7 @@ def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
 
 
 def test_the_keys_of_a_dialog_fit_60_columns() -> None:
-    room = int(60 * 0.96) - 4  # a dialog's max-width, and its corners
+    room = int(60 * 0.96) - 4  # a dialog's max-width, without its corners
     folder = Path(dialog.__file__).parents[1]
     sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     keys = [words for text in sources for words in re.findall(r'border_subtitle = "([^"]+)"', text)]

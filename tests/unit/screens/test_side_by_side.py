@@ -1,4 +1,4 @@
-"""Rows of two sources beside each other."""
+"""Rows of two sources, side by side."""
 
 from screens.kernel.source.side_by_side import DiffRow, rows_of
 

@@ -1,4 +1,4 @@
-"""The wheel: everything that is tracked is in it, and in an environment of its own it judges a kernel."""
+"""The wheel: it contains every tracked file, and judges a kernel in an environment of its own."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """An empty environment. Returns the folder of its programs."""
+    """Makes an empty virtual environment; returns the folder of its programs."""
     venv.create(folder, with_pip=False)
     return folder / "bin"
 
@@ -66,7 +66,7 @@ def test_every_tracked_file_of_the_packages_is_in_it(wheel: Path) -> None:
 def test_an_environment_that_has_the_wheel_judges_a_kernel(wheel: Path, tmp_path: Path, small_budget: None) -> None:
     bin_folder = environment(tmp_path / "env")
     install(bin_folder, "--no-deps", "--no-index", str(wheel))
-    # What pkb-arena needs comes from the environment of these checks, by path: its own packages are not there but in the wheel.
+    # Dependencies come from this test's environment, by path. Only the wheel has pkb-arena's own packages.
     needs = sysconfig.get_path("purelib")
     python = [bin_folder / "python", "-P", "-c", "import arena, screens; print(arena.__file__)"]
     where = subprocess.run(

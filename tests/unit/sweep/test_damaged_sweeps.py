@@ -1,4 +1,4 @@
-"""Journals of sweeps that end early or have a wrong byte: whole lines, then one clear error; a torn last line is no damage."""
+"""Journals of sweeps that end early or have a wrong byte: whole lines, then one error. A torn last line is legal."""
 
 import os
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def written(paths: Paths, data: bytes) -> Path:
 
 
 def until_damage(lines: Iterator[AnyLine]) -> tuple[list[AnyLine], bool]:
-    """The lines, and whether damage ended them."""
+    """Returns the lines, and whether damage ended them."""
     found = []
     try:
         for line in lines:

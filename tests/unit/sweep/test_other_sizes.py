@@ -172,9 +172,9 @@ async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_res
 async def test_a_kernel_that_is_far_faster_holds_at_other_sizes_on_real_ranks(
     paths: Paths, shared_referee: Any
 ) -> None:
-    """The house's neighbour sampling asks its peers nothing: it was 10 to 17 times as fast on two cores.
+    """The house kernel for neighbour sampling does not communicate: it is 10 to 17 times as fast on two cores.
 
-    A busy machine may be too noisy to say so, but never the opposite.
+    On a busy machine the outcome may be too noisy, but never slower.
     """
     problem = CATALOGUE.find("64")
     setting = choose_setting(problem, ON_CPU, Settings())
@@ -200,7 +200,7 @@ async def test_a_kernel_that_is_far_faster_holds_at_other_sizes_on_real_ranks(
 
 @pytest.mark.slow
 async def test_a_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_referee: Any) -> None:
-    """Real ranks: it is right for the rows of the preset, and doubles everything else."""
+    """On real ranks, it is right for the preset's shape, and doubles the results for other shapes."""
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     source = (

@@ -26,7 +26,7 @@ async def test_a_worker_waits_on_when_the_writer_of_the_only_try_is_gone(a_task:
     gone, next_one = a_try(a_task), a_try(a_task)
     waiting = asyncio.create_task(jobs.try_out(gone))
     await asyncio.sleep(0)
-    waiting.cancel()  # an agent's time is over: its call is cancelled, and the future with it
+    waiting.cancel()  # the agent's time is up: its call and the future are cancelled
     await asyncio.wait([waiting])
     assert gone.verdict.done()
     worker = asyncio.create_task(jobs.take(""))

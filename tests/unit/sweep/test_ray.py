@@ -1,4 +1,4 @@
-"""A sweep over Ray on this machine: the same results, an actor that is killed, a driver that is killed and goes on."""
+"""A sweep over Ray on this machine: the same results, a killed actor, and a killed driver that resumes."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_a_killed_actor_and_a_killed_driver_lose_nothing(home: Path) -> None:
         until(lambda: len(results(home)) >= 1)
         host = ray_host(process)
         assert host is not None
-        host.kill()  # in the middle of a run: Ray starts it again, the run is made again
+        host.kill()  # in the middle of a run: Ray restarts the actor, and the run is repeated
         until(lambda: len(results(home)) >= 3)
         assert {result["verdict"] for result in results(home)} == {"PASS"}
     finally:
@@ -75,7 +75,7 @@ def test_no_key_reaches_a_cluster_that_is_started_here(home: Path, monkeypatch: 
             try:
                 assert "SOME_API_KEY" not in child.environ(), child.name()
             except (psutil.AccessDenied, psutil.NoSuchProcess):
-                continue  # the referee lets nobody read its memory
+                continue  # the referee's memory cannot be read
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=90)

@@ -1,4 +1,4 @@
-"""A sweep through its driver and its command, with a referee that does what the kernels' texts say."""
+"""A sweep through its driver and its command, with the scripted referee."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ CATALOGUE = load_catalogue()
 
 
 class Scripted(Player):
-    """A player whose answers are given by attempt; a text, None for an answer without a kernel, or an error."""
+    """A player with given answers, by attempt: a text, None for an answer without a kernel, or an error."""
 
     def __init__(self, *answers: str | Exception | None, name: str = "s", tries: bool = False) -> None:
         self.name = PlayerName(PlayerKind.AGENT, name)
@@ -73,7 +73,7 @@ def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> Swee
 async def played(
     paths: Paths, plan: SweepPlan, players: Sequence[Player], listener: Listener | None = None, workers: int = 1
 ) -> Sweep:
-    """One session of the sweep "c"; the journal is closed after it."""
+    """Plays one session of the sweep "c", and closes the journal after it."""
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
     engines = [Engine(paths, command=REFEREE) for _ in range(workers)]
     try:
@@ -156,11 +156,12 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
 
 @pytest.mark.slow
 async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(paths: Paths) -> None:
-    """The referee of worker 1 dies with every kernel; what it failed at waits for the next session."""
+    """The referee of the worker `dying` never starts; the cells that it failed at stay open for the next session."""
     said: list[str] = []
     broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
-    plan = plan_for("all", attempts=3)  # the sound worker must not be done before the other has failed three times
+    # So many cells that the sound worker is not done before the other has failed three times.
+    plan = plan_for("all", attempts=3)
     async with Engine(paths, command=REFEREE) as sound, Engine(paths, command=broken) as dying:
         sweep = Sweep(
             plan,
@@ -219,7 +220,7 @@ async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machin
 
 
 async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_result(paths: Paths) -> None:
-    """0.25 dollars an answer are in the journal: a second session counts them."""
+    """The journal has $0.25 for each answer, and a second session counts them."""
     player = Scripted("pass")
     await played(paths, plan_for("1-4"), [player])
     sweep = await played(paths, plan_for("1-8", budget_usd=1.0), [player])
@@ -372,7 +373,7 @@ async def test_a_kernel_that_is_there_and_cannot_be_read_is_missing(paths: Paths
     (tmp_path / "2.py").mkdir()
     os.mkfifo(tmp_path / "3.py")
     (tmp_path / "4.py").symlink_to("4.py")
-    (tmp_path / "reduce.py").write_text("pass")  # what can be read of two names is taken
+    (tmp_path / "reduce.py").write_text("pass")  # of two files for problem 3, the readable one is used
     (tmp_path / "5.py").symlink_to("5.py")
     said: list[str] = []
     player = FilePlayer(PlayerName(PlayerKind.FILE, str(tmp_path)), tmp_path)
@@ -458,11 +459,11 @@ class Stops(Scripted):
 
 asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Stops("pass", "wrong")]))
 """
-"""Asks its player for 60 answers; the argument: after how many it stops to answer."""
+"""Asks its player for 60 answers. Its argument is the number of answers after which the player hangs."""
 
 
 def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
-    """Starts the command, and kills it once two more results are in its journal."""
+    """Starts the command, and kills it when two more results are in its journal."""
 
     def count() -> int:
         return path.read_bytes().count(b'"type":"result"') if path.exists() else 0
@@ -494,7 +495,7 @@ def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths)
 
 @pytest.mark.long
 def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
-    """The real judge, and the scores that it prints in the end."""
+    """With the real judge, and the scores that the command prints at its end."""
     kernels = tmp_path / "kernels"
     kernels.mkdir()
     (kernels / "01.py").write_text("def solution(tensor):\n    return tensor.clone()\n")

@@ -1,4 +1,4 @@
-"""Sweeps of models through the command, and how sweeps end early: a full disk, ctrl+c, a provider that is gone."""
+"""Sweeps of models through the command, and sweeps that end early: a full disk, ctrl+c, a provider without answers."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ SETTING = ("--device", "cpu", "--rounds", "0", "--one-size", "--unsafe")
 
 @pytest.fixture
 def provider(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """The model `m` of the settings."""
+    """The server of model `m` in the settings."""
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(
         f'[models.m]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'

@@ -1,4 +1,4 @@
-"""The sentence on both clocks: calls first, the device where calls are too noisy, with the numbers."""
+"""The sentence on both clocks: end-to-end time first, device time if that is too noisy, with the numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Speedups from pairs: identical code is even, a real difference is seen, noise is called noise, few pairs claim nothing."""
+"""Speedups from pairs: identical code is the same speed, real differences show, noise and few pairs are too noisy."""
 
 import math
 import random
@@ -116,11 +116,11 @@ def test_one_reference_allows_for_offsets_that_it_cannot_see():
 
 RUNS = 3000
 ALLOWED = 0.01 + 3 * math.sqrt(0.01 / RUNS)
-"""Three standard errors of chance on top of what is promised."""
+"""The promised rate of false positives, plus three standard errors."""
 
 
 def made_turns(references, turns, jitter, offset, seed=0):
-    """Log ratios [RUNS, pairs] of identical code, where all references run beside each batch of the contender."""
+    """Simulates log ratios [RUNS, pairs] of identical code; all references run beside each batch of the contender."""
     chance = np.random.default_rng(seed)
     batches = chance.normal(0, jitter, (RUNS, turns, references + 1))
     batches += chance.normal(0, offset, (RUNS, 1, references + 1))
@@ -131,7 +131,7 @@ def made_turns(references, turns, jitter, offset, seed=0):
 
 
 def called_and_width(found):
-    """The share of runs of identical code that are called faster or slower, and the median width."""
+    """Returns the share of runs that are called faster or slower, and the median width of intervals."""
     _, low, high = random_effects.predict(found, random_effects.PRIORS["call"], 0.0, TAIL)
     return ((low > 0) | (high < 0)).mean(), np.median(high - low)
 

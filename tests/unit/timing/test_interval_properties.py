@@ -1,4 +1,4 @@
-"""Properties of every interval: the units and the names of the sides do not matter, and its ends are in order."""
+"""Properties of every interval: units and the order of the sides do not matter, and its ends are in order."""
 
 import math
 
@@ -16,7 +16,7 @@ CLOCKS = st.sampled_from(["call", "device"])
 
 
 def made(reference: st.SearchStrategy[int], least: int, most: int) -> st.SearchStrategy[list[Pair]]:
-    """Pairs in the noise of one measurement; half of them share batches of the contender by turns."""
+    """Returns a strategy for noisy pairs. In some of the examples, two pairs share each batch of the contender."""
 
     @st.composite
     def pairs(draw: st.DrawFn) -> list[Pair]:
@@ -62,7 +62,7 @@ def swapped(pairs: list[Pair]) -> list[Pair]:
 
 
 def close(interval: Interval) -> list[object]:
-    """Its logarithms, to compare."""
+    """Returns an interval's logarithms, for approximate comparison."""
     return [pytest.approx(math.log(end), abs=1e-5) for end in (interval.median, interval.low, interval.high)]
 
 
@@ -95,7 +95,7 @@ def test_rescaling_a_side_rescales_it(pairs: list[Pair], clock: str, base: float
 @examples(80)
 @given(made(st.just(0), ORDER_FROM, 20), CLOCKS, st.integers(2, 4))
 def test_more_of_the_same_beside_one_reference_never_widens_it(pairs: list[Pair], clock: str, times: int) -> None:
-    """Beside several it may: more of the same tells that they differ, so that the contender's offset may be larger."""
+    """With several references it may: more pairs show that they differ, so the contender's offset may be larger."""
     assume(turns_of(pairs) >= FEWEST)
     more = [
         msgspec.structs.replace(pair, turn=None if pair.turn is None else pair.turn + 100 * copy)

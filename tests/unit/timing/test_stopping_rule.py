@@ -1,4 +1,4 @@
-"""The stopping rule: looks at few times, ends when the clocks tell enough, uses the time where noise asks for it."""
+"""The stopping rule: it checks at few fixed times, ends on narrow intervals, and takes more time under noise."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Times of reference forms are kept by setting, and shown beside the baseline with every verdict."""
+"""Times of baseline variants are kept by setting, and shown beside the baseline with every verdict."""
 
 import msgspec
 import pytest
@@ -60,7 +60,7 @@ def test_the_timing_table_has_a_row_for_each(width):
     one = Interval(1.0, 1.0, 1.0)
     last = [Timed(run_id="", round=1, rounds=1, calls=1, baseline_us=7.0, contender_us=7.0, call=one)]
     _, baseline, *_ = TimingTable()._table(RunState(result=spread, samples=last), width).plain.splitlines()
-    assert baseline.split()[1:4] == ["80.0", "70.0", "95.0"]  # of all pairs, not of each round's last one
+    assert baseline.split()[1:4] == ["80.0", "70.0", "95.0"]  # of all pairs, not only each round's last one
     *_, row = TimingTable()._table(RunState(result=result), width).plain.splitlines()
     assert row.startswith("as CUDA graph")
     assert "40" in row

@@ -1,4 +1,4 @@
-"""Yardsticks: texts that are whole kernels for every problem, and what the recorder takes for the same call."""
+"""Baseline variants: sources that are whole kernels for every problem, and which calls share a CUDA graph."""
 
 import ast
 import builtins
@@ -18,7 +18,7 @@ IDS = [problem.slug for problem in PROBLEMS]
 
 
 def _bound(tree: ast.Module) -> list[str]:
-    """Names that a module binds itself, but for imports."""
+    """Returns the names that a module binds, except by imports."""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -35,7 +35,7 @@ def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(
     assert not [word for word in ("__PROBLEM__", "__BASELINE__", "__future__") if word in text]
     names = _bound(tree)
     assert sorted({name for name in names if names.count(name) > 1}) == ["solution"]
-    # What the baseline calls `solution` is only its own entry: the yardstick's takes its place.
+    # The baseline never refers to its own `solution`, because the variant's `solution` replaces it.
     assert not [
         n for n in ast.walk(ast.parse(problem.baseline_source)) if isinstance(n, ast.Name) and n.id == "solution"
     ]
@@ -70,7 +70,7 @@ def test_on_cpu_ranks_they_are_refused(pkb_arena, word):
 
 
 class FakeGraph:
-    """What is recorded is done again by the test."""
+    """A graph that records nothing: it checks the capture mode and counts replays."""
 
     def capture_begin(self, pool: object, capture_error_mode: str) -> None:
         assert capture_error_mode == "thread_local"
@@ -84,7 +84,7 @@ class FakeGraph:
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """recorder(baseline text): the names of a filled graph.py, with the GPU's part replaced."""
+    """recorder(baseline source): the names in the graph variant's module, with the GPU's part replaced."""
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, "Stream", object)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
@@ -103,7 +103,7 @@ def test_a_call_is_plain_once_and_replayed_from_then_on(recorder):
     first, again = kernel.solution(torch.ones(2), 3), kernel.solution(torch.ones(2), 3)
     assert [len(kernel.made), first.tolist()] == [2, [3, 3]]  # the call itself, and its recording
     assert first is kernel.made[0]
-    assert again is kernel.made[1]  # what the recording fills
+    assert again is kernel.made[1]  # the output that the recording fills
     kernel.solution(torch.ones(2), 4)
     assert len(kernel.made) == 4  # another scalar is another call
     ((graph, _), _) = kernel.record.recordings.values()
@@ -131,7 +131,7 @@ def test_calls_are_told_apart_by_everything_that_a_recording_fixes(recorder):
     linear = torch.nn.Linear(2, 2)
     same = [(x, 1), [x, {"a": 1.5}], linear, torch.float32, None, torch.eye(3).to_sparse()]
     assert all(key(value) == key(value) for value in same)
-    assert key(x) == key(x.clone())  # on the host, values count
+    assert key(x) == key(x.clone())  # the values of a host tensor are part of its key
     different = [x, x + 1, x.view(2, 3), x.int(), [x], (x,), {"a": x}, {"b": x}, 1, 1.0, True, "1", None]
     different += [linear, torch.nn.Linear(2, 2), torch.eye(3).to_sparse(), (2 * torch.eye(3)).to_sparse()]
     assert len({key(value) for value in different}) == len(different)

@@ -1,4 +1,4 @@
-"""Kernels of several files: what a folder may hold, and that revisions have all of it."""
+"""Kernels of several files: what a folder may contain, and that revisions have all its files."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from sandbox.protocol.kernel_files import MOST_BYTES, MOST_FILES, Kernel, fault_
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A kernel with a module and a CUDA file, and what no kernel has."""
+    """A kernel with a module and a CUDA file, and files that are not part of a kernel."""
     folder = tmp_path / "two_shot"
     for name in ("kernel.py", "ops/reduce.cu", "helper.py", ".git/config", "__pycache__/helper.pyc", "helper.py~"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The names of the kit as the editor offers them: what its modules have, read without importing them."""
+"""The names of the kit that the editor offers: those of its modules, read without importing them."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ from arena.workspace.kit_names import MODULES, KitName, kit_names
 
 
 def offered(module: ModuleType) -> set[str]:
-    """The public functions and attributes that a module defines itself."""
+    """Returns the public functions and attributes that a module defines itself."""
     functions = {
         name
         for name, value in vars(module).items()

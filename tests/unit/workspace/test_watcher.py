@@ -1,4 +1,4 @@
-"""The watcher sees every save of every kind of editor once, and nothing else."""
+"""The watcher reports every save of every kind of editor once, and nothing else."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ WAIT_S = 30.0
 
 
 class CountedWatcher(KernelWatcher):
-    """Counts how often the kernel was read."""
+    """A watcher that counts how often the kernel was read."""
 
     reads = 0
 
@@ -29,7 +29,7 @@ class CountedWatcher(KernelWatcher):
         """Waits until a read has begun after this call, and its result was compared."""
         before = self.reads
         async with asyncio.timeout(WAIT_S):
-            while self.reads < before + 2:  # the first may have been under way
+            while self.reads < before + 2:  # the first may have begun before
                 await asyncio.sleep(0.01)
 
 
@@ -44,7 +44,7 @@ async def watching(path: Path) -> AsyncIterator[tuple[CountedWatcher, "asyncio.Q
 
     task = asyncio.create_task(collect())
     async with asyncio.timeout(WAIT_S):
-        while not watcher.reads:  # until an event comes, the folder may not be watched yet
+        while not watcher.reads:  # until the first event, the folder may not be watched yet
             path.with_name("touched").touch()
             await asyncio.sleep(0.02)
     try:
@@ -75,7 +75,7 @@ async def test_a_write_in_place_is_seen(kernel: Path) -> None:
 
 async def test_every_atomic_replacement_is_seen(kernel: Path) -> None:
     async with watching(kernel) as (_, seen):
-        for text in ("two", "three", "four"):  # a watch on the file itself would see the first only
+        for text in ("two", "three", "four"):  # a watch on the file itself would report only the first
             other = kernel.with_name("other")
             other.write_text(text)
             os.replace(other, kernel)
@@ -130,7 +130,7 @@ async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> Non
         await watcher.reads_again()
         kernel.write_text("theirs")
         assert await next_text(seen) == "theirs"
-        kernel.write_text("mine")  # by somebody else this time
+        kernel.write_text("mine")  # this time, another program writes it
         assert await next_text(seen) == "mine"
 
 

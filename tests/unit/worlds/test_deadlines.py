@@ -1,4 +1,4 @@
-"""Deadlines: longer on a slow machine, shorter under test, and never so short that a busy machine misses them."""
+"""Deadlines: longer on a slow machine, shorter in tests, but long enough for a busy machine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Worlds that are forked by a process that has imported torch: what they may keep, and what is said where one cannot be made."""
+"""Worlds forked by a process that has imported torch: what they may keep, and the error if one cannot be started."""
 
 import os
 import socket
@@ -51,7 +51,7 @@ def test_a_process_number_is_not_used_once_its_process_has_ended():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         born, theirs = socket.socketpair()
         handle = os.pidfd_open(process.pid)
-        # In place of the number of the process that the handle is of: this test's own, as if it had been given away anew.
+        # This test's own process id in place of that of the handle, as if the id had been reused.
         socket.send_fds(theirs, [str(os.getpid()).encode()], [handle])
         os.close(handle)
         theirs.close()
@@ -61,7 +61,7 @@ def test_a_process_number_is_not_used_once_its_process_has_ended():
         process.wait()
         assert not world.is_there
         assert world.tree() == []
-        assert world.kill()  # this test goes on
+        assert world.kill()  # it has not killed this test
 
 
 def test_a_copy_of_a_program_runs_and_cannot_be_changed():
@@ -80,7 +80,7 @@ def test_a_copy_of_a_program_runs_and_cannot_be_changed():
 
 
 def _in_child(call) -> tuple[int, str]:
-    """Runs call() in a forked child: (exit status, what it raised)."""
+    """Runs call() in a forked child; returns (exit status, the error that it raised)."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -118,7 +118,7 @@ def test_a_jail_that_cannot_be_joined_is_told():
     )
     try:
         assert _until(lambda: len(tree(waits.pid)) == 2)
-        # Not in a jail: every namespace is this process's own, so there is none to join.
+        # The process is in no jail: its namespaces are those of this process, so there is none to join.
         status, said = _in_child(lambda: joining.join(waits.pid))
         assert status == 1
         assert "NotInside: cannot join the namespaces" in said

@@ -1,4 +1,4 @@
-"""A stopped world stays stopped, or it is seen that it did not: real processes, stopped by a group and by signals."""
+"""A stopped world stays stopped, or its activity is detected: real processes, stopped by a group and by signals."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def started(request) -> Iterator[Started]:
 
 
 def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signal.Signals) -> StoppedActivity:
-    """One rest in which these signals arrive from elsewhere."""
+    """Stops the process once and sends it these signals from outside; returns the stopped activity."""
     stopping.halt()
     stopping.complete()
     stopping.await_stopped()
@@ -79,7 +79,7 @@ def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signa
     for number in signals:
         os.kill(process.pid, number)
     time.sleep(0.1)
-    until = time.monotonic() + 30  # on a busy machine who goes on waits for a core
+    until = time.monotonic() + 30  # on a busy machine, a process that continues waits for a core
     while before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity()):
         time.sleep(0.01)
     stopped_activity = StoppedActivity()
@@ -96,7 +96,7 @@ def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
         [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
-    process.stdout.readline()  # it reads no more modules: "D", a wait for the disk, counts as stopped, too
+    process.stdout.readline()  # it reads no modules now: state "D", waiting for a disk, counts as stopped, too
     ranks: list[int] = []
     stopping = BySignals(lambda: [process.pid], lambda: ranks, kernel=True)
     try:
@@ -106,7 +106,7 @@ def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
         assert processes.state(process.pid) == "T"
         stopping.go_on()
         ranks.append(process.pid)
-        stopping.halt()  # the ranks at once, before anything else is looked up
+        stopping.halt()  # stops the ranks at once, before other processes are searched
         stopping.await_stopped()
         assert processes.state(process.pid) == "T"
     finally:
@@ -194,5 +194,5 @@ def test_a_fault_needs_more_than_a_few_rests_and_a_tenth_of_them():
         stopped_activity.note(idle, busy, 0.01)
         assert stopped_activity.disturbed == count
     assert "in 3 of 23 stops, while the baseline was timed" in stopped_activity.fault("baseline")
-    stopped_activity.note(idle, Activity(1.001), 0.1)  # a hundredth of a long rest is what stopping takes
+    stopped_activity.note(idle, Activity(1.001), 0.1)  # stopping itself may take a hundredth of a long stop
     assert stopped_activity.disturbed == 3

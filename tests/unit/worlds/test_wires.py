@@ -1,4 +1,4 @@
-"""What the referee hears of a world's ranks: the earliest failure is the cause, and a process that ended says how."""
+"""What the referee receives from a world's ranks: the earliest failure is the cause; ended processes have a status."""
 
 import signal
 
@@ -17,13 +17,13 @@ def alive() -> str:
 
 
 def ends(ends: OtherEnds, rank: int, status: int) -> None:
-    """The launcher says how a rank's process has ended."""
+    """Sends the wait status of a rank's process as the launcher does."""
     ends.launcher.sendall(frames.encode(Kind.DONE, rank, status))
     ends.serve()
 
 
 def failure_of(wires: Wires) -> tuple[str, int, int]:
-    """What fails the world: (kind, rank, wait status)."""
+    """Returns the failure of the world: (kind, rank, wait status)."""
     with pytest.raises(WorldFailed) as failed:
         wires.missing(Kind.DONE, alive)
     return failed.value.kind, failed.value.rank, failed.value.status

@@ -1,4 +1,4 @@
-"""The states of a world: what is legal in each, and the courses that runs take through them."""
+"""The states of a world: the legal moves in each, and the sequences of moves in a run."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The state of a world under any orders and answers: legal moves alone, one state at a time, and ways out of all states."""
+"""The state of a world under any orders and answers: only legal moves are made, and no state is a dead end."""
 
 from collections import deque
 from contextlib import suppress
@@ -35,11 +35,11 @@ COURSE = {
     State.RUNNING: Kind.QUEUED,
     State.QUEUED: Kind.FINISH,
 }
-"""The message that brings a run further."""
+"""The message that advances a run, by its state."""
 
 
 class Lifetime(RuleBasedStateMachine):
-    """One world; what it is asked is kept beside the state machine, in words of its own."""
+    """One world, and a simple independent model of its state to compare with."""
 
     @initialize()
     def start(self) -> None:
@@ -47,7 +47,7 @@ class Lifetime(RuleBasedStateMachine):
         self.problem = self.batch = self.gated = False
 
     def take(self, kind: Kind) -> bool:
-        """Whether it was legal."""
+        """Makes a move; returns whether it was legal."""
         try:
             self.state = after(self.state, kind)
         except HarnessFailed:
@@ -91,7 +91,7 @@ class Lifetime(RuleBasedStateMachine):
 
     @rule()
     def go_on(self) -> None:
-        """As a run would, so that long courses are common."""
+        """Makes the next move of a run, so that long sequences are common."""
         kind = COURSE[self.state]
         (self.order if kind in ORDERS else self.answer)(kind)
 
