@@ -56,7 +56,7 @@ class DoctorScreen(Dialog[None]):
         with MeasuredPage(classes="dialog large reader") as page:
             page.border_title = "Doctor"
             page.border_subtitle = "esc back"
-            yield PlainStatic("looking…", id="findings")
+            yield PlainStatic("checking…", id="findings")
 
     def on_mount(self) -> None:
         self.run_worker(self._look(), exit_on_error=False)

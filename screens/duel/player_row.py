@@ -86,7 +86,7 @@ class PlayerRow(Vertical):
         by_path = self.query_one(Select).value == PROGRAM
         self.query_one(".program").display = by_path
         self.player, self.known, self.trouble = None, False, ""
-        self._say("looking…" if self.word.startswith(AGENT) else "", "$muted")
+        self._say("checking…" if self.word.startswith(AGENT) else "", "$muted")
         if by_path and not self.query_one(Input).value:
             self._say("a path, or a command that begins with one; it runs in a jail of its own", "$muted")
             self.query_one(Input).focus()

@@ -12,7 +12,7 @@ from sandbox.rank.problem_code import ProblemCode
 
 PROBLEMS = load_catalogue().problems
 WORLD = 8
-"""So large that splits and counts of ranks are withheld, too, where a problem does not say that they are read."""
+"""The largest number of ranks that is tried."""
 
 
 class NoGroups(dict[str, Any]):
