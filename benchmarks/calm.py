@@ -7,10 +7,10 @@ import time
 from sandbox.machine.processes import cpu_seconds, tree
 
 LIMIT_S = 30.0
-LOOK_S = 0.5
+CHECK_S = 0.5
 CALM = 0.2
 """Cores that all processes below this one may use together."""
-LOOKS = 2
+CHECKS = 2
 """Calm checks in a row that are needed."""
 
 
@@ -19,10 +19,10 @@ async def until_calm() -> bool:
     ends = time.monotonic() + LIMIT_S
     calm = 0
     before, since = _used(), time.monotonic()
-    while calm < LOOKS:
+    while calm < CHECKS:
         if time.monotonic() > ends:
             return False
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_S)
         used, now = _used(), time.monotonic()
         calm = calm + 1 if used - before <= CALM * (now - since) else 0
         before, since = used, now

@@ -40,7 +40,7 @@ STOP_BY = 0.03, 0.5
 """Range of the share of its length after which a batch is stopped at the latest."""
 LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.01, 2.0
 """Work that a stopped batch launched on a GPU gets this many seconds, plus this multiple of the time of its calls."""
-LOOK_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
+SLEEP_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
 """Seconds between two reads of a batch's progress, on CPU ranks and on GPU ranks."""
 APART_SECONDS = 0.001, 0.004
 """Range of the seconds between the starts of two ranks."""
@@ -238,12 +238,12 @@ class Probes:
         wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
         until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
-            self.turns.timer.sleep(self._look)
+            self.turns.timer.sleep(self._sleep_seconds)
 
     @property
-    def _look(self) -> float:
+    def _sleep_seconds(self) -> float:
         """Seconds between two reads of the counts of calls. CPU ranks need the cores, so theirs are longer."""
-        return SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS
+        return SPIN_SECONDS if self.turns.kind.has_gate else SLEEP_SECONDS
 
     def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> set[int]:
         """Replaces inputs of calls that have not begun; returns their slots, an empty set if no other inputs fit.
@@ -304,7 +304,7 @@ class Probes:
         wanted = min(self.chance.randint(2, max(calls - 1, 2)) for _ in range(2)) if calls > 2 else 1
         until = self.turns.timer.monotonic() + 2 * calls * seconds
         while world.calls_begun_by_rank()[rank] < wanted and self.turns.timer.monotonic() < until:
-            self.turns.timer.sleep(self._look)
+            self.turns.timer.sleep(self._sleep_seconds)
         if calls == 2:
             self.turns.timer.sleep(self.chance.uniform(0.0, seconds / 2))
 
@@ -321,6 +321,6 @@ class Probes:
         behind = max(0, begun - min(others()))
         until = self.turns.timer.monotonic() + HELD_SECONDS + (HELD_CALLS + behind) * seconds
         while max(others()) < begun + 2 and self.turns.timer.monotonic() < until:
-            self.turns.timer.sleep(self._look)
+            self.turns.timer.sleep(self._sleep_seconds)
         if self.turns.kind.has_gate:  # calls are only launched by now; they take longer
             self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun + 1) * seconds)

@@ -22,7 +22,7 @@ from sandbox.worlds.world_spec import WorldSpec
 Stamps = tuple[int, ...]
 """Times of the last changes of a problem's files, in nanoseconds."""
 
-BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
+BEGIN_SECONDS, BEGIN_CHECK_SECONDS = 0.05, 100e-6
 """Seconds that a released rank has to begin, and seconds between two checks of it."""
 
 
@@ -150,7 +150,7 @@ class World:
         """Waits until released ranks have begun, but at most BEGIN_SECONDS, because a rank may have no free core."""
         until = self._timer.monotonic() + BEGIN_SECONDS
         while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
-            self._timer.sleep(BEGIN_LOOK_SECONDS)
+            self._timer.sleep(BEGIN_CHECK_SECONDS)
 
     def calls_begun(self) -> int:
         """The number of calls that have begun in the batch, on the rank that reports most."""

@@ -59,9 +59,9 @@ class DoctorScreen(Dialog[None]):
             yield PlainStatic("checking…", id="findings")
 
     def on_mount(self) -> None:
-        self.run_worker(self._look(), exit_on_error=False)
+        self.run_worker(self._check(), exit_on_error=False)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         self._findings = await asyncio.to_thread(_findings)
         self._show()
 

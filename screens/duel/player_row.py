@@ -63,7 +63,7 @@ class PlayerRow(Vertical):
         chosen = str(self.query_one(Select).value)
         return f"{AGENT}{self.query_one(Input).value.strip()}" if chosen == PROGRAM else chosen
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Checks whether the player can play; shows its facts, or the error."""
         self.player, self.known, self.trouble = None, False, ""
         try:
@@ -92,13 +92,13 @@ class PlayerRow(Vertical):
             self.query_one(Input).focus()
             self.post_message(self.Known())
         else:
-            self._look_soon()
+            self._check_soon()
 
     @on(Input.Blurred)
     def _named(self) -> None:
         if self.query_one(Input).value:
-            self._look_soon()
+            self._check_soon()
 
-    @work(group="look", exclusive=True, exit_on_error=False)
-    async def _look_soon(self) -> None:
-        await self.look()
+    @work(group="check", exclusive=True, exit_on_error=False)
+    async def _check_soon(self) -> None:
+        await self.check()

@@ -134,7 +134,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             trouble.update("✗ choose two different players")
             return
         for row in self._rows:
-            await row.look()
+            await row.check()
             if row.trouble:
                 trouble.update(f"✗ {row.word} cannot play: see above")
                 return

@@ -134,7 +134,7 @@ class Source(TextArea):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._find_parts()
-        self._look()
+        self._read_state()
         if self._styles:
             return ScrollView.render_lines(self, crop)
         self._read_styles()
@@ -163,7 +163,7 @@ class Source(TextArea):
             or any(span.start <= column < span.end and span.kind in ("string", "comment") for span in spans)
         )
 
-    def _look(self) -> None:
+    def _read_state(self) -> None:
         """Reads once per paint what all its lines need; a TextArea reads its reactives again for every line."""
         cursor, end = self.selection
         bracket = self._matching_bracket_location
