@@ -26,7 +26,7 @@ from sandbox.worlds.profiling.ncu import find_ncu, ncu_world
 from sandbox.worlds.profiling.place import ProfileFailed
 from sandbox.worlds.profiling.world import profile_world
 
-LOOK_S = 0.05
+CHECK_S = 0.05
 """Interval between checks whether the devices are free."""
 COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia"
 Found = TypeVar("Found")
@@ -122,4 +122,4 @@ def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) ->
             raise MachineError(
                 f"kernels have been timed on these devices for {deadlines.TURN:.0f} s", "try again later"
             )
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)

@@ -11,7 +11,7 @@ from sandbox.jail.usage import GuestUsage
 WORDS_BYTES = 4 << 20
 """Maximum bytes of a program's output per attempt; the rest is dropped."""
 LAST_WORDS_BYTES = 4000
-LOOK_S = 0.25
+CHECK_S = 0.25
 """Seconds between two checks of the limits."""
 LEAVE_S = 5.0
 TIME = "time"
@@ -93,7 +93,7 @@ class Watch:
             left = until - loop.time()
             if left <= 0:
                 return TIME
-            await asyncio.sleep(min(LOOK_S, left))
+            await asyncio.sleep(min(CHECK_S, left))
             if excess := await asyncio.to_thread(usage.excess, pid):
                 return LIMIT + excess
             if reason := self.enough():
