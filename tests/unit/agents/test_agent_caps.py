@@ -82,7 +82,7 @@ async def test_a_disk_that_was_filled_is_told_after_the_end(playing: Playing, mo
         return excess(self, pid) if looked == 1 else ""
 
     monkeypatch.setattr(GuestUsage, "excess", once)
-    monkeypatch.setattr(watch, "LOOK_S", 0.1)
+    monkeypatch.setattr(watch, "CHECK_S", 0.1)
     played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
     assert played.reason.startswith("limit of disk: its files in /tmp take")
     assert DISK_ROOM > 34 << 20
