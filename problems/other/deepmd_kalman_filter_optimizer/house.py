@@ -173,7 +173,7 @@ AT_ONCE = 31
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -193,11 +193,12 @@ def solution(
     """
     team = symm.connect()
     if error.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     sizes = sizes_of_all([weight.numel() for weight in weights], team)
     counts = [sum(blocks) for blocks in sizes]
     first, total = sum(counts[: team.rank]), sum(counts)
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(total, torch.float64, "weights")
     flat = torch.split(room[:total].view(-1, 1), [size for blocks in sizes for size in blocks])
     before = sum(map(len, sizes[: team.rank]))

@@ -150,7 +150,7 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE + ENTRIES)
 
 
@@ -209,7 +209,7 @@ def solution(
     team = symm.team(pg)
     world, rank, features = team.world, team.rank, sum(key_splits)
     if lengths.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     span = world // stagger
     order = [x + span * y for x in range(span) for y in range(stagger)]
     heard = of_all([values.numel(), *([batch_size] if stride_per_key is None else stride_per_key)], team)

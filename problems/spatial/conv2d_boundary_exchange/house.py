@@ -43,7 +43,7 @@ BLOCKS, THREADS = 16, 512
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 

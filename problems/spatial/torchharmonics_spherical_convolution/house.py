@@ -202,7 +202,7 @@ symm.reserve(2 << 30)  # two fields of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 

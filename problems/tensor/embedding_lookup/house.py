@@ -159,7 +159,7 @@ symm.reserve(3 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -178,7 +178,8 @@ def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
     longest = max(lengths)
     if longest * width == 0:
         return local_shard.new_empty((n, *shape))
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(longest * width, local_shard.dtype, "rows", ring=None)
     result = room[: n * width].view(n, *shape)
     if not local_shard.is_cuda:

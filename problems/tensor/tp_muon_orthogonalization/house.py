@@ -137,7 +137,7 @@ torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 

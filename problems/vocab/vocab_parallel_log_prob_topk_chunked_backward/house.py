@@ -83,7 +83,7 @@ BLOCKS, THREADS = 528, 512
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).write_rows
 
 
