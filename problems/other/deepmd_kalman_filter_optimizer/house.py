@@ -1,4 +1,4 @@
-"""The house's Kalman step: two passes over half of P, with one number exchanged between them; no host waits for a GPU."""
+"""House kernel: Kalman step; two passes over half of P, with one number exchanged between them; no host waits for a GPU."""
 
 import functools
 from typing import Any
@@ -164,11 +164,11 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
 }
 """
 BLOCKS, THREADS = 264, 512
-"""Two blocks on each multiprocessor; the same block of every rank meets."""
+"""Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 SIDE, FEWER = 64, 128
 """Rows and columns of a tile; threads of a block of `sum_gains`."""
 AT_ONCE = 31
-"""Sizes that the processes exchange in one message, beside their number."""
+"""Most sizes that the hosts exchange in one message, beside their number."""
 
 
 @functools.cache
@@ -210,7 +210,7 @@ def solution(
 
 
 def sizes_of_all(mine: list[int], team: Any) -> list[list[int]]:
-    """The sizes of every rank's blocks. The processes exchange them: their number, and a few at a time."""
+    """Returns the sizes of every rank's blocks; the hosts exchange their number, and AT_ONCE sizes at a time."""
     sizes: list[list[int]] = [[] for _ in range(team.world)]
     begin, longest = 0, 1
     while begin < longest:
@@ -233,9 +233,9 @@ def on_gpus(
     most: int,
     team: Any,
 ) -> torch.Tensor:
-    """Renews the list P, stores the new weights at all ranks from place `first` on, and returns the new lambda.
+    """Replaces the blocks in the list P, stores new weights at all ranks from place `first` on, returns the new lambda.
 
-    most: rows of the rank with the most.
+    most: the largest number of rows of any rank.
     """
     device, rows, tiles, sums = room.device, 0, 0, 0
     held, listed = [], []
@@ -276,7 +276,7 @@ def on_cpu(
     most: int,
     team: Any,
 ) -> torch.Tensor:
-    """The same for CPU ranks."""
+    """Does the same on CPU ranks."""
     kalman_lambda, nue = factors
     gains = [(block @ jacobian).flatten() for block, jacobian in zip(P, H, strict=True)]
     own = sum(kalman_lambda + jacobian.flatten().dot(gain) for jacobian, gain in zip(H, gains, strict=True))
