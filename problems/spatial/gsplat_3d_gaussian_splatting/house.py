@@ -239,7 +239,7 @@ def solution(
     use_kernel = means.is_cuda and means.dtype in TYPES
     kernels = kernel_for(means.dtype) if use_kernel else None  # compiled before any barrier
     counts = [n for (n,) in symm.gather_numbers(len(means))]
-    # The offset belongs to the receiving rank: inherited, and part of the contract.
+    # The offset is that of the receiving rank, as in the baseline, whose results are the reference.
     offsets = list(itertools.accumulate(counts[:-1], initial=0))
     if kernels is None:
         return by_library(given, numbers, offsets)

@@ -6,7 +6,7 @@ from sandbox.kit import symm
 from sandbox.kit.blocks.gathered_gemm import gathered_product
 
 LARGE = 16 << 20
-"""Bytes of a rank's columns from which on rows are gathered beside products."""
+"""Bytes of a rank's columns from which rows are gathered beside products."""
 
 symm.reserve(4 << 30)  # two gathered matrices of the largest sizes
 
