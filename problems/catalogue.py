@@ -62,7 +62,8 @@ class Catalogue:
 def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
     """Loads the benchmark's problems and those in the given folders (each a problem folder or a folder of them).
 
-    Errors of broken folders are collected in `broken`; the other folders load. A user's problem needs a new id and slug.
+    Errors of broken folders are collected in `broken`; the other folders load. A user's problem needs a new id and
+    slug.
     """
     broken: list[ProblemError] = []
     folders = sorted(path.parent for path in HOME.glob("*/*/problem.toml"))

@@ -16,7 +16,8 @@ class SizesRefused(ValueError):
 class RankSetting:
     """One rank's sizes, dtype, device and random number generators.
 
-    Used to draw inputs (trusted ranks only; the generators are set) and to assemble arguments (all ranks; they are None).
+    Used to draw inputs (trusted ranks only; the generators are set) and to assemble arguments (all ranks; they are
+    None).
     """
 
     rank: int

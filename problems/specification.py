@@ -1,8 +1,8 @@
 """The specification of a problem, read from its folder without torch.
 
-A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player reads),
-inputs.py (how arguments are drawn and assembled), baseline.py (the PyTorch + NCCL solution) and, if the problem has a house
-kernel, house.py.
+A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player
+reads), inputs.py (how arguments are drawn and assembled), baseline.py (the PyTorch + NCCL solution) and, if the problem
+has a house kernel, house.py.
 """
 
 import ast
@@ -86,7 +86,7 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     exact: list[str] = []
     """Outputs that must match bit for bit even though they are floating-point ("0", "1.depth"...); ["*"] = all."""
     by_iteration: bool = False
-    """Whether limits follow the baseline's error in the compared iteration instead of its usual error. For outputs whose
+    """Whether limits follow the baseline's error in the compared iteration, not its usual error. For outputs whose
     error depends on the inputs and is about the same for every correct kernel."""
     along: int = -1
     """A dimension each of whose indices must meet the RMS limit, because only some depend on messages; -1: none."""

@@ -1,4 +1,4 @@
-"""House kernel: all-gather by stores into the peers' results; CPU ranks copy their peers' tensors out of their memory."""
+"""House kernel: all-gather by stores into the peers' results; CPU ranks copy tensors out of their peers' memory."""
 
 import torch
 

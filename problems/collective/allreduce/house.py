@@ -7,7 +7,7 @@ from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
 
 ONE_SHOT = 1 << 15
-"""Elements up to which every rank adds the whole tensor, with one barrier. Above it each adds 1/W and reads the rest."""
+"""Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
 
 SMALL = 1 << 19
 """Bytes up to which words that carry their own flag are fastest on GPUs."""

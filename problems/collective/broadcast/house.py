@@ -1,4 +1,4 @@
-"""House kernel: broadcast; the root sends one share to each other rank, and these ranks forward their shares to one another."""
+"""House kernel: broadcast; the root sends each other rank one share, and these ranks send it to one another."""
 
 import functools
 from typing import Any

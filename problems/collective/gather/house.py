@@ -1,4 +1,4 @@
-"""House kernel: gather; every rank stores its tensor at its place in the root's result; on CPU ranks the root copies."""
+"""House kernel: gather; every rank stores its tensor at its place at the root; on CPU ranks the root copies."""
 
 import functools
 from typing import Any

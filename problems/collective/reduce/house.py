@@ -111,8 +111,8 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     if tensor.is_cuda:
         helpers, each = max(symm.world - 1, 1), 16 // tensor.element_size()
         words = -(-tensor.numel() // each)
-        # Two buffers each: a rank writes only after all ranks have left the previous call, so they have read the buffers
-        # of two calls ago.
+        # Two buffers each: a rank writes only after all ranks have left the previous call, so they have read the
+        # buffers of two calls ago.
         given = symm.out((symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2)
         partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
         blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)

@@ -1,4 +1,4 @@
-"""House kernel: reduce-scatter in one launch; a CPU rank adds up its own row block out of all ranks' memory."""
+"""House kernel: reduce-scatter in one launch; CPU ranks add up their own row block from all ranks' memory."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""House kernel: scatter; the root stores each chunk in its receiver's result; CPU ranks copy their chunk from the root."""
+"""House kernel: scatter; the root stores each chunk in its receiver's result; CPU ranks copy their own chunk."""
 
 import functools
 from typing import Any

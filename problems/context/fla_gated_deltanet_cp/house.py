@@ -1,7 +1,7 @@
-"""House kernel: Gated DeltaNet; one launch sends five tensors to the owners of their heads, one steps through all tokens.
+"""House kernel: Gated DeltaNet; one launch sends tensors to the owners of their heads, one steps through all tokens.
 
-States stay in registers from step to step: there is no triangular system, and only inputs and results go through memory.
-Tiles of results are stored in the memory of the tokens' ranks while the next tokens are computed.
+States stay in registers from step to step: there is no triangular system, and only inputs and results go through
+memory. Tiles of results are stored in the memory of the tokens' ranks while the next tokens are computed.
 """
 
 import functools
@@ -105,8 +105,8 @@ def solution(
     tensors = [x.contiguous() for x in (q, k, v, gate, beta)]
     out = torch.empty_like(tensors[2])
     if world > 1:
-        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the data of
-        # call e before that barrier.
+        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the data
+        # of call e before that barrier.
         shapes = [(batch, world * share, x.shape[2] // world, *x.shape[3:]) for x in tensors]
         names = ("q", "k", "v", "gate", "beta")
         own = [team.out(shape, q.dtype, name, ring=2) for shape, name in zip(shapes, names, strict=True)]

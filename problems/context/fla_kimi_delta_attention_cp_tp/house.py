@@ -1,8 +1,8 @@
-"""House kernel: Kimi Delta Attention; one launch steps through a rank's tokens, states pass between ranks as a wavefront.
+"""House kernel: Kimi Delta Attention; a launch steps through a rank's tokens, states pass between ranks as a wavefront.
 
-A rank neither gathers earlier tokens nor repeats their steps. When 16 columns of a state have passed the rank's last token,
-the block stores them in the next rank's memory, as words with flags. The same block of that rank waits for them. Successive
-calls overlap: a rank starts the next call while its successor works on this one.
+A rank neither gathers earlier tokens nor repeats their steps. When 16 columns of a state have passed the rank's last
+token, the block stores them in the next rank's memory, as words with flags. The same block of that rank waits for them.
+Successive calls overlap: a rank starts the next call while its successor works on this one.
 """
 
 import functools
@@ -57,8 +57,8 @@ def solution(
 ) -> torch.Tensor:
     """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H] logits, a_log [H], dt_bias [H·K] -> [B, S, H, V].
 
-    The sequence is sharded over cp_group in rank order. Results are rounded to q's dtype and summed over tp_group (if any):
-    the sum is float32 and rounded to q's dtype.
+    The sequence is sharded over cp_group in rank order. Results are rounded to q's dtype and summed over tp_group (if
+    any): the sum is float32 and rounded to q's dtype.
     """
     batch, tokens, heads, channels = q.shape
     use_kernel = q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS
@@ -94,7 +94,7 @@ def by_library(
     dt_bias: torch.Tensor,
     group: dist.ProcessGroup | None,
 ) -> torch.Tensor:
-    """Computes the sharded attention by library calls, in q's dtype; each rank waits for the state of the previous rank."""
+    """Computes the sharded attention by library calls, in q's dtype; ranks wait for the previous rank's state."""
     dtype, (heads, channels) = q.dtype, q.shape[2:]
     wide = torch.promote_types(dtype, torch.float32)
     q, k, v, g, beta = (x.to(wide) for x in (q, k, v, g, beta))

@@ -1,4 +1,4 @@
-"""House kernel: causal short convolution; blocks send the ends of chunks to the neighbour ranks first, then convolve rows."""
+"""House kernel: causal short convolution; blocks send the ends of chunks to the neighbours, then convolve rows."""
 
 import functools
 from typing import Any

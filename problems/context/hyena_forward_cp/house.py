@@ -1,4 +1,4 @@
-"""House kernel: Hyena operator; the first exchange applies a gate, and channels are convolved by FFT in shared memory."""
+"""House kernel: Hyena operator; the first exchange applies a gate, an FFT in shared memory convolves a channel."""
 
 import functools
 from typing import Any
@@ -194,8 +194,8 @@ def solution(
     arguments.
 
     Per channel, over the whole sequence: x1 * (h conv (x2 * v) + bias * (x2 * v)); channel d uses filter d //
-    group_dim. The convolution is circular with period 2 W S, in float32. With zigzag splitting rank r holds chunk r of 2W,
-    then chunk 2W-1-r; without it shards are in rank order.
+    group_dim. The convolution is circular with period 2 W S, in float32. With zigzag splitting rank r holds chunk r of
+    2W, then chunk 2W-1-r; without it shards are in rank order.
     """
     team = symm.team(group)
     filters = num_groups // team.world
@@ -211,8 +211,9 @@ def solution(
     in_block = SHORTEST <= length <= LONGEST and length & (length - 1) == 0
     kernels = kernel_for(x1.dtype, length if in_block else 0)
     sizes = batch, channels, samples, parts
-    # One buffer each is enough. A rank writes z after the last barrier of the previous call; the convolution that reads z
-    # comes before that barrier. It writes y after the barrier of send_gates; the previous call's last gate comes before that.
+    # One buffer each is enough. A rank writes z after the last barrier of the previous call; the convolution that reads
+    # z comes before that barrier. It writes y after the barrier of send_gates; the previous call's last gate comes
+    # before that.
     z = team.empty((batch, filters * group_dim, length), x1.dtype, "z")
     y = team.empty((batch, channels, samples), x1.dtype, "y")
     result = x1.new_empty((batch, samples, channels))
@@ -237,7 +238,7 @@ def solution(
 
 
 def convolved(z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int) -> torch.Tensor:
-    """Convolves by library calls, some filters at a time: z [B, d, L], taps [g, T], bias [d] -> [B, d, L] in z's dtype."""
+    """Convolves by library calls, some filters at a time: z [B, d, L], taps [g, T], bias [d] -> [B, d, L] like z."""
     length, wide = z.shape[-1], torch.promote_types(z.dtype, torch.float32)
     result = torch.empty_like(z)
     some = max(AT_ONCE // max(z.shape[0] * group_dim * length * 2 * wide.itemsize, 1), 1) if z.is_cuda else len(taps)

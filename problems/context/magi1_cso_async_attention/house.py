@@ -1,4 +1,4 @@
-"""House kernel: range attention; exchanges store runs of heads at their final places beside another range's attention."""
+"""House kernel: range attention; exchanges store heads at their final places beside another range's attention."""
 
 import contextlib
 
@@ -28,8 +28,8 @@ def solution(
     queries of range i attend to rows k_ranges[i, 0] up to k_ranges[i, 1]. Query head h reads kv head h * Hk
     // Hq.
 
-    Keys, values and the first range's queries are exchanged first. The exchanges of the other queries, and of the outputs of
-    all ranges but the last, run beside the attention of a range.
+    Keys, values and the first range's queries are exchanged first. The exchanges of the other queries, and of the
+    outputs of all ranges but the last, run beside the attention of a range.
     """
     world, ranges = dist.get_world_size(group), cp_shuffle_num
     intervals = k_ranges.tolist()  # the host needs the shapes; no work is queued yet that it would wait for
@@ -47,7 +47,7 @@ def solution(
             with aside():
                 rest = reshard(rest, 2, 1, team)
     kept = clip_token_nums or pairs.shape[1]
-    key, value = pairs[:, :kept].flatten(0, 1)[None].chunk(2, dim=-1)  # a copy only where tokens are left out
+    key, value = pairs[:, :kept].flatten(0, 1)[None].chunk(2, dim=-1)  # copies only if tokens are left out
 
     output, attended = torch.empty_like(queries, memory_format=torch.contiguous_format), []
     for i, (start, end) in enumerate(intervals):
@@ -59,8 +59,8 @@ def solution(
             output[i] = attended[i][0]
             continue
         with aside():
-            # The result lies in a ring of two buffers. A peer can overwrite it only after the next exchange here has begun,
-            # which is after this copy.
+            # The result lies in a ring of two buffers. A peer can overwrite it only after the next exchange here has
+            # begun, which is after this copy.
             output[i] = reshard(attended[i], 1, 2, team)[0]
     if team and query.is_cuda:
         join()  # `attended` must exist until here: the side stream reads it

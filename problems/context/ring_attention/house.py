@@ -1,4 +1,4 @@
-"""House kernel: ring attention; short sequences take one launch, for long ones ranks exchange heads, so each has all rows."""
+"""House kernel: ring attention; one launch for short sequences; for long ones ranks exchange heads, not keys."""
 
 import torch
 import torch.distributed as dist
@@ -22,9 +22,9 @@ def solution(
 
     The softmax covers the keys of all ranks, up to the query's own position if causal. The scale is d^-1/2 if None.
 
-    To exchange heads, a rank sends (W - 1)/W of its queries, keys, values and outputs: 4·(W - 1)/W·n elements in two launches.
-    A ring sends 2·(W - 1)·n in W - 1 steps. Under the causal mask every rank computes W/2 blocks; the last rank of a ring
-    computes W - 1/2.
+    To exchange heads, a rank sends (W - 1)/W of its queries, keys, values and outputs: 4·(W - 1)/W·n elements in two
+    launches. A ring sends 2·(W - 1)·n in W - 1 steps. Under the causal mask every rank computes W/2 blocks; the last
+    rank of a ring computes W - 1/2.
     """
     world = dist.get_world_size(group)
     if is_short(q, world):

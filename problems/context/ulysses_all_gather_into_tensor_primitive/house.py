@@ -47,8 +47,8 @@ def solution(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.T
     if team.world == 1:
         return shard
     if x.is_cuda:
-        # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
-        # call e before that barrier.
+        # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+        # result of call e before that barrier.
         gathered = team.out((team.world * shard.shape[0], *shard.shape[1:]), shard.dtype, "gathered")
         halves = shard.nbytes // 2
         blocks = min(max(-(-halves // (8 * THREADS)), 1), BLOCKS)

@@ -1,4 +1,4 @@
-"""House kernel: all-gather of unequal shards; hosts exchange shapes, and every word is read once and stored in all results."""
+"""House kernel: all-gather of unequal shards; ranks exchange their shapes, then store every word in all results."""
 
 import functools
 import math

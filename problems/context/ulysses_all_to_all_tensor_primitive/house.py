@@ -14,8 +14,8 @@ def solution(
 ) -> torch.Tensor:
     """x with any number of dimensions, the same shape on all ranks; the group's size W divides x.shape[scatter_dim].
 
-    Returns this rank's W-th part of scatter_dim, with the ranks' parts joined along gather_dim in rank order. A group of
-    one rank gets x itself if it is contiguous.
+    Returns this rank's W-th part of scatter_dim, with the ranks' parts joined along gather_dim in rank order. A group
+    of one rank gets x itself if it is contiguous.
     """
     team = symm.team(group)
     return x.contiguous() if team.world == 1 else reshard(x, scatter_dim, gather_dim, team)

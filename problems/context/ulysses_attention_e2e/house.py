@@ -1,4 +1,4 @@
-"""House kernel: Ulysses block; tokens do not attend to each other, so nothing is exchanged and heads mix in registers."""
+"""House kernel: Ulysses block; tokens do not attend to each other, so heads mix in registers, without an exchange."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""House kernel: nearest neighbours; a launch sends queries to all ranks, the library multiplies, one selects and merges."""
+"""House kernel: nearest neighbours; one launch spreads the queries, the library multiplies, one selects and merges."""
 
 import functools
 from typing import Any
@@ -151,8 +151,9 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """test_features_rank [Q, D], train_features_rank_T [D, T], train_labels_rank [1, T] int64 -> two times [Q, max_k].
 
-    Returns the largest scalar products of each query of this rank with all ranks' columns, in descending order and in the run
-    dtype, and the labels (int64) of those columns. Q and T may differ between ranks; max_k may not exceed any T (ValueError).
+    Returns the largest scalar products of each query of this rank with all ranks' columns, in descending order and in
+    the run dtype, and the labels (int64) of those columns. Q and T may differ between ranks; max_k may not exceed any T
+    (ValueError).
     """
     (width, columns), labels = train_features_rank_T.shape, train_labels_rank.view(-1)
     if max_k > columns:

@@ -1,4 +1,4 @@
-"""House kernel: Sinkhorn-Knopp; no pass rewrites the matrix, and each pass computes row sums and the next column sums."""
+"""House kernel: Sinkhorn-Knopp without rewriting the matrix; each pass computes row sums and the next column sums."""
 
 import functools
 import math

@@ -1,8 +1,9 @@
-"""House kernel: importance-sampling loss; logits exist only as slices in the cache, and seven numbers cross the ranks once.
+"""House kernel: importance-sampling loss; logits exist only in the cache, and seven numbers cross the ranks once.
 
-The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache. A kernel reads every
-row's largest logit, sum of exponentials and label's logit from them, so the whole matrix of logits is never written. One more
-launch computes all tokens' results, and exchanges sums and extremes. The library's products limit the speed.
+The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache. A kernel reads
+every row's largest logit, sum of exponentials and label's logit from them, so the whole matrix of logits is never
+written. One more launch computes all tokens' results, and exchanges sums and extremes. The library's products limit the
+speed.
 """
 
 import functools

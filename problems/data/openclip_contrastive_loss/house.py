@@ -1,4 +1,4 @@
-"""House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up while in the cache."""
+"""House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up in the cache."""
 
 import functools
 from typing import Any

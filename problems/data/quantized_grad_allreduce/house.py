@@ -1,4 +1,4 @@
-"""House kernel: all-reduce that sends int8 codes instead of floats; one part is averaged while the next is on its way."""
+"""House kernel: all-reduce that sends int8 codes, not floats; one part is averaged while the next is on its way."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""House kernel: gradients of attention; ranks exchange heads, weights stay in registers, one launch sums over replicas."""
+"""House kernel: gradients of attention; ranks exchange heads, weights stay in registers, replicas sum in one launch."""
 
 import torch
 import torch.distributed as dist
@@ -31,8 +31,8 @@ def solution(
 
     Sums over blocks stay float32; each gradient is rounded, then averaged over dp_group (None: no average) in float32.
 
-    In a ring, each rank sends keys, values and their gradients in float32 in W steps. Here it gets the whole sequence of its
-    share of the heads, so it computes complete gradients and sends them back in the run dtype.
+    In a ring, each rank sends keys, values and their gradients in float32 in W steps. Here it gets the whole sequence
+    of its share of the heads, so it computes complete gradients and sends them back in the run dtype.
     """
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     given, heads = [dout, q, k, v, out], q.shape[2]

@@ -1,8 +1,8 @@
-"""House kernel: overlap suppression; one launch stores masks and sign bits at all ranks, one counts bits and blanks masks.
+"""House kernel: overlap suppression; one launch sends masks and sign bits to all, one counts bits and blanks masks.
 
-All ranks have all counts, so every pixel is stored at its final place at once, converted to float32. Two launches and their
-barrier limit the speed at the published size. With many objects the link does, which carries float32 so that nothing has to
-be unpacked.
+All ranks have all counts, so every pixel is stored at its final place at once, converted to float32. Two launches and
+their barrier limit the speed at the published size. With many objects the link does, which carries float32 so that
+nothing has to be unpacked.
 """
 
 import functools
@@ -119,9 +119,10 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """low_res_masks_local [n_r, H, V] logits, obj_scores_local [n_r], last_occluded [N] int64 -> masks, scores, suppressed.
 
-    n_r = num_obj_per_gpu[rank], N their sum. Returns masks [N, H, V] and scores [N] in float32, objects in rank order, and
-    suppressed [N] bool, the same on every rank. An object is suppressed if its positive area overlaps another's by iou_threshold
-    and its last_occluded is larger than the other's (smaller with reverse), which must be above -1. Its mask is then -10.
+    n_r = num_obj_per_gpu[rank], N their sum. Returns masks [N, H, V] and scores [N] in float32, objects in rank order,
+    and suppressed [N] bool, the same on every rank. An object is suppressed if its positive area overlaps another's by
+    iou_threshold and its last_occluded is larger than the other's (smaller with reverse), which must be above -1. Its
+    mask is then -10.
 
     Raises:
         ValueError: a local count differs from num_obj_per_gpu.
@@ -168,7 +169,7 @@ def share_by_copies(
 
 
 def suppress_by_product(masks: torch.Tensor, last: torch.Tensor, threshold: float, reverse: bool) -> torch.Tensor:
-    """Blanks the suppressed ones of masks [N, H, V] on CPU ranks; returns which, [N] bool. Exact for counts below 2^24."""
+    """Blanks the suppressed ones of masks [N, H, V] on CPU ranks; returns which, [N] bool. Exact below 2^24 pixels."""
     positive = (masks > 0).flatten(1).float()
     shared = positive @ positive.t()
     area = shared.diagonal()

@@ -1,7 +1,7 @@
 """House kernel: MoE layer with LoRA; the low-rank branches are added to the weights, so that the MLP is a plain one.
 
-The MLP multiplies thousands of rows, so one low-rank product per projection costs less than a branch for every row. The sum
-is rounded once to the run dtype; the baseline rounds both paths and their sum.
+The MLP multiplies thousands of rows, so one low-rank product per projection costs less than a branch for every row. The
+sum is rounded once to the run dtype; the baseline rounds both paths and their sum.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""House kernel: load-balancing loss; one pass over the logits keeps all sums in registers, the last block exchanges losses."""
+"""House kernel: load-balancing loss; one pass keeps all sums in registers, the last block exchanges the losses."""
 
 import functools
 from collections.abc import Sequence
@@ -144,7 +144,7 @@ LARGEST_ROW = 2048
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
-    """Compiles the kernel for rows of `experts` logits at the first call; returns it and the rows per block at a time."""
+    """Compiles the kernel for rows of `experts` logits at the first call; returns it and the rows per block."""
     words = -(-experts * dtype.itemsize // 16)
     lanes = min(1 << (words - 1).bit_length(), 32)
     kept = next(size for size in (1, 2, 4) if size * lanes >= words)

@@ -1,4 +1,4 @@
-"""House kernel: MoE layer with one expert per rank; tokens leave before they are routed, results travel beside products."""
+"""House kernel: MoE layer with one expert per rank; tokens leave before routing, results travel beside products."""
 
 import torch
 import torch.distributed as dist

@@ -25,7 +25,8 @@ def solution(
     """hidden_states [.., H] (T tokens), gate_weight [E, H], gate_bias [E]; projections H -> I, H -> I, I -> H with biases.
 
     Returns [T, H]: for every token the sum over its top_k experts of the router's probability times the owner's MLP.
-    Without a group and with fewer experts than ranks, every num_experts consecutive ranks are a sub-group with all experts.
+    Without a group and with fewer experts than ranks, every num_experts consecutive ranks are a sub-group with all
+    experts.
     """
 
     def mlp() -> Mlp:

@@ -1,8 +1,8 @@
 """House kernel: combine; the rank that holds several rows of a token adds them up, so that it sends one row per token.
 
-Owners of tokens send to the holders which rows belong together, and their weights: eight bytes for each of the K choices.
-A holder sends one sum for each token of a peer; the owner adds its own rows and the sums, in float32. Rows are read once,
-in place: no regrouping, no returned rows in memory, no zero fill, no atomics. The link limits the speed.
+Owners of tokens send to the holders which rows belong together, and their weights: eight bytes for each of the K
+choices. A holder sends one sum for each token of a peer; the owner adds its own rows and the sums, in float32. Rows are
+read once, in place: no regrouping, no returned rows in memory, no zero fill, no atomics. The link limits the speed.
 """
 
 import functools
@@ -211,8 +211,8 @@ def solution(
 ) -> torch.Tensor:
     """expert_outputs [R_out, H] expert-major; routing_weights and selected_experts [T, K]; the dispatch's tables.
 
-    The splits keep the names they had in the dispatch: this call sends output_splits and receives input_splits.
-    Returns the weighted sum of each token's rows, of shape org_hidden_states_shape [T, H]; all ranks have the same T and K.
+    The splits keep the names they had in the dispatch: this call sends output_splits and receives input_splits. Returns
+    the weighted sum of each token's rows, of shape org_hidden_states_shape [T, H]; all ranks have the same T and K.
     """
     team = symm.team(group)
     rows, sizes = expert_outputs.contiguous(), num_global_tokens_per_local_expert.contiguous()
@@ -231,8 +231,8 @@ def solution(
         return out
     ask, answer, combine = kernel_for(rows.dtype)
     choices = tokens * top_k
-    # One buffer each is enough. A rank writes `asked` again after the barrier at the end of `answer`. It writes `sums` again
-    # after the barrier at the end of `ask`, which follows the `combine` of the previous call.
+    # One buffer each is enough. A rank writes `asked` again after the barrier at the end of `answer`. It writes `sums`
+    # again after the barrier at the end of `ask`, which follows the `combine` of the previous call.
     asked = team.room(2 * team.world * choices, torch.int32, "asked", ring=1)
     sums = team.room(team.world * tokens * width, rows.dtype, "sums", ring=1)
     holders = torch.empty(choices, dtype=torch.int32, device=rows.device)

@@ -1,8 +1,9 @@
 """House kernel: dispatch; a token is sent once to each rank that has experts for it, which copies it to all its places.
 
 The routing map is sent as one bit per cell. Every rank gets the bits of all ranks, which give the number of rows before
-each row, so the host counts nothing. A rank sends its tokens to buffers of the peers, and stores the rows of its own experts;
-then it copies the tokens that have arrived to their places. The link limits the speed, then the writes of the rows.
+each row, so the host counts nothing. A rank sends its tokens to buffers of the peers, and stores the rows of its own
+experts; then it copies the tokens that have arrived to their places. The link limits the speed, then the writes of the
+rows.
 """
 
 import functools
@@ -179,7 +180,7 @@ def solution(
     num_global_tokens_per_local_expert: torch.Tensor,
     group: dist.ProcessGroup | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Size]:
-    """hidden_states [.., H] (T tokens, as many on all ranks), expert_mask [E, K, T], lists of W ints, num_global_.. [W, E_l].
+    """hidden_states [.., H] (T tokens on each rank), expert_mask [E, K, T], lists of W ints, num_global_.. [W, E_l].
 
     Returns (rows for this rank's experts [R_out, H], expert-major; routing map [E, T] in the mask's dtype; for each row
     of the send buffer its token [R] int64; the shape [T, H]).
@@ -201,8 +202,8 @@ def solution(
     kernel, unit = kernels(), 2 if x.element_size() % 4 else 4
     mask, sizes = expert_mask.contiguous(), sizes.contiguous()
     groups, warps = -(-tokens // 32), THREADS // 32
-    # Two buffers each are enough: a rank writes for call e+2 after the barrier of call e+1, and all ranks run the `receive`
-    # of call e before that barrier.
+    # Two buffers each are enough: a rank writes for call e+2 after the barrier of call e+1, and all ranks run the
+    # `receive` of call e before that barrier.
     cells = team.room(team.world * (num_experts * groups + 1), torch.int32, "cells")
     came = team.room(team.world * tokens * width, x.dtype, "came")
     rows, routing_map = x.new_empty((arriving, width)), mask.new_empty((num_experts, tokens))

@@ -1,8 +1,8 @@
-"""House kernel: dispatch metadata; one launch counts, exchanges the counts and writes the four results into host memory.
+"""House kernel: dispatch metadata; one launch counts, exchanges the counts and writes four results to host memory.
 
 The mask has few ones, so a thread that finds one adds it to its block's counts. The last block sends every owner the
-counts of its experts, each in a word with a flag. The host polls a flag in pinned memory until it has the call's number.
-Reading the mask limits the speed.
+counts of its experts, each in a word with a flag. The host polls a flag in pinned memory until it has the call's
+number. Reading the mask limits the speed.
 """
 
 import ctypes

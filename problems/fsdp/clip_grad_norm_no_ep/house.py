@@ -1,4 +1,4 @@
-"""House kernel: gradient clipping; one launch computes and exchanges the norm, one scales, and the host waits for neither."""
+"""House kernel: gradient clipping; one launch computes and exchanges the norm, one scales; the host does not wait."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""House kernel: FP8 reduce-scatter; one launch computes the scale, one sends E4M3 codes to their owners and adds them up."""
+"""House kernel: FP8 reduce-scatter; one launch computes the scale, one sends E4M3 codes to owners and adds them up."""
 
 import functools
 from typing import Any

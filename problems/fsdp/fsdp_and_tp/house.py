@@ -1,4 +1,4 @@
-"""House kernel: gated MLP under FSDP and TP; copy engines gather columns of the weights beside products of earlier columns.
+"""House kernel: gated MLP under FSDP and TP; copy engines gather columns of weights beside products of earlier ones.
 
 One pass applies the gate.
 """

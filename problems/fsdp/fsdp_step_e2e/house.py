@@ -93,7 +93,7 @@ def solution(
     updated = torch.empty_like(old[0]), torch.empty_like(old[1]), torch.empty_like(old[2])
 
     def within(first: int, last: int) -> tuple[int, int, int]:
-        """Returns (low, high, words): this rank's part of elements `first` to `last`; 16-byte words of the longest part."""
+        """(low, high) of this rank's part of elements `first` to `last`, and the 16-byte words of the longest part."""
         low = min(max(team.rank * q, first), last)
         high = min(max((team.rank + 1) * q, low), last)
         return low, high, -(-min(last - first, q) * weight.element_size() // 16)

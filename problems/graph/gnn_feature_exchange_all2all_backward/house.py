@@ -1,4 +1,4 @@
-"""House kernel: backward exchange; rows are stored at their places, and rows of one node are added up before atomics."""
+"""House kernel: backward exchange; rows are stored at their places; rows of one node are added up before atomics."""
 
 import functools
 from typing import Any
@@ -84,8 +84,8 @@ def solution(
 ) -> torch.Tensor:
     """grad_output [sum(counts_sent), h], seed_inverse_ids [sum(counts_received)] int64 -> [seed_size, h].
 
-    Arriving row j is added to row seed_inverse_ids[j] < 2^32; all other rows are zero. Position i of the counts and of the
-    chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
+    Arriving row j is added to row seed_inverse_ids[j] < 2^32; all other rows are zero. Position i of the counts and of
+    the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
     """
     team = symm.team(group)
     rows, ids = grad_output.contiguous(), seed_inverse_ids.contiguous()

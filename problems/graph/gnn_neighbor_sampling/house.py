@@ -1,8 +1,9 @@
-"""House kernel: neighbour sampling; one persistent launch walks all hops and reads adjacency lists in the owners' memory.
+"""House kernel: neighbour sampling; one persistent launch walks all hops and reads adjacency lists at their owners.
 
-Ranks exchange no requests, no answers and no counts per hop. Every rank copies its lists into memory that the others can
-read; then each rank walks alone. Prefix sums give an edge's number before its neighbour is read, so edges are written in
-order. A node appears first at the smallest number of an edge that leads to it. The host reads two sizes at the end.
+Ranks exchange no requests, no answers and no counts per hop. Every rank copies its lists into memory that the others
+can read; then each rank walks alone. Prefix sums give an edge's number before its neighbour is read, so edges are
+written in order. A node appears first at the smallest number of an edge that leads to it. The host reads two sizes at
+the end.
 """
 
 import functools
@@ -137,8 +138,8 @@ def solution(
     walk = kernels().walk if use_kernel else None  # compiled before any barrier
     team = symm.team(group)
     lengths = [length for (length,) in team.gather_numbers(len(col))]
-    # Two buffers are enough: a rank fills its lists for call e+2 after the barrier of call e+1, and all ranks read those of
-    # call e before that barrier.
+    # Two buffers are enough: a rank fills its lists for call e+2 after the barrier of call e+1, and all ranks read
+    # those of call e before that barrier.
     dtype = torch.int32 if use_kernel else torch.int64
     starts, lists = team.room(len(row_ptr), dtype, "starts"), team.room(max(lengths), dtype, "lists")
     if walk is None:

@@ -153,8 +153,8 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """idx [n] int64, value [n, ...] -> the pairs this rank owns: recv_idx [R] int64, recv_value [R, ...].
 
-    Rank i mod W owns id i. Pairs are ordered by sender, then as in the sender's arguments; n < 2^32 may differ between ranks
-    and be zero. num_nodes does not change the result. With one rank the arguments are returned.
+    Rank i mod W owns id i. Pairs are ordered by sender, then as in the sender's arguments; n < 2^32 may differ between
+    ranks and be zero. num_nodes does not change the result. With one rank the arguments are returned.
     """
     team = symm.team(group)
     world = team.world
@@ -164,8 +164,8 @@ def solution(
         kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     lengths = [length for (length,) in team.gather_numbers(idx.numel())]
     total, width = sum(lengths), math.prod(value.shape[1:])
-    # Two results, each for all pairs, are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks
-    # read the result of call e before that barrier.
+    # Two results, each for all pairs, are enough: a rank stores for call e+2 after the barrier of call e+1, and all
+    # ranks read the result of call e before that barrier.
     ids, rows = team.room(total, torch.int64, "ids"), team.room(total * width, value.dtype, "rows")
     idx, value = idx.contiguous(), value.contiguous()
     if idx.is_cuda:
@@ -197,7 +197,10 @@ def on_gpus(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: tor
 
 
 def on_cpu(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, team: Any) -> int:
-    """Does the same on CPU ranks: the hosts exchange the counts, and pairs are stored in the peers' memory."""
+    """Fills the results on CPU ranks: processes exchange the counts and store pairs in the peers' memory.
+
+    Returns how many pairs arrive.
+    """
     world, rank, width = team.world, team.rank, value.shape[1]
     owner = idx.remainder(world)
     order = owner.argsort(stable=True)

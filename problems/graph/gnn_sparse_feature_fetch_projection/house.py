@@ -1,4 +1,4 @@
-"""House kernel: feature fetch; all ranks get all ids, and owners store rows at their final places; nothing is sorted."""
+"""House kernel: feature fetch; all ranks get all ids, owners store rows at their final places; nothing is sorted."""
 
 import functools
 import itertools
@@ -110,8 +110,9 @@ def solution(
         kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     shard, width = -(-num_total_nodes // team.world), local_embedding_shard.shape[1]
     asked = [count for (count,) in team.gather_numbers(input_node_ids.numel())]
-    # One buffer each is enough. A launch stores rows at a rank after a barrier with that rank's launch, which follows the
-    # product of the previous call. A rank writes its next queries after the previous launch, in which all ranks have answered.
+    # One buffer each is enough. A launch stores rows at a rank after a barrier with that rank's launch, which follows
+    # the product of the previous call. A rank writes its next queries after the previous launch, in which all ranks
+    # have answered.
     lists = team.room(team.world * max(asked), torch.int64, "queries", ring=1)
     room = team.room(max(asked) * width, local_embedding_shard.dtype, "features", ring=1)
     features = (

@@ -1,4 +1,4 @@
-"""House kernel: Kalman step; two passes over half of P, with one number exchanged between them; no host waits for a GPU."""
+"""House kernel: Kalman step; two passes over half of P, one number exchanged between them; no host waits for a GPU."""
 
 import functools
 from typing import Any
@@ -168,7 +168,7 @@ BLOCKS, THREADS = 264, 512
 SIDE, FEWER = 64, 128
 """Rows and columns of a tile; threads of a block of `sum_gains`."""
 AT_ONCE = 31
-"""Most sizes that the hosts exchange in one message, beside their number."""
+"""Most sizes that the processes exchange in one message, beside their number."""
 
 
 @functools.cache
@@ -210,7 +210,7 @@ def solution(
 
 
 def sizes_of_all(mine: list[int], team: Any) -> list[list[int]]:
-    """Returns the sizes of every rank's blocks; the hosts exchange their number, and AT_ONCE sizes at a time."""
+    """Returns the sizes of every rank's blocks; processes exchange their number, and AT_ONCE sizes at a time."""
     sizes: list[list[int]] = [[] for _ in range(team.world)]
     begin, longest = 0, 1
     while begin < longest:
@@ -276,7 +276,7 @@ def on_cpu(
     most: int,
     team: Any,
 ) -> torch.Tensor:
-    """Does the same on CPU ranks."""
+    """Does on CPU ranks what `on_gpus` does on GPUs."""
     kalman_lambda, nue = factors
     gains = [(block @ jacobian).flatten() for block, jacobian in zip(P, H, strict=True)]
     own = sum(kalman_lambda + jacobian.flatten().dot(gain) for jacobian, gain in zip(H, gains, strict=True))

@@ -1,8 +1,9 @@
-"""House kernel: distributed sort; keys of 16 bits are not sent, ranks sum the counts of each key and write their blocks.
+"""House kernel: distributed sort; 16-bit keys are not sent, ranks sum the counts of each key and write their blocks.
 
-Keys of 32 bits are sorted on their own rank. Every rank then finds the two exact ends of its block in all sorted lists, pulls
-the keys between them, and merges the runs by counting, so no block needs rebalancing. The hosts exchange the lengths, so that
-no host waits for a GPU. Reading keys and writing the block limit the speed; with 32 bits the library's local sort does.
+Keys of 32 bits are sorted on their own rank. Every rank then finds the two exact ends of its block in all sorted lists,
+pulls the keys between them, and merges the runs by counting, so no block needs rebalancing. The processes exchange the
+lengths, so that no host waits for a GPU. Reading keys and writing the block limit the speed; with 32 bits the library's
+local sort does.
 """
 
 import functools
@@ -241,7 +242,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
 
 
 def by_counting(keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, first: int, end: int) -> torch.Tensor:
-    """Returns places `first` to `end` of all 16-bit keys in order, computed from the counts of each key on all ranks."""
+    """Returns places `first` to `end` of all 16-bit keys in order, computed from each key's count on all ranks."""
     if not keys.is_cuda:
         bits = keys.view(torch.int16).int()
         counts = torch.bincount(torch.where(bits < 0, -1 - bits, bits + KINDS // 2), minlength=KINDS)

@@ -1,4 +1,4 @@
-"""House kernel: jagged all-to-all; sources compute the final place of each segment from a table of sums, and store it there."""
+"""House kernel: jagged all-to-all; sources compute each segment's final place from a table of sums, and store it."""
 
 import functools
 from collections.abc import Sequence
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(512) push_{8 * size}(Px px, PxNumbe
 )
 BLOCKS, THREADS = 128, 512
 AT_ONCE = 32
-"""Most numbers that the hosts exchange in one message."""
+"""Most numbers that the processes exchange in one message."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 
@@ -155,7 +155,7 @@ def kernels() -> Any:
 
 
 def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
-    """Exchanges numbers, as many on all ranks, between the hosts; returns them by rank."""
+    """Exchanges numbers between the processes, the same count on all ranks; returns them by rank."""
     heard: list[tuple[int, ...]] = [()] * team.world
     for begin in range(0, len(numbers), AT_ONCE):
         some = team.gather_numbers(*numbers[begin : begin + AT_ONCE])
@@ -218,8 +218,8 @@ def solution(
     strides = tuple(told[1:] * features if stride_per_key is None else told[1:] for told in heard)
     plan, owned_lengths = plan_of(tuple(key_splits), strides, tuple(order[: order.index(rank)]), rank)
     ids = [told[0] for told in heard]
-    # Two of each result are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
-    # of call e before that barrier.
+    # Two of each result are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+    # results of call e before that barrier.
     rooms = {"lengths": team.room(max(owned_lengths), lengths.dtype, "lengths")}
     sources = {"values": values.contiguous()} | ({} if weights is None else {"weights": weights.contiguous()})
     rooms |= {name: team.room(sum(ids), source.dtype, name) for name, source in sources.items()}
@@ -250,7 +250,7 @@ def on_gpus(
     most: int,
     team: Any,
 ) -> tuple[int, torch.Tensor]:
-    """Fills the rooms of all ranks; returns how many ids arrive here, and a tensor of the batch sizes' sum and the sizes."""
+    """Fills the rooms of all ranks; returns how many ids arrive here, and [the batch sizes' sum, the batch sizes]."""
     features, device = sum(splits), lengths.device
     first = sum(splits[: team.rank])
     parts = max(BLOCKS // max(features, 1), 1)
@@ -285,7 +285,7 @@ def on_cpu(
     most: int,
     team: Any,
 ) -> tuple[int, torch.Tensor]:
-    """Does the same on CPU ranks, whose hosts exchange the sums."""
+    """Does on CPU ranks what `on_gpus` does on GPUs; the processes exchange the sums."""
     features, rank = sum(splits), team.rank
     begins, where = plan[: features + 1], plan[features + 1 : 2 * features + 1]
     owners, firsts = plan[2 * features + 1 : 3 * features + 1], plan[3 * features + 1 :]

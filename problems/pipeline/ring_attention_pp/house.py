@@ -16,7 +16,7 @@ LARGE = 2 << 20
 """Bytes of one batch entry of the output from which the batch is passed on in parts."""
 MOST_PARTS = 8
 FEW_BLOCKS = 64
-"""Blocks of a launch that passes a part on; few, so that products run beside it, and the same for sender and receiver."""
+"""Blocks of a launch that passes a part on; few, so that products run beside it; the same for both stages."""
 SLOTS = 256
 """First signal slot of the parts that are passed on; the exchange of heads uses the slots below."""
 

@@ -1,4 +1,4 @@
-"""House kernel: mean reduce-scatter with RMSNorm; owners add and normalise one part of rows while the next is pushed."""
+"""House kernel: mean reduce-scatter with RMSNorm; owners add and normalise a part of rows while the next is pushed."""
 
 import functools
 from typing import Any

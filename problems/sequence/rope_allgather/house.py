@@ -1,4 +1,4 @@
-"""House kernel: rotary all-gather; a thread rotates a word of both halves of a head and stores it in every rank's result."""
+"""House kernel: rotary all-gather; a thread rotates a word of both halves of a head and stores it at all ranks."""
 
 import functools
 from typing import Any
@@ -82,8 +82,8 @@ def solution(
         cos, sin = cos_local.unsqueeze(2).float(), sin_local.unsqueeze(2).float()
         return gathered(rotated(q_local, cos, sin)), gathered(rotated(k_local, cos, sin))
     batch, length, heads, dim = q_local.shape
-    # Two results each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result
-    # of call e before that barrier.
+    # Two results each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+    # result of call e before that barrier.
     shape = (batch, symm.world * length, heads, dim)
     all_q, all_k = symm.out(shape, q_local.dtype, "q"), symm.out(shape, q_local.dtype, "k")
     words = -(-dim // 2 * q_local.element_size() // 16)

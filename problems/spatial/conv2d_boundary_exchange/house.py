@@ -1,4 +1,4 @@
-"""House kernel: convolution of a strip without its neighbours; rows that need them are computed beside it, in patches."""
+"""House kernel: strip convolution without the neighbours; rows that need them are computed beside it, in patches."""
 
 import functools
 from typing import Any
@@ -57,8 +57,8 @@ def solution(
 ) -> torch.Tensor:
     """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> this rank's strip [B, Co, h_out, w_out].
 
-    The strip is extended by `padding` rows of either neighbour, or by zeros at the ends of the image. A convolution with zeros
-    on all sides is wrong only in the result's rows near the borders, which are replaced.
+    The strip is extended by `padding` rows of either neighbour, or by zeros at the ends of the image. A convolution
+    with zeros on all sides is wrong only in the result's rows near the borders, which are replaced.
     """
     team = symm.team(group)
     if team.world == 1 or padding == 0:
@@ -83,11 +83,11 @@ def solution(
 
 
 def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Tensor:
-    """Returns patches [2 B, C, 3 padding, w]: B at the top of strip x [B, C, h, w], B at its bottom, from row `start` on."""
+    """Patches [2 B, C, 3 padding, w]: B at the top of strip x [B, C, h, w], B at its bottom, from row `start` on."""
     kernel = kernels().exchange_halves if x.element_size() == 2 else kernels().exchange_words
     batch, channels, height, width = x.shape
-    # Two are enough: a rank stores in call e+2 after the barrier of call e+1, and all ranks use the patches of call e before
-    # that barrier.
+    # Two are enough: a rank stores in call e+2 after the barrier of call e+1, and all ranks use the patches of call e
+    # before that barrier.
     patches = team.out((2 * batch, channels, 3 * padding, width), x.dtype, "patches", ring=2)
     planes = batch * channels
     blocks = min(max(-(-32 * planes // THREADS), 1), BLOCKS)
@@ -97,7 +97,7 @@ def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Te
 
 
 def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
-    """Returns strip x [B, C, h, w] with `padding` rows of either neighbour, read in their memory: [B, C, h + 2 padding, w]."""
+    """Strip x [B, C, h, w] with `padding` rows of either neighbour, read in their memory: [B, C, h + 2 padding, w]."""
     peers = team.peers(team.stage(torch.stack((x[:, :, :padding], x[:, :, -padding:]))))
     team.barrier()
     outside = torch.zeros_like(x[:, :, :padding])

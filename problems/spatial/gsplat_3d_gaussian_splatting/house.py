@@ -1,7 +1,8 @@
-"""House kernel: projection of Gaussians; one launch counts the visible ones, one projects again and stores them in place.
+"""House kernel: projection of Gaussians; one launch counts the visible ones, one projects again and stores the results.
 
-A pair of a Gaussian and a camera fits into registers, so it is projected twice instead of stored. The ranks exchange W counts
-on the GPU before the second launch. Records of a tile are packed in shared memory and leave as runs of whole words.
+A pair of a Gaussian and a camera fits into registers, so it is projected twice instead of stored. The ranks exchange W
+counts on the GPU before the second launch. Records of a tile are packed in shared memory and leave as runs of whole
+words.
 """
 
 import functools
@@ -250,14 +251,15 @@ def solution(
     dtypes = [torch.int64, torch.int64, torch.int32, *[dtype] * 5]
     widths = [math.prod(shape) * each.itemsize for shape, each in zip(shapes, dtypes, strict=True)]
     begins = list(itertools.accumulate((-(-most * width // ALIGN) * ALIGN for width in widths), initial=0))
-    # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results of
-    # call e before that barrier.
+    # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
+    # of call e before that barrier.
     lenses = symm.out((world * cameras, 25), torch.float32, "lenses", ring=2)
     totals = symm.out((world, world), torch.int32, "totals", ring=2)
     room = symm.room(begins[-1], torch.uint8, "records")
     done = symm.empty(1, torch.int32, "done")  # zero at first, and after every launch
     views = world * cameras
-    # Used by both launches: per view a mask of the visible Gaussians and a place for each block; per owner a first place.
+    # Used by both launches: per view a mask of the visible Gaussians and a place for each block; per owner a first
+    # place.
     cuts = list(itertools.accumulate((views * -(-len(means) // 32), views * blocks, world)))
     scratch = torch.empty(cuts[-1], dtype=torch.int32, device=means.device).tensor_split(cuts[:-1])
     masks, places, firsts = (part.data_ptr() for part in scratch)

@@ -1,8 +1,8 @@
-"""House kernel: tile-parallel decoding; ranks exchange latents, not pixels, and each computes the whole video in one launch.
+"""House kernel: tile-parallel decoding; ranks exchange latents, not pixels; each computes the video in one launch.
 
-A row of the video mixes at most three decoded tiles along time and height. That mixture is linear, so it is computed from
-latents, once per latent of the row. A pixel is then one interpolation between two values, or a mix of two interpolations if
-tiles are cross-faded along the width. Writing the video limits the speed.
+A row of the video mixes at most three decoded tiles along time and height. That mixture is linear, so it is computed
+from latents, once per latent of the row. A pixel is then one interpolation between two values, or a mix of two
+interpolations if tiles are cross-faded along the width. Writing the video limits the speed.
 """
 
 import functools
@@ -115,7 +115,7 @@ def kernel_for(dtype: torch.dtype) -> Any:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of latents in tiles: `stride` apart, `tile` long, `scale` pixels per latent, `blend` pixels cross-faded."""
+    """An axis of latents in tiles: `stride` apart, `tile` long, `scale` pixels a latent, `blend` pixels cross-faded."""
 
     size: int
     tile: int
@@ -176,7 +176,7 @@ def owners_of(axes: Axes, world: int) -> dict[tuple[int, ...], int]:
 
 @functools.lru_cache(maxsize=16)
 def tables(axes: Axes, world: int, device: torch.device) -> list[torch.Tensor]:
-    """Tables on the device, int32: places on time, height, width; {tile, latent} of a row's latents; the tiles' owners."""
+    """Int32 tables on the device: places on time, height, width; {tile, latent} of a row's latents; tiles' owners."""
     sides = [axis.tiles() for axis in axes]
     begins = [[at for at, _ in side] for side in sides[:2]]
     begins.append(list(itertools.accumulate((length for _, length in sides[2][:-1]), initial=0)))

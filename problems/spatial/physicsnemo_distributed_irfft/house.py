@@ -147,8 +147,8 @@ def solution(
 def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
     """Returns this rank's columns of the scaled field.
 
-    Single buffers are enough: a rank writes a buffer again only after the barrier of the other exchange, and all ranks read
-    the buffer before that barrier.
+    Single buffers are enough: a rank writes a buffer again only after the barrier of the other exchange, and all ranks
+    read the buffer before that barrier.
     """
     height, stored = x.shape[-2:]
     width, images = n1 // team.world, x.numel() // (height * stored)

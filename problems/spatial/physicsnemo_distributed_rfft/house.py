@@ -1,4 +1,4 @@
-"""House kernel: real 2-D FFT; only rows 0 .. n0/2 are sent and transformed, and each of them gives two rows of the result."""
+"""House kernel: real 2-D FFT; only rows 0 .. n0/2 are sent and transformed, and each gives two rows of the result."""
 
 import functools
 from typing import Any
@@ -116,8 +116,9 @@ def solution(
 def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
     """Returns this rank's rows of the scaled spectrum, in symmetric memory of a ring of two.
 
-    Both launches end with a barrier. So a rank sends rows of the next call after all ranks have transformed those of this call.
-    It writes into the result of two calls ago after the owner has begun the next call, and so has read that result.
+    Both launches end with a barrier. So a rank sends rows of the next call after all ranks have transformed those of
+    this call. It writes into the result of two calls ago after the owner has begun the next call, and so has read that
+    result.
     """
     width, batch = x.shape[-1], x.shape[:-2]
     images = x.numel() // (x.shape[-2] * width)

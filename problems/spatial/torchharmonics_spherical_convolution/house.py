@@ -1,8 +1,9 @@
 """House kernel: convolution on the sphere; after a single exchange each rank computes its own tile of the output.
 
-All ranks get the whole field and all filters. That is less than the exchanges of partial sums, which have K times as many
-values, and no exchange follows. Filters are sent as windows of twelve longitudes in a latitude. A thread has four neighbouring
-output longitudes and up to four basis functions: it reads 16 values of the field for the 48 products of a window.
+All ranks get the whole field and all filters. That is less than the exchanges of partial sums, which have K times as
+many values, and no exchange follows. Filters are sent as windows of twelve longitudes in a latitude. A thread has four
+neighbouring output longitudes and up to four basis functions: it reads 16 values of the field for the 48 products of a
+window.
 """
 
 import functools
@@ -207,7 +208,10 @@ def kernels() -> Any:
 
 
 def parts_of(count: int, ranks: int) -> list[int]:
-    """Returns where each rank's share of `count` items begins, and the end: equal chunks, the rest last, no share empty."""
+    """Returns where each rank's share of `count` items begins, then the end: equal chunks, the rest last.
+
+    No share is empty if there are at least as many items as ranks.
+    """
     chunk = -(-count // ranks)
     if count <= chunk * (ranks - 1):
         chunk = count // ranks
@@ -253,8 +257,8 @@ def solution(
         before = [images * sum(talls[:p]) * nlon_in for p in range(polar + 1)]
         start = sum(everybody[ranks[mine[0], a]][3] for a in range(mine[1]))
         room = max(entries for *_, entries in everybody)
-        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read those of call e
-        # before that barrier.
+        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read those of
+        # call e before that barrier.
         field = team.room(before[-1], torch.float32, "field")
         windows = team.room(16 * team.world * room, torch.int32, "windows")
         ranges = team.out((team.world, rows, 2), torch.int32, "ranges", ring=2)

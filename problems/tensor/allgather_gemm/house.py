@@ -1,4 +1,4 @@
-"""House kernel: GEMM with gathered columns of A; rows are gathered in chunks, each beside the product of the chunk before."""
+"""House kernel: GEMM with gathered columns of A; chunks of rows are gathered beside the product of earlier chunks."""
 
 import torch
 

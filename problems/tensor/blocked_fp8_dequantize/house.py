@@ -130,7 +130,7 @@ def solution(local_y: torch.Tensor, local_s: torch.Tensor, block_size: int = 128
 
 
 def in_torch(y: torch.Tensor, s: torch.Tensor, block_size: int) -> torch.Tensor:
-    """Multiplies on CPU ranks, or for unusual block sizes; ranks read their chunks from all ranks. y: codes are uint8."""
+    """Multiplies on CPU ranks, or for unusual block sizes; ranks read their chunks from all ranks. y: uint8 codes."""
     all_codes, all_scales = symm.peers(symm.stage(y, "codes")), symm.peers(symm.stage(s, "scales"))
     symm.barrier()
     products = []

@@ -94,8 +94,8 @@ def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.T
     if not x.is_cuda or x.dtype not in TYPES or block_size not in SIZES:
         return in_torch(x, block_size)
     kernel = kernel_for(x.dtype)
-    # Two of each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results of
-    # call e before that barrier.
+    # Two of each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
+    # of call e before that barrier.
     codes = symm.out((symm.world * rows, columns), torch.uint8, "codes")
     scales = symm.out((symm.world * rows, columns // block_size), torch.float32, "scales")
     words = x.numel() // 16

@@ -1,4 +1,4 @@
-"""House kernel: MLP on exchanged rows; the exchange stores rows in their final order, so no copy lies between the two."""
+"""House kernel: MLP on exchanged rows; the exchange stores rows in their final order, so no copy follows it."""
 
 import torch
 

@@ -1,8 +1,9 @@
-"""House kernel: embedding lookup; owners store rows at their final places, and a row that is requested often travels once.
+"""House kernel: embedding lookup; owners store rows at their final places, and a repeated row travels once.
 
 A list of requested rows is counted by owner, then every owner gets its part: the row for each place. If several places
-request the same row of a peer, all write their number to one word, which chooses one; the others copy its row on arrival.
-There are four launches, and the host does not wait for the device. The link limits the speed, then the copies of repeated rows.
+request the same row of a peer, all write their number to the same word. The last writer is sent the row, the others
+copy it on arrival. There are four launches, and the host does not wait for the device. The link limits the speed, then
+the copies of repeated rows.
 """
 
 import functools

@@ -1,8 +1,8 @@
 """House kernel: row-parallel GEMM; copy engines exchange blocks of rows beside the next product.
 
-Each rank owns a block of rows. Partial products of the others' blocks leave first. The rank's own block comes last, in chunks:
-each adds what has arrived, and is sent to all while the next is multiplied. Small products are added up in one launch. CPU
-ranks add what they read from the peers' memory.
+Each rank owns a block of rows. Partial products of the others' blocks leave first. The rank's own block comes last, in
+chunks: each adds what has arrived, and is sent to all while the next is multiplied. Small products are added up in one
+launch. CPU ranks add what they read from the peers' memory.
 """
 
 import torch
@@ -15,10 +15,10 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
 
 ONE_SHOT = 1 << 15
-"""Elements up to which every rank adds the whole tensor, with one barrier. Above it each adds 1/W and reads the rest."""
+"""Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
 
 LARGE = 1 << 24
-"""Bytes of the product from which on GPUs rows are exchanged beside products."""
+"""Bytes of the product from which GPUs exchange rows beside products."""
 
 CHUNKS = 4
 """Chunks of a rank's own rows; nothing is multiplied while the last one is sent."""

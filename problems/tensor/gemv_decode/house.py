@@ -1,4 +1,4 @@
-"""House kernel: output projection; tensor cores read the weights once, and every run of logits is stored at all ranks."""
+"""House kernel: output projection; tensor cores read the weights once, and runs of logits are stored at all ranks."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""House kernel: LayerNorm backward; one pass computes both column sums; the last block of a strip of columns exchanges them."""
+"""House kernel: LayerNorm backward; one pass for both column sums; the last block of a strip exchanges its sums."""
 
 import functools
 from typing import Any
@@ -123,7 +123,8 @@ def solution(X_hat: torch.Tensor, dY: torch.Tensor) -> tuple[torch.Tensor, torch
     strip_columns = 32 * 16 // X_hat.element_size()
     strips = -(-columns // strip_columns)
     runs = min(max(BLOCKS // strips, 1), max(rows // 32, 1))
-    # Strips differ by dtype, and so do the boxes: a box's words must always belong to the same block and its launch count.
+    # Strips differ by dtype, and so do the boxes: a box's words must always belong to the same block and its launch
+    # count.
     boxes = symm.empty((2, symm.world, columns, 4), torch.int32, f"boxes {X_hat.dtype}")
     done = symm.empty(strips, torch.int32, "done")  # zero at first, and after every launch
     partial = torch.empty(runs * strips * 2 * strip_columns, dtype=torch.float32, device=X_hat.device)

@@ -1,7 +1,7 @@
 """House kernel: row-parallel convolution with channels last; one launch adds up the ranks' outputs and the bias.
 
-The output is added up in one piece, at 1.19 of the baseline's speed on two H100. Slices of time, each added up beside the
-convolution of the next, reached 0.95: the blocks that add take multiprocessors from the convolution.
+The output is added up in one piece, at 1.19 of the baseline's speed on two H100. Slices of time, each added up beside
+the convolution of the next, reached 0.95: the blocks that add take multiprocessors from the convolution.
 """
 
 import functools
@@ -160,7 +160,7 @@ def solution(
     groups: int = 1,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo], the same on all ranks.
+    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo] on all ranks.
 
     Ci are this rank's channels. Partial outputs are rounded to the run dtype; sum and bias are float32, rounded once.
     """

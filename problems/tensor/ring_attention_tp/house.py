@@ -1,4 +1,4 @@
-"""House kernel: attention layer; ranks exchange heads, not keys, and partial outputs are added beside the last product."""
+"""House kernel: attention layer; ranks exchange heads, not keys; partial outputs are added beside the last product."""
 
 import itertools
 
@@ -33,8 +33,8 @@ def solution(
 ) -> torch.Tensor:
     """hidden_states [B, S, D], w_qkv [3·H_l·d, D] with rows (q | k | v, head, d), w_o [D, H_l·d] -> [B, S, D].
 
-    num_heads counts all heads; this rank has H_l = num_heads / tp of them. The result is the sum over the TP group of partial
-    outputs in the run dtype, as in the baseline.
+    num_heads counts all heads; this rank has H_l = num_heads / tp of them. The result is the sum over the TP group of
+    partial outputs in the run dtype, as in the baseline.
     """
     heads = num_heads // dist.get_world_size(tp_group)
     qkv = functional.linear(hidden_states, w_qkv).view(*hidden_states.shape[:2], 3, heads, -1)

@@ -1,4 +1,4 @@
-"""House kernel: Newton-Schulz steps; float16 products on tensor cores, X in float32, one exchange of float16 sums per step."""
+"""House kernel: Newton-Schulz steps; float16 products on tensor cores, X in float32, one exchange of sums per step."""
 
 import functools
 from typing import Any
@@ -205,7 +205,7 @@ def on_gpus(
 
 
 def wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Returns a @ b of float16 matrices in float32; CPUs lack this product in torch, so they convert the factors first."""
+    """Returns a @ b of float16 matrices in float32; torch lacks this on CPUs, where the factors are converted first."""
     if a.device.type == "cpu":
         return a.float() @ b.float()
     return torch.mm(a, b, out_dtype=torch.float32)
@@ -214,7 +214,7 @@ def wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def in_torch(
     x: torch.Tensor, triples: list[tuple[float, float, float]], partition_dim: int, team: symm.Team
 ) -> torch.Tensor:
-    """Computes on CPU ranks, or other dtypes, in float32 or wider; the norm is the root of the first Gram matrix's trace."""
+    """Computes on CPU ranks, or other dtypes, in float32 or wider; the norm is the root of the first Gram trace."""
     shard = x.to(torch.promote_types(x.dtype, torch.float32))
     if partition_dim == 0:
         shard = shard.t()

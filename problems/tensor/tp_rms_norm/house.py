@@ -1,4 +1,4 @@
-"""House kernel: tensor-parallel RMSNorm; a warp keeps a row in registers while the ranks exchange its sums of squares."""
+"""House kernel: tensor-parallel RMSNorm; a warp keeps a row in registers while ranks exchange its sums of squares."""
 
 import functools
 from typing import Any
@@ -112,8 +112,8 @@ def kernel_for(dtype: torch.dtype, words: int) -> Any:
 def solution(local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
     """local_hidden_states [..., N] (this rank's slice of the hidden dimension), local_weight [N] -> the same shape.
 
-    Each token is divided by the root of its mean square over all W·N features, then multiplied by the weight. Arithmetic is
-    float32; the result is rounded once.
+    Each token is divided by the root of its mean square over all W·N features, then multiplied by the weight.
+    Arithmetic is float32; the result is rounded once.
     """
     width = local_hidden_states.shape[-1]
     if not local_hidden_states.is_cuda:

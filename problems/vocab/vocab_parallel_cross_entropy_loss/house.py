@@ -1,4 +1,4 @@
-"""House kernel: vocabulary-parallel cross-entropy; logits are read once, and ranks exchange three numbers per token once."""
+"""House kernel: vocabulary-parallel cross-entropy; logits are read once; ranks exchange three numbers per token."""
 
 import functools
 from typing import Any
@@ -77,7 +77,8 @@ def solution(
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, Vp] (columns r·Vp .. of the vocabulary), target [B, S] int64 -> loss [B, S].
 
-    In float32, rounded once. A target outside every shard counts as a logit equal to the maximum. The logits are not changed.
+    In float32, rounded once. A target outside every shard counts as a logit equal to the maximum. The logits are not
+    changed.
     """
     width, rows = vocab_parallel_logits.shape[-1], target.numel()
     if not vocab_parallel_logits.is_cuda:
@@ -97,7 +98,7 @@ def solution(
 
 
 def by_library(logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-    """Computes `solution` on CPU ranks: one all-gather of three numbers per token, not three all-reduces in sequence."""
+    """Computes `solution` on CPU ranks: one all-gather of three numbers per token, not three dependent all-reduces."""
     width = logits.shape[-1]
     wide = logits.float()
     peak = wide.amax(dim=-1)

@@ -1,9 +1,9 @@
 """House kernel: log-probability under top-k and top-p; ranks exchange candidates, not rows.
 
 With a few short rows the number of launches limits the speed. So one launch finds the cut of all rows and their
-log-probabilities (`kit/blocks/candidates.py`). The same steps as library calls ran at 0.35 of the baseline's speed on one H200
-(16 rows of 256). With many long rows the single read of the logits limits the speed. On CPU ranks, top-p alone sorts the
-shards by library calls.
+log-probabilities (`kit/blocks/candidates.py`). The same steps as library calls ran at 0.35 of the baseline's speed on
+one H200 (16 rows of 256). With many long rows the single read of the logits limits the speed. On CPU ranks, top-p alone
+sorts the shards by library calls.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""House kernel: gradient of filtered log-probabilities; ranks find each row's cut together, and each writes its columns."""
+"""House kernel: gradient of filtered log-probabilities; ranks find a row's cut together, and write their columns."""
 
 import functools
 from typing import Any
@@ -120,7 +120,7 @@ def solution(
 
 
 def by_library(logits: torch.Tensor, cut: Cut, column: torch.Tensor, incoming: torch.Tensor) -> torch.Tensor:
-    """Computes the gradient [n, V/W] float32 by library calls. column: the targets' columns, relative to this rank's first."""
+    """Computes the gradient [n, V/W] float32 by library calls. column: the targets', relative to this rank's first."""
     wide = logits.float()
     outside = wide < cut.least[:, None]
     equal = wide == cut.least[:, None]  # of them the first may be dropped
