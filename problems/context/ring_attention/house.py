@@ -1,4 +1,4 @@
-"""House kernel: ring attention; one launch for short sequences; for long ones ranks exchange heads, not keys."""
+"""House kernel: ring attention without a ring; short sequences take one launch, for long ones ranks exchange heads."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""House kernel: the gathered matrix is built in place, without a transposition, beside its product."""
+"""House kernel: GEMM with gathered columns of A, which arrive in place, without a transposition, beside the product."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""House kernel: ranks send FP8 codes and scales; the receiver multiplies one part while the next is on its way."""
+"""House kernel: FP8 dequantisation; ranks send codes and scales, and multiply one part while the next is on its way."""
 
 import functools
 from typing import Any

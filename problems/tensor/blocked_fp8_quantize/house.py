@@ -1,4 +1,4 @@
-"""House kernel: one launch scales blocks to E4M3 codes and stores codes and scales at their places in every rank's results."""
+"""House kernel: quantisation to E4M3 in one launch, which stores codes and scales at their places at every rank."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""House kernel: rows of the product leave by copy engine while the next rows are multiplied."""
+"""House kernel: GEMM with all-gather; rows of the product leave by copy engine while the next rows are multiplied."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""House kernel: partial products leave for their owners by copy engine; the owner's product adds them."""
+"""House kernel: GEMM with reduce-scatter; copy engines send partial products to owners, whose product adds them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""House kernel: chunked log-probability under top-k and top-p; no rank gathers whole rows, so none are chunked."""
+"""House kernel: chunked log-probability under top-k and top-p; no rank gathers whole rows, so chunks have no use."""
 
 import torch
 import torch.distributed as dist
