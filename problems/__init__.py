@@ -1,1 +1,1 @@
-"""The benchmark's problems: one folder each, plus what they share. A leaf: it imports nothing of the arena."""
+"""The benchmark's problems, one folder each, and the code that they share. Imports nothing from `arena`."""

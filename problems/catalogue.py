@@ -9,15 +9,15 @@ from problems.specification import CATEGORIES, Problem, ProblemError, load_probl
 
 HOME = Path(__file__).parent
 SUGGESTED = 4
-"""Names that are offered in place of one that is no problem's."""
+"""Most names that the message for an unknown name suggests."""
 
 
 class UnknownProblem(LookupError):
-    """No problem of that name; the message offers the nearest."""
+    """No problem has that name; the message suggests the nearest names."""
 
 
 class Catalogue:
-    """Problems by id, in the order of the categories, with the folders that could not be read beside them."""
+    """All problems by id and by category, and the errors of folders that could not be read (`broken`)."""
 
     def __init__(self, problems: Iterable[Problem], broken: Iterable[ProblemError] = ()) -> None:
         self.problems = sorted(problems, key=lambda problem: problem.id)
@@ -36,7 +36,7 @@ class Catalogue:
         """The problem with this id (13), slug (gemm_allreduce) or upstream stem (13_gemm_allreduce).
 
         Raises:
-            UnknownProblem: there is none; the message names the nearest.
+            UnknownProblem: no problem has that name; the message suggests the nearest names.
         """
         found = self._by_name.get(name.strip().lower())
         if found is not None:
@@ -44,13 +44,13 @@ class Catalogue:
         raise UnknownProblem(f"there is no problem {name!r}: {self._hint(name.strip().lower())}")
 
     def _hint(self, name: str) -> str:
-        """What a name that is no problem's may have meant. No number is near another: 99 is not 9."""
+        """Suggests problems for an unknown name. Numbers get no near matches: 99 is no misspelling of 9."""
         everything = "`pkb-arena list` shows all problems"
         if name.isdecimal():
             ids = [problem.id for problem in self.problems]
             return f"ids go from {min(ids)} to {max(ids)}; {everything}" if ids else everything
         slugs = [problem.slug for problem in self.problems]
-        name = re.sub(r"^\d+_", "", name)  # half of a stem
+        name = re.sub(r"^\d+_", "", name)  # keep the slug of a stem
         holding = [slug for slug in slugs if name and name in slug]
         near = holding or difflib.get_close_matches(name, slugs, n=SUGGESTED, cutoff=0.5)
         if not near:
@@ -60,10 +60,10 @@ class Catalogue:
 
 
 def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
-    """The benchmark's problems and those in the given folders (each a problem folder or a folder of them).
+    """Loads the benchmark's problems and those in the given folders (each a problem folder or a folder of them).
 
-    Broken folders do not stop the others: they are listed in `broken`. A user's problem may not take an id or slug that
-    exists already.
+    Errors of broken folders are collected in `broken`; the other folders load. A user's problem needs a new id and
+    slug.
     """
     broken: list[ProblemError] = []
     folders = sorted(path.parent for path in HOME.glob("*/*/problem.toml"))

@@ -1,8 +1,9 @@
-"""Arithmetic in problem.toml: derived sizes and costs, written as formulas that people can read.
+"""Formulas in problem.toml: readable arithmetic for derived sizes and costs.
 
 Names are size parameters, `W` (world size) and `b` (bytes per element of the run dtype). Operators: + - * / // % **,
 comparisons and `x if c else y`; functions: min max ceil floor round sqrt log2 lcm gcd clamp(x, low, high) up(x, m),
-which rounds x up to a multiple of m. Nothing else can be written, so a problem folder from a stranger can be read safely.
+which rounds x up to a multiple of m. Nothing else is allowed, so a problem folder from an unknown author is safe to
+read.
 """
 
 import ast

@@ -1,10 +1,10 @@
 """Collectives that NCCL has and gloo lacks, emulated on CPU ranks.
 
 Baselines and kernels are written as for NCCL. On CPU ranks the harness calls `install()` once, before any of them runs;
-with NCCL nothing here is touched. Each stand-in moves the same bytes with gloo's own collectives:
+with NCCL nothing is replaced. Each replacement moves the same bytes with gloo's own collectives:
 
-- all_gather_into_tensor / reduce_scatter_tensor: NCCL only counts elements, gloo insists on the concatenated shape.
-- float8 dtypes: gloo does not know them; they travel as uint8.
+- all_gather_into_tensor / reduce_scatter_tensor: NCCL only counts elements, gloo requires the concatenated shape.
+- float8 dtypes: gloo does not support them; they are sent as uint8.
 - all_gather with unequal list entries, all_to_all with unequal list entries: point-to-point messages.
 - reduce: gloo uses the buffers of ranks other than the root as scratch; NCCL leaves them alone.
 """
@@ -60,7 +60,7 @@ def _replace(name: str, wrapped: Callable[..., Any]) -> None:
 
 
 def _flat_pair(original: Callable[..., Any]) -> Callable[..., Any]:
-    """(output, input, ...) flattened to one dimension: only the number of elements matters, as with NCCL."""
+    """Wraps a collective to flatten output and input: only the number of elements matters, as with NCCL."""
 
     def call(output: torch.Tensor, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not output.is_contiguous():
@@ -89,7 +89,7 @@ def _same_shape(tensors: list[torch.Tensor]) -> bool:
 
 
 def _exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any) -> None:
-    """outputs[s] := what rank s of the group has in inputs[my rank]; entries may be empty or unequal."""
+    """Sets outputs[s] to rank s's inputs[r], r being this rank in the group; entries may be empty or unequal."""
     group = group or dist.group.WORLD
     me, size = dist.get_rank(group), dist.get_world_size(group)
     outputs[me].copy_(inputs[me])
@@ -108,7 +108,7 @@ def _exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: An
 
 
 class _Done:
-    """Stands for the finished work of an asynchronous call."""
+    """The work handle of an asynchronous call that has already finished."""
 
     def wait(self, timeout: Any = None) -> bool:
         return True
@@ -134,7 +134,7 @@ def _unequal_anywhere(tensors: list[torch.Tensor]) -> bool:
 
 def _all_to_all(original: Callable[..., Any]) -> Callable[..., Any]:
     def call(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any = None, async_op: bool = False) -> Any:
-        # Whether any rank's lists are unequal is not known here, so all ranks take the path that handles both.
+        # The lists of other ranks may be unequal without a sign here, so all ranks take the path that handles both.
         _exchange(outputs, inputs, group)
         return _Done() if async_op else None
 

@@ -14,9 +14,10 @@ class SizesRefused(ValueError):
 
 @dataclass
 class RankSetting:
-    """One rank's view of a problem's setting.
+    """One rank's sizes, dtype, device and random number generators.
 
-    The same class serves drawing (trusted ranks: generators are set) and assembling (both sides: they are not).
+    Used to draw inputs (trusted ranks only; the generators are set) and to assemble arguments (all ranks; they are
+    None).
     """
 
     rank: int
@@ -33,9 +34,9 @@ class RankSetting:
     trial: int = 0
     """A secret number per iteration, for scalars that upstream varies by trial (step = 1 + trial % 7)."""
     own: torch.Generator | None = None
-    """Random numbers of this rank alone."""
+    """Generator of this rank's own random numbers."""
     shared: torch.Generator | None = None
-    """The same random numbers on every rank: all ranks must draw from it in the same order and amount."""
+    """Generator with the same numbers on every rank: all ranks must draw from it in the same order and amount."""
 
     def randn(self, *shape: int, shared: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Standard-normal tensor of the run dtype (drawn in that dtype) on the device."""

@@ -1,8 +1,8 @@
 """The specification of a problem, read from its folder without torch.
 
-A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player reads),
-inputs.py (how arguments are drawn and put together), baseline.py (the PyTorch + NCCL solution) and, where the house has a
-kernel, house.py.
+A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player
+reads), inputs.py (how arguments are drawn and assembled), baseline.py (the PyTorch + NCCL solution) and, if the problem
+has a house kernel, house.py.
 """
 
 import ast
@@ -38,7 +38,7 @@ CLASSES = {
     "C": "large messages between the ranks: bandwidth takes the time",
     "D": "the time goes into compute that libraries do well",
 }
-"""What there is to gain in a problem, by its class."""
+"""What takes the baseline's time, by the problem's class."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "uint8": 1, "int8": 1}
 
 
@@ -55,7 +55,7 @@ class WorldRefused(ValueError):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one call must do at the least, per rank: floating-point operations and bytes."""
+    """The least work of one call per rank: floating-point operations and bytes."""
 
     flops: float
     local_bytes: float
@@ -86,16 +86,16 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     exact: list[str] = []
     """Outputs that must match bit for bit even though they are floating-point ("0", "1.depth"...); ["*"] = all."""
     by_iteration: bool = False
-    """Limits follow the baseline's error in the iteration that is compared, not its usual error: where it hangs on the
-    inputs, and is much the same for every correct kernel."""
+    """Whether limits follow the baseline's error in the compared iteration, not its usual error. For outputs whose
+    error depends on the inputs and is about the same for every correct kernel."""
     along: int = -1
-    """The dimension whose indices are each held to the RMS limit, where only some of them depend on messages; -1: none."""
+    """A dimension each of whose indices must meet the RMS limit, because only some depend on messages; -1: none."""
     may_alias: bool = False
-    """The result may be an argument itself (06: ranks other than the root hand back their input)."""
+    """The result may be an argument itself (06: ranks other than the root return their input)."""
     excused: dict[str, str] = {}
-    """Cheats of the admission test that cannot be told apart here, with the reason: "silent", or "input@1" for W = 1."""
+    """Cheats of the admission test that no check can detect here -> reason. Keys: "silent", or "input@1" for W = 1."""
     notes: str = ""
-    """What else the judge cannot catch here, and why."""
+    """Other limits of the correctness check, and their reasons."""
 
     def floor(self, dtype: str) -> tuple[float, float]:
         """(rms_floor, max_floor) for a run in this dtype."""
@@ -167,7 +167,7 @@ class Problem:
 
     @cached_property
     def house_source(self) -> str | None:
-        """house.py's text, or None where the house has no kernel."""
+        """house.py's text, or None if the problem has no house kernel."""
         path = self.folder / "house.py"
         return path.read_text(encoding="utf-8") if path.exists() else None
 
@@ -243,7 +243,7 @@ def load_problem(folder: Path) -> Problem:
     """Reads and checks a problem folder (not its Python files).
 
     Raises:
-        ProblemError: a file is missing, or problem.toml does not say what it must.
+        ProblemError: a file is missing, or problem.toml is not valid.
     """
     path = folder / "problem.toml"
     for name in ("problem.toml", "card.md", "inputs.py", "baseline.py"):

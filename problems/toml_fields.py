@@ -12,7 +12,7 @@ _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "
 
 
 def misfit(values: Mapping[str, Any], schema: type[msgspec.Struct]) -> str:
-    """The first field of `values` that does not fit the schema, in a sentence; empty when all fit.
+    """Describes the first field of `values` that does not fit the schema; returns "" if all fit.
 
     "world is 'many'; it must be a whole number from 0 to 64".
     """
@@ -53,7 +53,7 @@ def _misfit_of(name: str, value: Any, annotation: Any) -> str:
 
 
 def expected(annotation: Any) -> str:
-    """What a value of this annotation is: "a whole number from 0 to 64", "a list, each a text in quotes"."""
+    """Describes the values of an annotation: "a whole number from 0 to 64", "a list, each a text in quotes"."""
     kind, meta = _unwrapped(annotation)
     for limits in meta:
         if limits.pattern and re.fullmatch(r"\^\([\w|]+\)\$", limits.pattern):
@@ -78,7 +78,7 @@ def _number(limit: float) -> str:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Meta]]:
-    """(the type itself, what limits it); None is left out of a union."""
+    """Returns (the bare type, its Meta limits); None is removed from a union."""
     meta: list[Meta] = []
     while True:
         if get_origin(annotation) is Annotated:

@@ -1,4 +1,4 @@
-"""The house's all-gather: every rank pushes on GPUs, and on CPU ranks copies its peers' tensors out of their memory."""
+"""House kernel: all-gather by stores into the peers' results; CPU ranks copy tensors out of their peers' memory."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The house's all-reduce: one launch on GPUs; on CPU ranks peers read each other's memory, large tensors in shares."""
+"""House kernel: all-reduce in one launch; CPU ranks read each other's memory, and add large tensors in shares."""
 
 import torch
 
@@ -7,10 +7,10 @@ from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
 
 ONE_SHOT = 1 << 15
-"""Elements up to which everybody adds everything: one barrier. Beyond it each rank adds 1/W and reads the rest."""
+"""Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
 
 SMALL = 1 << 19
-"""Bytes up to which words that carry their own flag win on GPUs."""
+"""Bytes up to which words that carry their own flag are fastest on GPUs."""
 
 
 def summed(tensor: torch.Tensor) -> torch.Tensor:

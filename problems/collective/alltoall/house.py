@@ -1,4 +1,4 @@
-"""The house's all-to-all: every rank pushes on GPUs, and on CPU ranks copies its chunk out of each peer's memory."""
+"""House kernel: all-to-all by stores into the peers' results; CPU ranks copy their chunk out of each peer's memory."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The house's broadcast: the root deals out a share for each of the others, and they pass their shares on to one another."""
+"""House kernel: broadcast; the root sends each other rank one share, and these ranks send it to one another."""
 
 import functools
 from typing import Any
@@ -73,21 +73,21 @@ extern "C" __global__ void __launch_bounds__(512) broadcast(Px px, const u16* x,
 """
 BLOCKS, THREADS = 128, 512
 LEAST = 4
-"""Words that a thread has of a piece, which is what a receiver waits for before it passes it on in turn."""
+"""Least words of a piece per thread. A receiver waits for a whole piece before it forwards it."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:
     """tensor [M, N] -> [M, N]: rank src's tensor, as a fresh tensor on every rank (a copy on src itself).
 
-    On GPUs elements of two bytes or a multiple of it.
+    On GPUs the element size must be a multiple of two bytes.
     """
-    # The root changes from call to call, so every rank takes its turn with the two buffers.
+    # The root changes from call to call, so every rank alternates between the two buffers.
     shared = symm.out(tensor.shape, tensor.dtype, "root")
     if tensor.is_cuda:
         halves = tensor.nbytes // 2

@@ -1,4 +1,4 @@
-"""The house's gather: everybody stores its tensor straight into its place at the root; on CPU ranks the root copies."""
+"""House kernel: gather; every rank stores its tensor at its place at the root; on CPU ranks the root copies."""
 
 import functools
 from typing import Any
@@ -31,17 +31,17 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     """tensor [M, N] -> on dst [W, M, N], slot s holding rank s's tensor; elsewhere the argument itself [M, N].
 
-    On GPUs elements of two bytes or a multiple of it.
+    On GPUs the element size must be a multiple of two bytes.
     """
     if tensor.is_cuda:
-        # The root changes from call to call: every rank takes its turn with the two results.
+        # The root changes from call to call, so every rank alternates between the two results.
         stacked = symm.out((symm.world, *tensor.shape), tensor.dtype, "stacked")
         halves = tensor.nbytes // 2
         blocks = min(max(-(-halves // (8 * THREADS)), 1), BLOCKS)

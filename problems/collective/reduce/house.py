@@ -1,4 +1,7 @@
-"""The house's reduce: each of the others adds up a share and sends the root one partial sum; CPU ranks read the peers' memory."""
+"""House kernel: reduce; every rank but the root adds up one share and sends the root this partial sum.
+
+On CPU ranks the root reads the peers' memory.
+"""
 
 import functools
 from typing import Any
@@ -91,14 +94,14 @@ extern "C" __global__ void __launch_bounds__(512) reduce_%s(
 """
 BLOCKS, THREADS = 128, 512
 LEAST = 4
-"""Words of a piece that a thread has, so that all of them work in every step."""
+"""Least words of a piece per thread, so that all threads work in every step."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"reduce_{name}")
 
@@ -108,7 +111,8 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     if tensor.is_cuda:
         helpers, each = max(symm.world - 1, 1), 16 // tensor.element_size()
         words = -(-tensor.numel() // each)
-        # Two buffers each: nobody writes before everybody has left the call before, so what was two calls ago has been read.
+        # Two buffers each: a rank writes only after all ranks have left the previous call, so they have read the
+        # buffers of two calls ago.
         given = symm.out((symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2)
         partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
         blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)

@@ -1,4 +1,4 @@
-"""The house's reduce-scatter: one launch on GPUs; on CPU ranks each adds up its own row block of everybody's memory."""
+"""House kernel: reduce-scatter in one launch; CPU ranks add up their own row block from all ranks' memory."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The house's scatter: the root stores each chunk straight into its receiver's result; on CPU ranks everybody copies its own."""
+"""House kernel: scatter; the root stores each chunk in its receiver's result; CPU ranks copy their own chunk."""
 
 import functools
 from typing import Any
@@ -41,28 +41,28 @@ BLOCKS, THREADS = 128, 512
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:
     """tensor [W, M, N] on src, a template [M, N] elsewhere -> [M, N]: chunk r of src's tensor, fresh, on rank r.
 
-    A leading dimension of k·W on src is dealt out in runs of k rows that keep that dimension when k > 1.
-    On GPUs elements of two bytes or a multiple of it.
+    A leading dimension of k·W on src is split into runs of k rows, which keep that dimension if k > 1.
+    On GPUs the element size must be a multiple of two bytes.
     """
     chunk = tensor.shape
     if symm.rank == src:
         rows = tensor.shape[0] // symm.world
         chunk = tensor.shape[1:] if rows == 1 else torch.Size((rows, *tensor.shape[1:]))
     if tensor.is_cuda:
-        # The root of one call is a receiver in the next: every rank takes its turn with the two results.
+        # The root of one call is a receiver in the next, so every rank alternates between the two results.
         mine = symm.out(chunk, tensor.dtype, "mine")
         halves = mine.nbytes // 2
         blocks = min(max(-(-halves // (8 * THREADS)), 1), BLOCKS)
         kernels().scatter[blocks, THREADS](symm.px, tensor.contiguous(), mine, halves, src)
         return mine
-    # The root changes from call to call, so every rank takes its turn with the two buffers.
+    # The root changes from call to call, so every rank alternates between the two buffers.
     dealt = symm.out((symm.world, *chunk), tensor.dtype, "dealt", ring=2)
     if symm.rank == src:
         dealt.copy_(tensor.reshape(dealt.shape))

@@ -1,7 +1,7 @@
-"""The house's Gated DeltaNet: one launch deals five tensors to the owners of their heads, one steps through all tokens.
+"""House kernel: Gated DeltaNet; one launch sends tensors to the owners of their heads, one steps through all tokens.
 
-Tokens are stepped through one by one with the states in registers: there is no triangular system, and nothing but inputs and
-results touches memory. Results are stored in the memory of the tokens' ranks, tile by tile, while the next tokens are at work.
+States stay in registers from step to step: there is no triangular system, and only inputs and results go through
+memory. Tiles of results are stored in the memory of the tokens' ranks while the next tokens are computed.
 """
 
 import functools
@@ -73,7 +73,7 @@ BLOCKS, THREADS = 264, 256
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
-    """deal_heads, and step_through for up to 64·groups key channels; compiled when they are first asked for."""
+    """Compiles deal_heads, and step_through for up to 64·groups key channels, at the first call."""
     entries = (ENTRY + DEAL).replace("TYPE", delta_rule.TYPES[dtype]).replace("GROUPS", str(groups))
     entries = entries.replace("WARPS", str(THREADS // 64))
     return cuda.compile(delta_rule.SOURCE + entries)
@@ -91,8 +91,8 @@ def solution(
 ) -> torch.Tensor:
     """q, k [B, S, Hq, K], v [B, S, Hv, V], gate, beta [B, S, Hv], a_log, dt_bias [Hv/W] -> [B, S, Hv, V].
 
-    Shards of the sequence in rank order; rank r owns the r-th part of the heads. Value head j reads query/key head j·Hq // Hv.
-    float32 until the result is rounded to q's dtype.
+    The sequence is sharded in rank order; rank r owns the r-th part of the heads. Value head j reads query/key head
+    j·Hq // Hv. Arithmetic is float32; the result is rounded to q's dtype.
     """
     batch, share, heads, channels = q.shape
     value_heads, columns = v.shape[2:]
@@ -105,7 +105,8 @@ def solution(
     tensors = [x.contiguous() for x in (q, k, v, gate, beta)]
     out = torch.empty_like(tensors[2])
     if world > 1:
-        # Two turns are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read call e.
+        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the data
+        # of call e before that barrier.
         shapes = [(batch, world * share, x.shape[2] // world, *x.shape[3:]) for x in tensors]
         names = ("q", "k", "v", "gate", "beta")
         own = [team.out(shape, q.dtype, name, ring=2) for shape, name in zip(shapes, names, strict=True)]
@@ -129,7 +130,7 @@ def by_library(
     dt_bias: torch.Tensor,
     group: dist.ProcessGroup | None,
 ) -> torch.Tensor:
-    """The same by library calls: one exchange of what belongs to a head, packed, and one back."""
+    """Computes `solution` by library calls: one packed exchange to the owners of the heads, and one back."""
     world = dist.get_world_size(group)
     batch, share, heads, channels = q.shape
     value_heads, columns = v.shape[2:]

@@ -1,8 +1,8 @@
-"""The house's Kimi Delta Attention: one launch steps through the own tokens; states go from rank to rank as a wavefront.
+"""House kernel: Kimi Delta Attention; a launch steps through a rank's tokens, states pass between ranks as a wavefront.
 
-A rank neither gathers earlier tokens nor repeats their steps. As soon as 16 columns of a state have passed its last token,
-the block stores them in the next rank's memory, in words with flags, where the same block waits for them. Calls that follow
-one another overlap: a rank is at the next call while its successor is at this one.
+A rank neither gathers earlier tokens nor repeats their steps. When 16 columns of a state have passed the rank's last
+token, the block stores them in the next rank's memory, as words with flags. The same block of that rank waits for them.
+Successive calls overlap: a rank starts the next call while its successor works on this one.
 """
 
 import functools
@@ -35,7 +35,7 @@ BLOCKS, THREADS = 264, 256
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
-    """The kernel for up to 64·groups key channels; compiled when it is first asked for."""
+    """Compiles the kernel for up to 64·groups key channels at the first call."""
     entry = (
         ENTRY.replace("TYPE", delta_rule.TYPES[dtype])
         .replace("GROUPS", str(groups))
@@ -57,12 +57,12 @@ def solution(
 ) -> torch.Tensor:
     """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H] logits, a_log [H], dt_bias [H·K] -> [B, S, H, V].
 
-    The sequence is sharded over cp_group in rank order; results are rounded to q's dtype and summed over tp_group (if any) in
-    that dtype.
+    The sequence is sharded over cp_group in rank order. Results are rounded to q's dtype and summed over tp_group (if
+    any): the sum is float32 and rounded to q's dtype.
     """
     batch, tokens, heads, channels = q.shape
     use_kernel = q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS
-    kernel = kernel_for(q.dtype, delta_rule.groups_for(channels)) if use_kernel else None  # compiled before ranks meet
+    kernel = kernel_for(q.dtype, delta_rule.groups_for(channels)) if use_kernel else None  # compiled before any barrier
     partners = symm.team(tp_group) if tp_group is not None else None
     sums = None
     if partners is not None and partners.world > 1:
@@ -94,7 +94,7 @@ def by_library(
     dt_bias: torch.Tensor,
     group: dist.ProcessGroup | None,
 ) -> torch.Tensor:
-    """The same by library calls, rounded to q's dtype: every rank waits for the state of the one before."""
+    """Computes the sharded attention by library calls, in q's dtype; ranks wait for the previous rank's state."""
     dtype, (heads, channels) = q.dtype, q.shape[2:]
     wide = torch.promote_types(dtype, torch.float32)
     q, k, v, g, beta = (x.to(wide) for x in (q, k, v, g, beta))

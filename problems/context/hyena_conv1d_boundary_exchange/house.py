@@ -1,4 +1,4 @@
-"""The house's short convolution: the last samples of chunks go to the neighbours first, then rows are streamed."""
+"""House kernel: causal short convolution; blocks send the ends of chunks to the neighbours, then convolve rows."""
 
 import functools
 from typing import Any
@@ -105,12 +105,12 @@ extern "C" __global__ void __launch_bounds__(256) convolve_rows(
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 1000, 256
 WINDOWS = (4, 7, 9)
-"""Taps for which a thread computes a 16-byte word from a window in registers; other filters take one sample at a time."""
+"""Windows in taps: a thread computes 16-byte words from a window in registers, or one sample at a time if none fits."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, window: int = 7) -> Any:
-    """The kernel for filters of up to `window` taps, of any number for 0; compiled when it is first asked for."""
+    """Compiles the kernel for filters of up to `window` taps (0: any number) at the first call."""
     entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WINDOW", str(window))
     return cuda.compile(SOURCE + entry).convolve_rows
 
@@ -118,7 +118,7 @@ def kernel_for(dtype: torch.dtype, window: int = 7) -> Any:
 def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x [B, D, 2C], weight [D, 1, K] -> [B, D, 2C].
 
-    Of 2W chunks this rank r holds chunk r, then chunk 2W-1-r. Each is convolved causally with this rank's own
+    Rank r holds chunk r of 2W, then chunk 2W-1-r. Each is convolved causally with this rank's own
     weight, tap K-1 on the current sample; the K-1 samples before a chunk come from the rank that holds the
     chunk before it. Sums are float32, rounded once; C >= K-1.
     """
@@ -135,14 +135,14 @@ def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | N
     boxes = team.empty((2, 2, rows, max(taps - 1, 1)), torch.int64, "boxes")
     whole_words = chunk * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
     window = next((size for size in WINDOWS if taps <= size and whole_words), 0)
-    blocks = -(-rows // -(-rows // BLOCKS))  # as many rows for each
+    blocks = -(-rows // -(-rows // BLOCKS))  # about the same number of rows for each
     launch = kernel_for(x.dtype, window)[blocks, THREADS]
     launch(team.px, x, weight, result, boxes, rows, x.shape[1], chunk, taps)
     return result
 
 
 def convolved(x: torch.Tensor, weight: torch.Tensor, team: Any) -> torch.Tensor:
-    """The same for CPU ranks: tails are read out of the neighbours' memory."""
+    """Convolves on CPU ranks, which read the ends of chunks out of the neighbours' memory."""
     halo = weight.shape[-1] - 1
     first, second = x.chunk(2, dim=-1)
     start = first.shape[-1] - halo

@@ -1,4 +1,4 @@
-"""The house's Hyena operator: gates are part of the exchanges, and a channel is convolved without leaving shared memory."""
+"""House kernel: Hyena operator; the first exchange applies a gate, an FFT in shared memory convolves a channel."""
 
 import functools
 from typing import Any
@@ -162,14 +162,14 @@ MULTIPROCESSORS = 132
 SHORTEST, LONGEST = 64, 16384
 """Lengths whose transform fits the shared memory of a block, if they are powers of two."""
 STATIC = 48 << 10
-"""Bytes of shared memory that need not be asked for."""
+"""Bytes of static shared memory that a block may have; more must be requested at the launch."""
 AT_ONCE = 32 << 20
-"""Bytes of a spectrum that the library works on before it goes to the next channels, so that they stay in the cache."""
+"""Bytes of spectra that one library call works on, so that they stay in the cache."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, length: int = 0) -> Any:
-    """The exchanges, and the convolution for one length (0: without it); compiled when they are first asked for."""
+    """Compiles the exchanges, and the convolution for one length (0: without it), at the first call."""
     source = EXCHANGES
     if length:
         elements = shared_fft.elements(length)
@@ -194,8 +194,8 @@ def solution(
     arguments.
 
     Per channel, over the whole sequence: x1 * (h conv (x2 * v) + bias * (x2 * v)); channel d uses filter d //
-    group_dim. The convolution is circular with period 2 W S, in float32. Zigzag: of 2W chunks rank r holds chunk r, then
-    2W-1-r; otherwise shards in order.
+    group_dim. The convolution is circular with period 2 W S, in float32. With zigzag splitting rank r holds chunk r of
+    2W, then chunk 2W-1-r; without it shards are in rank order.
     """
     team = symm.team(group)
     filters = num_groups // team.world
@@ -211,8 +211,9 @@ def solution(
     in_block = SHORTEST <= length <= LONGEST and length & (length - 1) == 0
     kernels = kernel_for(x1.dtype, length if in_block else 0)
     sizes = batch, channels, samples, parts
-    # One buffer each. z is written by those whose call before has met everybody behind the convolution that reads it, y by those
-    # whose send_gates has met everybody behind the last gate of the call before.
+    # One buffer each is enough. A rank writes z after the last barrier of the previous call; the convolution that reads
+    # z comes before that barrier. It writes y after the barrier of send_gates; the previous call's last gate comes
+    # before that.
     z = team.empty((batch, filters * group_dim, length), x1.dtype, "z")
     y = team.empty((batch, channels, samples), x1.dtype, "y")
     result = x1.new_empty((batch, samples, channels))
@@ -237,7 +238,7 @@ def solution(
 
 
 def convolved(z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int) -> torch.Tensor:
-    """z [B, d, L], taps [g, T], bias [d] -> [B, d, L] in z's dtype, by the library, some filters at a time."""
+    """Convolves by library calls, some filters at a time: z [B, d, L], taps [g, T], bias [d] -> [B, d, L] like z."""
     length, wide = z.shape[-1], torch.promote_types(z.dtype, torch.float32)
     result = torch.empty_like(z)
     some = max(AT_ONCE // max(z.shape[0] * group_dim * length * 2 * wide.itemsize, 1), 1) if z.is_cuda else len(taps)
@@ -255,7 +256,7 @@ def convolved(z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim
 def on_cpu(
     x1: torch.Tensor, z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int, parts: int, team: Any
 ) -> torch.Tensor:
-    """The same for CPU ranks, which read the peers' memory; z: the gated samples of this rank."""
+    """Computes `solution` on CPU ranks, which read the peers' memory; z: the gated samples of this rank."""
     world, rank, chunk = team.world, team.rank, x1.shape[-1] // parts
     own = len(bias)
     peers = team.peers(team.stage(z.contiguous(), "z"))

@@ -1,4 +1,4 @@
-"""The house's ring attention: one launch for short sequences; for long ones ranks exchange heads, so that each has all rows."""
+"""House kernel: ring attention without a ring; short sequences take one launch, for long ones ranks exchange heads."""
 
 import torch
 import torch.distributed as dist
@@ -20,11 +20,11 @@ def solution(
 ) -> torch.Tensor:
     """q, k, v [B, S, H, d]: rows r·S .. r·S + S - 1 of the sequence -> the attention output of these rows, same shape.
 
-    The softmax goes over the keys of all ranks, up to the query's own position when causal. The scale is d^-1/2 if None.
+    The softmax covers the keys of all ranks, up to the query's own position if causal. The scale is d^-1/2 if None.
 
-    By exchanging heads a rank sends (W - 1)/W of its queries, keys, values and outputs: 4·(W - 1)/W·n elements in two launches.
-    A ring sends 2·(W - 1)·n in W - 1 steps. Under the mask every rank has the work of W/2 blocks, where the last rank of a ring
-    has W - 1/2.
+    To exchange heads, a rank sends (W - 1)/W of its queries, keys, values and outputs: 4·(W - 1)/W·n elements in two
+    launches. A ring sends 2·(W - 1)·n in W - 1 steps. Under the causal mask every rank computes W/2 blocks; the last
+    rank of a ring computes W - 1/2.
     """
     world = dist.get_world_size(group)
     if is_short(q, world):

@@ -1,4 +1,4 @@
-"""The house's all-gather along the first dimension: every word is read once and stored in everybody's result."""
+"""House kernel: all-gather along the first dimension; every word is read once and stored in every rank's result."""
 
 import functools
 from typing import Any
@@ -33,22 +33,22 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """x [M, ..], the same shape everywhere -> [W·M, ..], the shards of the group's ranks in rank order.
+    """x [M, ..], the same shape on all ranks -> [W·M, ..], the shards of the group's ranks in rank order.
 
-    A group of one rank gets x itself where it is contiguous. On GPUs elements of two bytes or a multiple of it.
+    A group of one rank gets x itself if it is contiguous. On GPUs the element size must be a multiple of two bytes.
     """
     team = symm.team(group)
     shard = x.contiguous()
     if team.world == 1:
         return shard
     if x.is_cuda:
-        # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-        # result of call e.
+        # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+        # result of call e before that barrier.
         gathered = team.out((team.world * shard.shape[0], *shard.shape[1:]), shard.dtype, "gathered")
         halves = shard.nbytes // 2
         blocks = min(max(-(-halves // (8 * THREADS)), 1), BLOCKS)

@@ -1,4 +1,4 @@
-"""The house's all-gather of unequal shards: processes tell each other their shapes, and every word is stored in all results."""
+"""House kernel: all-gather of unequal shards; ranks exchange their shapes, then store every word in all results."""
 
 import functools
 import math
@@ -41,15 +41,15 @@ symm.reserve(6 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """x of any rank; shapes on the ranks of the group differ along gather_dim at most.
+    """x with any number of dimensions; shapes on the ranks of the group differ along gather_dim at most.
 
-    Returns the shards joined along gather_dim in rank order, contiguous. A group of one rank gets x itself where it is
-    contiguous. On GPUs elements of two bytes or a multiple of it.
+    Returns the shards joined along gather_dim in rank order, contiguous. A group of one rank gets x itself if it is
+    contiguous. On GPUs the element size must be a multiple of two bytes.
 
     Raises:
         ValueError: shapes differ in another dimension.
@@ -66,7 +66,8 @@ def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None =
     outer, inner = math.prod(shard.shape[:gather_dim]), math.prod(shard.shape[gather_dim + 1 :])
     before, total = sum(lengths[: team.rank]), sum(lengths)
     whole = (*shard.shape[:gather_dim], total, *shard.shape[gather_dim + 1 :])
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(outer * total * inner, shard.dtype, "gathered", ring=None)
     result = room[: outer * total * inner].view(whole)
     if not x.is_cuda:

@@ -1,4 +1,4 @@
-"""The house's Ulysses block: no token meets another, so nothing is exchanged: a GEMM, a mixing of heads in registers, a GEMM."""
+"""House kernel: Ulysses block; tokens do not attend to each other, so heads mix in registers, without an exchange."""
 
 import functools
 from typing import Any
@@ -62,7 +62,7 @@ BLOCKS, THREADS, LARGEST_HEAD = 132 * 8, 256, 256
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"mix_{name}")
 

@@ -1,4 +1,4 @@
-"""The house's exchange after attention: every position is stored at its final place at its owner, padding as zeros."""
+"""House kernel: exchange after attention; each position is stored at its final place at its owner, padding as zeros."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""The house's exchange before attention: every run of a position's heads is stored at its final place at the peer."""
+"""House kernel: exchange before attention; every run of a position's heads is stored at its final place at the peer."""
 
 import torch
 import torch.distributed as dist
@@ -14,8 +14,8 @@ def solution(
 ) -> torch.Tensor:
     """x with S positions along seq_dim and A heads along head_dim; W divides A; the dimensions differ and are not negative.
 
-    Returns x with all W·S positions, in rank order, of this rank's A/W heads; trimmed to unpadded_dim_size positions where
-    that is set and not a multiple of W (a copy, unless the sequence comes first).
+    Returns all W·S positions, in rank order, of this rank's A/W heads. If unpadded_dim_size is set and not a multiple
+    of W, the result is trimmed to so many positions (a copy, unless the sequence comes first).
     """
     team = symm.team(group)
     whole = reshard(x, head_dim, seq_dim, team)

@@ -1,4 +1,4 @@
-"""The house's exchange of packed QKV: every run of a projection is stored at its final place at the peer."""
+"""House kernel: exchange of packed QKV; every run of a projection is stored at its final place at the peer."""
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,9 @@ def solution(
 ) -> torch.Tensor:
     """qkv_tensor [.., 3·P], packed as [Q | K | V], with S positions along seq_dim (not negative, before the last); W divides P.
 
-    Returns all W·S positions of this rank's P/W columns of each projection: [.., 3·P/W] packed as before, or [.., 3, P/W]
-    without restore_shape; trimmed to unpadded_dim_size positions where that is set and not a multiple of W (a copy, unless the
-    sequence comes first).
+    Returns all W·S positions of this rank's P/W columns of each projection: [.., 3·P/W] packed as before, or
+    [.., 3, P/W] without restore_shape. If unpadded_dim_size is set and not a multiple of W, the result is trimmed to so
+    many positions (a copy, unless the sequence comes first).
     """
     team = symm.team(group)
     mine = reshard(qkv_tensor.unflatten(-1, (3, -1)), -1, seq_dim, team)

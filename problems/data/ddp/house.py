@@ -14,18 +14,18 @@ from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 16 << 20
-"""Bytes of parameters from which on exchanges run beside products."""
+"""Bytes of parameters from which exchanges run beside products."""
 PIECES = 4
-"""Of the first layer's gradient: each is reduced and applied beside the product of the next."""
+"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
 FEW, ALL = 32, 128
-"""Blocks of an exchange beside a product, and by itself."""
+"""Blocks of an exchange that runs beside a product, and of one that runs alone."""
 
 symm.reserve(4 << 30)  # states and results, two of each, and a gradient of the largest sizes
 
 
 @functools.cache
 def compile_all(dtype: torch.dtype, world: int) -> None:
-    """Before the first launch: a rank that waits in a kernel for one that still compiles traps after 2 s."""
+    """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
     fan_out_kernel(dtype)
     gradient_kernels(dtype)
     step_kernel(dtype, world)
@@ -70,10 +70,10 @@ def solution(
     gradient = symm.empty(count, W1.dtype, "gradient")  # free again at the end of a call
     result = symm.out(3 * count, W1.dtype, "result")
     old, updated = state.chunk(3), result.chunk(3)
-    share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes where the whole does
+    share = -(-count // (8 * team.world)) * 8  # slices begin on 16 bytes if the whole does
 
     def step_within(first: int, last: int, most_blocks: int) -> None:
-        """Updates elements `first` to `last` of the flat vector as far as they are this rank's."""
+        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
         low = min(max(team.rank * share, first), last)
         mine = slice(low, min(max((team.rank + 1) * share, low), last))
         before, after = [part[mine] for part in old], [part[mine] for part in updated]

@@ -1,4 +1,4 @@
-"""The house's nearest neighbours: a launch spreads the queries, the library multiplies, a launch selects, sends and merges."""
+"""House kernel: nearest neighbours; one launch spreads the queries, the library multiplies, one selects and merges."""
 
 import functools
 from typing import Any
@@ -138,7 +138,7 @@ MOST_NEIGHBOURS = 512
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """The module with both kernels; compiled when it is first asked for."""
+    """Compiles the module with both kernels at the first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
@@ -151,8 +151,9 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """test_features_rank [Q, D], train_features_rank_T [D, T], train_labels_rank [1, T] int64 -> two times [Q, max_k].
 
-    The largest scalar products of each own query with all ranks' columns, in descending order and in the run dtype, and the
-    labels (int64) of those columns. Q and T may differ between ranks; max_k may not exceed any T (ValueError).
+    Returns the largest scalar products of each query of this rank with all ranks' columns, in descending order and in
+    the run dtype, and the labels (int64) of those columns. Q and T may differ between ranks; max_k may not exceed any T
+    (ValueError).
     """
     (width, columns), labels = train_features_rank_T.shape, train_labels_rank.view(-1)
     if max_k > columns:
@@ -160,12 +161,12 @@ def solution(
     queries, team = test_features_rank.contiguous(), symm.team(group)
     on_gpu = queries.is_cuda and queries.dtype in TYPES and 0 < max_k <= MOST_NEIGHBOURS
     if on_gpu:
-        kernel_for(queries.dtype)  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernel_for(queries.dtype)  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     counts = [count for (count,) in team.gather_numbers(queries.shape[0])]
     most, first = max(counts), [sum(counts[:rank]) for rank in range(team.world + 1)]
     if not on_gpu or most == 0 or width == 0:
         return by_library(queries, train_features_rank_T, labels, max_k, counts, group)
-    # Of each two are enough: a rank that stores for call e+2 has met everybody in call e+1.
+    # Two buffers of each are enough: a rank stores for call e+2 after the barrier of call e+1.
     everyone = team.room(first[-1] * width, queries.dtype, "queries")
     boxes = team.room(team.world * most * max_k * 4, torch.int32, "candidates")
     made, halves = kernel_for(queries.dtype), queries.element_size() // 2 * width
@@ -189,7 +190,7 @@ def by_library(
     counts: list[int],
     group: dist.ProcessGroup | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same with library calls; counts: the queries of each rank."""
+    """Computes `solution` by library calls; counts: the number of queries of each rank."""
     everyone = [queries.new_empty(count, queries.shape[1]) for count in counts]
     dist.all_gather(everyone, queries, group=group)
     found, columns = (torch.cat(everyone) @ train).topk(k, dim=1)

@@ -1,4 +1,4 @@
-"""The house's Sinkhorn-Knopp: the matrix stays as it is, and each pass over it computes row sums and the next column sums."""
+"""House kernel: Sinkhorn-Knopp without rewriting the matrix; each pass computes row sums and the next column sums."""
 
 import functools
 import math
@@ -141,12 +141,12 @@ extern "C" __global__ void __launch_bounds__(256) join(
 }
 """
 BLOCKS, THREADS = 256, 256
-"""Two blocks on each multiprocessor: all blocks of a team are there at once."""
+"""At most two blocks on each multiprocessor, so that all blocks of a team are resident at the same time."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -157,16 +157,16 @@ def solution(
     n_iterations: int = 3,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """teacher_output [b, K] -> [b, K] float32, own samples; b may differ between ranks.
+    """teacher_output [b, K] -> [b, K] float32, this rank's samples; b may differ between ranks.
 
     exp(teacher_output / teacher_temp) is normalised n_iterations times per prototype over all ranks' samples, then per sample.
-    Each sample's result sums to one. The number of samples matters only without iterations.
+    Each sample's result sums to one. n_masked_patches_tensor is used only if n_iterations is below 1.
     """
     scores = teacher_output.float().contiguous()
     (rows, columns), parts = scores.shape, -(-scores.shape[1] // (16 * THREADS))
     if not scores.is_cuda or n_iterations < 1 or not 0 < parts <= BLOCKS:
         return by_library(scores, teacher_temp, n_masked_patches_tensor, n_iterations, group)
-    made = kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+    made = kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     team, teams = symm.team(group), BLOCKS // parts
     boxes = team.empty((2, team.world, columns), torch.int64, "column sums")
     partial, weights = scores.new_empty(teams, columns), scores.new_empty(columns)
@@ -187,7 +187,7 @@ def solution(
 def by_library(
     scores: torch.Tensor, temperature: float, count: torch.Tensor, iterations: int, group: dist.ProcessGroup | None
 ) -> torch.Tensor:
-    """The same with products of a matrix and a vector, and with one all-reduce per iteration."""
+    """Computes `solution` by matrix-vector products and one all-reduce per iteration."""
     assigned = (scores / temperature).exp_()
     if iterations < 1:
         both = torch.stack((assigned.sum(), count[0].to(assigned.dtype)))

@@ -1,4 +1,4 @@
-"""The house's token-weighted loss: one warp forms its term, sends it to the peers in words with a flag, and adds up W of them."""
+"""House kernel: token-weighted loss; one warp sends its term to the peers in words with a flag and adds up W terms."""
 
 import functools
 from typing import Any
@@ -49,7 +49,7 @@ extern "C" __global__ void weigh_f32(Px px, const float* loss, const i64* local,
 
 @functools.cache
 def kernels() -> dict[torch.dtype, Any]:
-    """By run dtype; compiled when it is first asked for."""
+    """Compiles the kernels at the first call; returns them by run dtype."""
     module: Any = cuda.compile(SOURCE)
     return {torch.bfloat16: module.weigh_bf16[1, 32], torch.float32: module.weigh_f32[1, 32]}
 

@@ -1,8 +1,9 @@
-"""The house's importance-sampling loss: logits live in the cache for a moment, and seven numbers cross the ranks once.
+"""House kernel: importance-sampling loss; logits exist only in the cache, and seven numbers cross the ranks once.
 
-The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache, and a kernel takes every
-row's largest logit, sum of exponentials and label's logit out of them; so the logits as a whole are never written. One more
-launch forms all tokens' results, and exchanges sums and extremes. What limits it: the library's products.
+The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache. A kernel reads
+every row's largest logit, sum of exponentials and label's logit from them, so the whole matrix of logits is never
+written. One more launch computes all tokens' results, and exchanges sums and extremes. The library's products limit the
+speed.
 """
 
 import functools
@@ -91,13 +92,13 @@ extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const fl
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 THREADS = 256
 CACHED = 24 << 20
-"""Bytes of logits at a time: with the slice of the head they stay in the cache of 50 MB."""
+"""Bytes of logits per slice: with the slice of the head they stay in the cache of 50 MB."""
 CLAMP = 20.0
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """read_logits and finish_tokens; compiled when they are first asked for."""
+    """Compiles read_logits and finish_tokens at the first call."""
     return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
@@ -126,7 +127,7 @@ def solution(
     state = torch.empty((tokens, 3), dtype=torch.float32, device=hidden.device)
     for first in range(0, vocabulary if tokens else 0, width):
         part = weight[first : first + width].t()
-        # The logits' memory is free again behind the launch, so the next slice's lie in the same place.
+        # The logits' memory is free again after the launch, so the next slice's logits lie at the same address.
         kernels.read_logits[tokens, THREADS](torch.mm(hidden, part), target, state, first, part.shape[1])
     logprobs, losses = (torch.empty_like(target, dtype=hidden.dtype), torch.empty_like(target, dtype=hidden.dtype))
     out = torch.empty(6, dtype=torch.float32, device=hidden.device)
@@ -145,7 +146,7 @@ def by_library(
     ignored: int,
     shape: torch.Size,
 ) -> tuple[torch.Tensor, None, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same for CPU ranks: all seven numbers in one all-gather."""
+    """Computes `solution` on CPU ranks, with all seven numbers in one all-gather."""
     valid = target != ignored
     logits = torch.mm(hidden, weight.t()).float()
     picked = logits.gather(1, target.masked_fill(~valid, 0)[:, None])[:, 0]

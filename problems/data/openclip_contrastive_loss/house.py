@@ -1,4 +1,4 @@
-"""The house's SigLIP loss: texts are pushed beside the first products, and products are added up while in the cache."""
+"""House kernel: SigLIP loss; texts are pushed beside the first products, and products are added up in the cache."""
 
 import functools
 from typing import Any
@@ -83,9 +83,9 @@ extern "C" __global__ void __launch_bounds__(256) add_up_pairs(const TYPE* dots,
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 528, 256
 SENDING_BLOCKS = 32
-"""Few, since they work beside a product."""
+"""Blocks of the exchange of texts; few, because they run beside a product."""
 CHUNK = 1 << 24
-"""Bytes of products at a time: they stay in the L2 cache until they have been added up."""
+"""Bytes of products per chunk: they stay in the L2 cache until they have been added up."""
 BESIDE: Any = torch.cuda.Stream(priority=-1) if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
 
 symm.reserve(2 << 30)
@@ -93,7 +93,7 @@ symm.reserve(2 << 30)
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Both kernels; compiled when they are first asked for."""
+    """Compiles both kernels at the first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
@@ -117,10 +117,10 @@ def solution(
 
 
 def on_gpus(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team) -> torch.Tensor:
-    """One product with all texts if it is small; else the own texts come first, while the others are on their way.
+    """Computes one product with all texts if it is small; else starts with its own texts while the others arrive.
 
-    Two buffers of texts are enough: who sends the texts of call e+2 has met everybody in call e+1, and that meeting lies behind
-    the products of call e.
+    Two buffers of texts are enough: a rank sends the texts of call e+2 after the barrier of call e+1, which follows the
+    products of call e.
     """
     (rows, width), dtype = image.shape, image.dtype
     kernel = kernel_for(dtype)
@@ -166,7 +166,7 @@ def on_gpus(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, 
 
 
 def in_torch(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team) -> torch.Tensor:
-    """The same for CPU ranks: texts are read where they lie in the peers' memory."""
+    """Computes the loss on CPU ranks, which read the texts in the peers' memory."""
     peers = [text]
     if team.world > 1:
         peers = team.peers(team.stage(text))

@@ -1,4 +1,4 @@
-"""House kernel: int8 codes travel instead of floats; one part is averaged while the next travels."""
+"""House kernel: all-reduce that sends int8 codes, not floats; one part is averaged while the next is on its way."""
 
 import functools
 from typing import Any
@@ -98,14 +98,14 @@ extern "C" __global__ void __launch_bounds__(512) average_codes(Px px, const TYP
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS, PARTS = 132, 512, 8
-"""A signal's number is 16 times the launch plus the part. Slots: the block's number, plus 256, plus 512."""
+"""A signal's value is 16 times the launch's number plus the part. Block b uses slots b, b + 256 and b + 512."""
 
 symm.reserve(2 << 30)  # two buffers of codes and two results of the largest sizes
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).average_codes
 
 
@@ -137,7 +137,7 @@ def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
 
 
 def in_torch(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
-    """The same for CPU ranks: each rank reads the codes of all ranks."""
+    """Computes `solution` on CPU ranks; each rank reads the codes of all ranks."""
     flat = flat_grad.reshape(-1)
     groups = torch.nn.functional.pad(flat, (0, -flat.numel() % block_size)).view(-1, block_size).float()
     scales = groups.abs().amax(dim=1, keepdim=True).clamp_(min=1e-8) / 127

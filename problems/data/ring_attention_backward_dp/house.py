@@ -1,4 +1,4 @@
-"""The house's backward of attention: ranks exchange heads, weights stay in registers, replicas add in one launch."""
+"""House kernel: gradients of attention; ranks exchange heads, weights stay in registers, replicas sum in one launch."""
 
 import torch
 import torch.distributed as dist
@@ -8,9 +8,9 @@ from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.sums import add_up, boxes
 
 WIDEST = 256
-"""Elements of a head up to which the tiles of a program fit into shared memory."""
+"""Largest number of elements of a head for which the tiles of a program fit into shared memory."""
 SLOTS = 256
-"""The first signal slot of the sum over replicas: the exchange of heads has those below."""
+"""First signal slot of the sum over replicas; the exchange of heads uses the slots below."""
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
@@ -31,8 +31,8 @@ def solution(
 
     Sums over blocks stay float32; each gradient is rounded, then averaged over dp_group (None: no average) in float32.
 
-    A rank of a ring sends keys, values and their gradients in float32 in W steps. Here it gets the whole sequence of its share of
-    the heads, so gradients are complete where they are computed, and go home in the run dtype.
+    In a ring, each rank sends keys, values and their gradients in float32 in W steps. Here it gets the whole sequence
+    of its share of the heads, so it computes complete gradients and sends them back in the run dtype.
     """
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     given, heads = [dout, q, k, v, out], q.shape[2]
@@ -66,7 +66,7 @@ def write_gradients(
 
         attention_gradients.write_gradients(given, lse, scale, causal, gradients)
         return
-    # In float32 products of whole matrices are as fast as any, and [B, H, S, S] is written.
+    # In float32 nothing is faster than products of whole matrices, so [B, H, S, S] is written.
     upstream, query, key, value, result = (tensor.transpose(1, 2).float() for tensor in given)
     weights = (query @ key.mT).mul_(scale).sub_(lse[..., None]).exp_()
     if causal:

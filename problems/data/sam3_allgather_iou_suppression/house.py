@@ -1,7 +1,8 @@
-"""The house's overlap suppression: one launch stores masks and their sign bits at every rank, one counts bits and blanks masks.
+"""House kernel: overlap suppression; one launch sends masks and sign bits to all, one counts bits and blanks masks.
 
-Counts are known to all, so every pixel goes to its final place at once, widened on the way. What limits it: at the published
-size two launches and their meeting; with many objects the link, which carries float32 here so that nothing has to be unpacked.
+All ranks have all counts, so every pixel is stored at its final place at once, converted to float32. Two launches and
+their barrier limit the speed at the published size. With many objects the link does, which carries float32 so that
+nothing has to be unpacked.
 """
 
 import functools
@@ -100,7 +101,7 @@ BLOCKS, THREADS = 128, 512
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """share_masks and suppress; compiled when they are first asked for."""
+    """Compiles share_masks and suppress at the first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
@@ -118,12 +119,13 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """low_res_masks_local [n_r, H, V] logits, obj_scores_local [n_r], last_occluded [N] int64 -> masks, scores, suppressed.
 
-    n_r = num_obj_per_gpu[rank], N their sum. Returns masks [N, H, V] and scores [N] in float32, objects in rank order, and
-    suppressed [N] bool, the same on every rank. An object is suppressed if its positive area overlaps another's by iou_threshold
-    and its last_occluded is the larger one (the smaller with reverse), the other's not being -1; its mask is -10 then.
+    n_r = num_obj_per_gpu[rank], N their sum. Returns masks [N, H, V] and scores [N] in float32, objects in rank order,
+    and suppressed [N] bool, the same on every rank. An object is suppressed if its positive area overlaps another's by
+    iou_threshold and its last_occluded is larger than the other's (smaller with reverse), which must be above -1. Its
+    mask is then -10.
 
     Raises:
-        ValueError: a local count is not the announced one.
+        ValueError: a local count differs from num_obj_per_gpu.
     """
     team = symm.team(group)
     objects, (height, width) = num_obj_per_gpu[team.rank], low_res_masks_local.shape[1:]
@@ -133,7 +135,8 @@ def solution(
             f"not {low_res_masks_local.shape[0]} masks and {obj_scores_local.shape[0]} scores"
         )
     before, total, pixels = sum(num_obj_per_gpu[: team.rank]), sum(num_obj_per_gpu), height * width
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(total * (pixels + 1), torch.float32, "masks")
     masks = room[: total * pixels].view(total, height, width)
     scores = room[total * pixels : total * (pixels + 1)]
@@ -157,7 +160,7 @@ def solution(
 def share_by_copies(
     room: torch.Tensor, masks: torch.Tensor, scores: torch.Tensor, before: int, total: int, team: Any
 ) -> None:
-    """For CPU ranks: this rank's masks and scores to their places at every rank, widened on the way."""
+    """Copies this CPU rank's masks and scores to their places at every rank, as float32."""
     objects, pixels = masks.shape[0], masks.shape[1] * masks.shape[2]
     for peer in team.peers(room):
         peer[before * pixels : (before + objects) * pixels].view(masks.shape).copy_(masks)
@@ -166,7 +169,7 @@ def share_by_copies(
 
 
 def suppress_by_product(masks: torch.Tensor, last: torch.Tensor, threshold: float, reverse: bool) -> torch.Tensor:
-    """For CPU ranks: which of the masks [N, H, V] give way, [N] bool; they are blanked. Counts below 2^24 are exact."""
+    """Blanks the suppressed ones of masks [N, H, V] on CPU ranks; returns which, [N] bool. Exact below 2^24 pixels."""
     positive = (masks > 0).flatten(1).float()
     shared = positive @ positive.t()
     area = shared.diagonal()

@@ -1,4 +1,4 @@
-"""The house's MoE layer: a token goes to a rank once, with the sum of the weights of its experts there."""
+"""House kernel: MoE layer; a token is sent to a rank once, with the sum of the weights of its experts there."""
 
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ from sandbox.kit.blocks.experts import Mlp, moe_layer
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
 
 LARGE = 16 << 20
-"""Bytes of a rank's tokens from which on they travel beside products."""
+"""Bytes of a rank's tokens from which they are sent beside products."""
 
 
 @torch.no_grad()

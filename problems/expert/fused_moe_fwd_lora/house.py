@@ -1,7 +1,7 @@
-"""The house's MoE layer with LoRA: the low-rank branches are added to the weights, so that the MLP is a plain one.
+"""House kernel: MoE layer with LoRA; the low-rank branches are added to the weights, so that the MLP is a plain one.
 
-A rank multiplies thousands of rows: one product of rank R per projection costs less than a branch for every row. The sum is
-rounded once to the run dtype, where the baseline rounds both paths and their sum.
+The MLP multiplies thousands of rows, so one low-rank product per projection costs less than a branch for every row. The
+sum is rounded once to the run dtype; the baseline rounds both paths and their sum.
 """
 
 import torch
@@ -13,7 +13,7 @@ from sandbox.kit.blocks.experts import Mlp, Projection, moe_layer
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
 
 LARGE = 16 << 20
-"""Bytes of a rank's tokens from which on they travel beside products."""
+"""Bytes of a rank's tokens from which they are sent beside products."""
 
 
 @torch.no_grad()
@@ -50,5 +50,5 @@ def solution(
 
 
 def merged(layer: torch.nn.Linear, a: torch.Tensor, b: torch.Tensor) -> Projection:
-    """The weight [out, in] plus b [out, r] times a [r, in], and the bias."""
+    """Returns the weight [out, in] plus b [out, r] times a [r, in], and the bias."""
     return torch.addmm(layer.weight, b, a), layer.bias

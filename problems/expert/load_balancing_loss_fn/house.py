@@ -1,4 +1,4 @@
-"""The house's load-balancing loss: one pass over the logits with everything in registers; the last block exchanges the losses."""
+"""House kernel: load-balancing loss; one pass keeps all sums in registers, the last block exchanges the losses."""
 
 import functools
 from collections.abc import Sequence
@@ -139,12 +139,12 @@ extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 528, 256
 LARGEST_ROW = 2048
-"""Bytes of logits that the lanes of a warp keep in registers; rows with more experts take library calls."""
+"""Largest row of logits, in bytes, that a warp keeps in registers; larger rows take library calls."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
-    """The kernel for rows of so many logits and the rows a block has at a time; compiled when it is first asked for."""
+    """Compiles the kernel for rows of `experts` logits at the first call; returns it and the rows per block."""
     words = -(-experts * dtype.itemsize // 16)
     lanes = min(1 << (words - 1).bit_length(), 32)
     kept = next(size for size in (1, 2, 4) if size * lanes >= words)
@@ -153,7 +153,7 @@ def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
 
 
 def by_library(layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: torch.Tensor | None) -> torch.Tensor:
-    """The mean of the ranks' losses, layer by layer: nothing is joined, and only the chosen experts are counted."""
+    """Computes the mean of the ranks' losses, layer by layer without concatenation; counts only the chosen experts."""
     keep = None if mask is None else mask.reshape(-1).bool()
     tokens = layers[0].shape[0] if keep is None else keep.sum()
     hits = torch.zeros(experts, dtype=torch.int64, device=layers[0].device)
@@ -175,7 +175,7 @@ def solution(
     top_k: int = 2,
     attention_mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """gate_logits [M, E], or one such tensor a layer; attention_mask [B, T] of 0 and 1 with B·T = M, or None.
+    """gate_logits [M, E], or one such tensor per layer; attention_mask [B, T] of 0 and 1 with B·T = M, or None.
 
     Returns the mean over the ranks of E · Σ_e f[e]·q[e], 0-dim float32: f is the share of the rows that chose expert e, q its
     mean probability (rounded to the run dtype), both over the rows whose position is not masked.

@@ -1,4 +1,4 @@
-"""The house's variable-split exchange: every row is stored at its final place at once."""
+"""House kernel: all-to-all with variable splits; every row is stored at its final place at once."""
 
 import torch
 import torch.distributed as dist
@@ -15,10 +15,10 @@ def solution(
     output_split_sizes: list[int] | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """local_tensor [T, H], rows ordered by destination; the lists say how many go to and come from each group rank.
+    """local_tensor [T, H], rows ordered by destination; the lists count the rows to and from each rank of the group.
 
     Returns [sum(output_split_sizes), H], rows ordered by source. Without output splits the result has the input's shape;
-    a list that is missing stands for equal parts. A group of one rank gets its own rows back.
+    a missing list means equal parts. A group of one rank gets its own rows back.
     """
     team = symm.team(group)
     if team.world == 1:

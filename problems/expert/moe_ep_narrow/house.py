@@ -1,4 +1,4 @@
-"""The house's MoE layer in sub-groups of the world: sub-groups are teams of symmetric memory, so no process group is made."""
+"""House kernel: MoE layer in sub-groups of the world, which are teams of symmetric memory and need no process group."""
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,8 @@ def solution(
     """hidden_states [.., H] (T tokens), gate_weight [E, H], gate_bias [E]; projections H -> I, H -> I, I -> H with biases.
 
     Returns [T, H]: for every token the sum over its top_k experts of the router's probability times the owner's MLP.
-    Without a group, experts live in sub-groups of num_experts consecutive ranks; the owner is looked up within the sub-group.
+    Without a group and with fewer experts than ranks, every num_experts consecutive ranks are a sub-group with all
+    experts.
     """
 
     def mlp() -> Mlp:
@@ -35,7 +36,7 @@ def solution(
 
 
 def team_of(group: dist.ProcessGroup | None, experts: int) -> Team:
-    """The team of a given group; else the world's, or where there are fewer experts than ranks this rank's sub-group.
+    """Returns the group's team; without a group the world's, or this rank's sub-group if experts < world size.
 
     Raises:
         ValueError: the number of experts does not divide the world size.

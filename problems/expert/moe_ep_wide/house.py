@@ -1,4 +1,4 @@
-"""The house's MoE layer with two experts a rank: a token that chose both goes there once, with the sum of their weights."""
+"""House kernel: MoE layer with two experts per rank; a token that chose both is sent once, with summed weights."""
 
 import torch
 import torch.distributed as dist

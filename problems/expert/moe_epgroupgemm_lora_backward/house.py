@@ -1,4 +1,4 @@
-"""The house's all-reduce of three gradients: they are joined by address, and summed in one launch."""
+"""House kernel: all-reduce of three gradients in one launch, which reads them by address, without a joined copy."""
 
 import functools
 from collections.abc import Sequence
@@ -94,19 +94,19 @@ extern "C" __global__ void __launch_bounds__(512) sum_two_shot(Px px, PxNumbers 
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 64, 512
 SMALL = 1 << 19
-"""Bytes up to which everybody sends everything to all: one step instead of two."""
+"""Bytes up to which every rank sends everything to all ranks, in one step instead of two."""
 
 symm.reserve(2 << 30)  # staging and two results of the largest sizes
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Both kernels; compiled when they are first asked for."""
+    """Compiles both kernels at the first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:
-    """The joined gradients' sum in 16-byte words, an array after the other, each filled up to whole words."""
+    """Returns the gradients' sums in 16-byte words, one array after the other, each padded to whole words."""
     dtype, each = gradients[0].dtype, 16 // gradients[0].element_size()
     given = [number for g in gradients for number in (g.data_ptr(), g.numel())]
     words = sum(-(-gradient.numel() // each) for gradient in gradients)
@@ -117,8 +117,8 @@ def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:
         blocks = min(max(-(-words // THREADS), 1), BLOCKS)
         kernel.sum_one_shot[blocks, THREADS](team.px, given, boxes.data_ptr(), result.data_ptr(), words)
         return result
-    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-    # result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     share = -(-words // team.world)
     staged = team.empty((team.world, share, each), dtype, "staged")
     result = team.out(team.world * share * each, dtype, "sums")
@@ -141,7 +141,7 @@ def solution(
         room = [-(-size // each) * each for size in sizes]
         joined = summed(gradients, team)[: sum(room)].split(room)
     else:
-        # Peers read one another's memory; of two buffers in turn one is free when the next call writes.
+        # Peers read one another's memory; with two alternating buffers one is free when the next call writes.
         mine = team.out(sum(sizes), gradients[0].dtype, "gradients", ring=2)
         for place, gradient in zip(mine.split(sizes), gradients, strict=True):
             place.copy_(gradient.flatten())

@@ -1,8 +1,8 @@
-"""The house's combine: the rank that holds several rows of a token adds them up, so that one row of it travels.
+"""House kernel: combine; the rank that holds several rows of a token adds them up, so that it sends one row per token.
 
-Owners of tokens tell the holders which rows belong together, and their weights: eight bytes for each of the K choices.
-A holder sends one sum for each token of a peer; the owner adds its own rows and the sums, in float32. Rows are read once,
-where they lie: no regrouping, no returned rows in memory, no zero fill, no atomics. What limits it: the link.
+Owners of tokens send to the holders which rows belong together, and their weights: eight bytes for each of the K
+choices. A holder sends one sum for each token of a peer; the owner adds its own rows and the sums, in float32. Rows are
+read once, in place: no regrouping, no returned rows in memory, no zero fill, no atomics. The link limits the speed.
 """
 
 import functools
@@ -183,14 +183,14 @@ extern "C" __global__ void __launch_bounds__(256) combine_TYPE(Px px, const TYPE
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 528, 256
 MOST_CHOICES = 24
-"""Choices of a token that a warp's lanes hold beside the sums of eight ranks; with more, library calls do it."""
+"""Most choices of a token that a warp's lanes hold beside the sums of eight ranks; more take library calls."""
 
 symm.reserve(2 << 30)
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for: the three kernels, in the order of their use."""
+    """Compiles the three kernels at the first call; returns them in the order of their use."""
     name = TYPES[dtype]
     module = cuda.compile(SOURCE + ENTRIES.replace("TYPE", name))
     return tuple(getattr(module, f"{step}_{name}") for step in ("ask", "answer", "combine"))
@@ -211,8 +211,8 @@ def solution(
 ) -> torch.Tensor:
     """expert_outputs [R_out, H] expert-major; routing_weights and selected_experts [T, K]; the dispatch's tables.
 
-    The splits keep the names they had in the dispatch: this call sends output_splits and receives input_splits.
-    Returns the weighted sum of each token's rows, of shape org_hidden_states_shape [T, H]; T and K are those of all ranks.
+    The splits keep the names they had in the dispatch: this call sends output_splits and receives input_splits. Returns
+    the weighted sum of each token's rows, of shape org_hidden_states_shape [T, H]; all ranks have the same T and K.
     """
     team = symm.team(group)
     rows, sizes = expert_outputs.contiguous(), num_global_tokens_per_local_expert.contiguous()
@@ -231,8 +231,8 @@ def solution(
         return out
     ask, answer, combine = kernel_for(rows.dtype)
     choices = tokens * top_k
-    # One buffer each is enough: who asks again has met everybody at the end of `answer`, and who answers again has met
-    # everybody at the end of `ask`, behind the `combine` of the call before.
+    # One buffer each is enough. A rank writes `asked` again after the barrier at the end of `answer`. It writes `sums`
+    # again after the barrier at the end of `ask`, which follows the `combine` of the previous call.
     asked = team.room(2 * team.world * choices, torch.int32, "asked", ring=1)
     sums = team.room(team.world * tokens * width, rows.dtype, "sums", ring=1)
     holders = torch.empty(choices, dtype=torch.int32, device=rows.device)

@@ -1,8 +1,9 @@
-"""The house's dispatch: a token travels once to each rank that has experts for it, and is put in all its places there.
+"""House kernel: dispatch; a token is sent once to each rank that has experts for it, which copies it to all its places.
 
-The routing map is a bit for each cell. Every rank gets the bits of all, which say how many rows come before each row, so
-nobody counts on the host. A rank sends its tokens to where peers can spread them, and stores the rows of its own experts;
-then it spreads what has come. What limits it: the link, then writing the rows.
+The routing map is sent as one bit per cell. Every rank gets the bits of all ranks, which give the number of rows before
+each row, so the host counts nothing. A rank sends its tokens to buffers of the peers, and stores the rows of its own
+experts; then it copies the tokens that have arrived to their places. The link limits the speed, then the writes of the
+rows.
 """
 
 import functools
@@ -166,7 +167,7 @@ symm.reserve(3 << 30)  # two times the tokens of all ranks
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE + ENTRIES.replace("UNIT", "u16") + ENTRIES.replace("UNIT", "u32"))
 
 
@@ -179,14 +180,14 @@ def solution(
     num_global_tokens_per_local_expert: torch.Tensor,
     group: dist.ProcessGroup | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Size]:
-    """hidden_states [.., H] (T tokens, as many on all ranks), expert_mask [E, K, T], lists of W ints, num_global_.. [W, E_l].
+    """hidden_states [.., H] (T tokens on each rank), expert_mask [E, K, T], lists of W ints, num_global_.. [W, E_l].
 
     Returns (rows for this rank's experts [R_out, H], expert-major; routing map [E, T] in the mask's dtype; for each row
     of the send buffer its token [R] int64; the shape [T, H]).
 
     Raises:
-        RuntimeError: the mask has another number of (expert, token) pairs than input_splits says. GPUs find out in the
-            kernel, so that the host does not wait for them: it is CUDA's error, raised at the next synchronisation.
+        RuntimeError: the mask and input_splits differ in the number of (expert, token) pairs. On GPUs the kernel checks
+            this, so that the host does not wait: the error is CUDA's, raised at the next synchronisation.
     """
     team = symm.team(group)
     x, sizes = hidden_states.reshape(-1, hidden_states.shape[-1]).contiguous(), num_global_tokens_per_local_expert
@@ -201,7 +202,8 @@ def solution(
     kernel, unit = kernels(), 2 if x.element_size() % 4 else 4
     mask, sizes = expert_mask.contiguous(), sizes.contiguous()
     groups, warps = -(-tokens // 32), THREADS // 32
-    # Two buffers each: a rank that writes for call e+2 has met everybody in call e+1, behind their `receive` of call e.
+    # Two buffers each are enough: a rank writes for call e+2 after the barrier of call e+1, and all ranks run the
+    # `receive` of call e before that barrier.
     cells = team.room(team.world * (num_experts * groups + 1), torch.int32, "cells")
     came = team.room(team.world * tokens * width, x.dtype, "came")
     rows, routing_map = x.new_empty((arriving, width)), mask.new_empty((num_experts, tokens))

@@ -1,8 +1,8 @@
-"""The house's dispatch metadata: one launch counts, exchanges the counts and writes the four results into the host's memory.
+"""House kernel: dispatch metadata; one launch counts, exchanges the counts and writes four results to host memory.
 
-The mask has few ones, so a thread that finds one adds it to its block's counts. The last block gives every owner the
-counts of its experts, each in a word with a flag, and the host reads a flag in pinned memory until it has the call's number.
-What limits it: reading the mask.
+The mask has few ones, so a thread that finds one adds it to its block's counts. The last block sends every owner the
+counts of its experts, each in a word with a flag. The host polls a flag in pinned memory until it has the call's
+number. Reading the mask limits the speed.
 """
 
 import ctypes
@@ -75,26 +75,26 @@ extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const flo
 """
 BLOCKS, THREADS = 264, 512
 MOST_EXPERTS = 4096
-"""Counts that a block holds; with more, library calls do it."""
+"""Most counts that a block holds; more experts take library calls."""
 PATIENCE_S = 3.0
-"""How long the host reads the flag; kernels wait for their peers for two seconds."""
+"""Seconds for which the host polls the flag; kernels wait two seconds for their peers."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
 @functools.cache
 def pinned(nbytes: int) -> tuple[torch.Tensor, ctypes.c_uint32]:
-    """Host memory that kernels write: so many bytes, and a flag behind them."""
+    """Returns nbytes of host memory that kernels write, and the flag after them."""
     memory = torch.zeros(nbytes + 8, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
     return memory, ctypes.c_uint32.from_address(memory.data_ptr() + nbytes)
 
 
 def wait_for(flag: ctypes.c_uint32, value: int) -> None:
-    """Returns when a kernel has written the value; raises CUDA's error when the kernel failed."""
+    """Waits until a kernel has written the value; raises CUDA's error if the kernel failed."""
     end = time.monotonic() + PATIENCE_S
     while flag.value != value:
         if time.monotonic() > end:
@@ -122,7 +122,7 @@ def solution(
         per_local = table[:, team.rank].clone()
         received = per_local.sum(dim=1).to(torch.int64)
         return table[team.rank].sum(dim=1).to(torch.int64), received, per_local, per_local.sum(dim=0)
-    launches, mask = kernels(), expert_mask.permute(2, 1, 0).contiguous()  # as it lies
+    launches, mask = kernels(), expert_mask.permute(2, 1, 0).contiguous()  # its order in memory, so no copy
     sizes = [8 * world, 8 * world, 4 * num_experts, 4 * local]
     memory, flag = pinned(sum(sizes) + sum(sizes) % 8)
     counts = team.empty(num_experts + 1, torch.int32, "counts")
@@ -130,7 +130,7 @@ def solution(
     epoch, numbers = team.next_epoch(), counts.data_ptr()
     blocks = min(max(-(-mask.numel() // (4 * THREADS)), 1), BLOCKS)
     addresses = mask, numbers, numbers + 4 * num_experts, boxes.data_ptr(), memory.data_ptr(), ctypes.addressof(flag)
-    flag.value = 0  # another group's calls have the same numbers
+    flag.value = 0  # calls in another group use the same numbers
     launches.count_experts[blocks, THREADS](team.px, *addresses, mask.numel(), num_experts, epoch)
     wait_for(flag, epoch)
     sent, received, per_local, total = torch.split(memory[: sum(sizes)].clone(), sizes)

@@ -1,4 +1,4 @@
-"""The house's gradient clipping with experts: both sums travel in one word, and the division by E is part of the scaling."""
+"""House kernel: gradient clipping with experts; both sums travel in one word, and the scaling divides by ep_size."""
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,10 @@ def solution(
 ) -> torch.Tensor:
     """Divides the expert gradients by ep_size, then scales all gradients in place to a global p-norm of max_norm at most.
 
-    Both lists hold shards of any shape; None entries are skipped. The sum of p-th powers of the dense gradients runs over
-    fsdp_group, that of the expert gradients over ep_fsdp_group and ep_group (a group that is None is left out). In a full grid
-    these are the same ranks, and one exchange of two numbers does. Returns the norm before clipping, 0-dim float32.
+    Both lists hold shards of any shape; None entries are skipped. The sum of p-th powers of the dense gradients runs
+    over fsdp_group, that of the expert gradients over ep_fsdp_group and ep_group (a group that is None is left out). In
+    a full grid these are the same ranks, and one exchange of two numbers is enough. Returns the norm before clipping,
+    0-dim float32.
     """
     dense = [gradient for gradient in non_ep_grad_tensors if gradient is not None]
     experts = [gradient for gradient in ep_grad_tensors if gradient is not None]

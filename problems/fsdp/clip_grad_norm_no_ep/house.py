@@ -1,4 +1,4 @@
-"""The house's gradient clipping: a launch for the norm and its exchange, a launch that scales, and no question to the host."""
+"""House kernel: gradient clipping; one launch computes and exchanges the norm, one scales; the host does not wait."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""House kernel: one launch computes the scale, one sends E4M3 codes to all ranks and expands them."""
+"""House kernel: FP8 all-gather; one launch computes the scale, one sends E4M3 codes to all ranks and expands them."""
 
 import functools
 from typing import Any
@@ -77,12 +77,12 @@ extern "C" __global__ void __launch_bounds__(512) all_gather_codes(Px px, const 
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS, PARTS = 132, 512, 8
-"""A signal's number is 16 times the launch plus the part, its slot the block's number plus 256."""
+"""A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).all_gather_codes
 
 
@@ -108,7 +108,7 @@ def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tupl
 
 
 def in_torch(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for CPU ranks: each rank reads the codes of all ranks."""
+    """Computes `solution` on CPU ranks; each rank reads the codes of all ranks."""
     history, scale = next_scale(flat_param_shard, amax_history)
     codes = (flat_param_shard.float() / scale).to(torch.float8_e4m3fn).view(torch.uint8)
     all_codes, all_scales = symm.peers(symm.stage(codes, "codes")), symm.peers(symm.stage(scale, "scale"))

@@ -1,4 +1,4 @@
-"""House kernel: one launch computes the scale, one sends E4M3 codes to their owners and adds them up."""
+"""House kernel: FP8 reduce-scatter; one launch computes the scale, one sends E4M3 codes to owners and adds them up."""
 
 import functools
 from typing import Any
@@ -81,12 +81,12 @@ extern "C" __global__ void __launch_bounds__(512) reduce_scatter_codes(Px px, co
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS, PARTS = 132, 512, 8
-"""A signal's number is 16 times the launch plus the part, its slot the block's number plus 256."""
+"""A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 256."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).reduce_scatter_codes
 
 
@@ -113,7 +113,7 @@ def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torc
 
 
 def in_torch(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for CPU ranks: the owner reads the codes of all ranks."""
+    """Computes `solution` on CPU ranks; the owner reads the codes of all ranks."""
     history, scale = next_scale(flat_grads, amax_history)
     codes = (flat_grads.float() / scale).to(torch.float8_e4m3fn)
     mine = symm.stage(codes.view(torch.uint8).view(symm.world, -1), "codes")

@@ -1,4 +1,7 @@
-"""House kernel: copy engines gather columns of the weights beside the products of the columns before; one pass makes the gate."""
+"""House kernel: gated MLP under FSDP and TP; copy engines gather columns of weights beside products of earlier ones.
+
+One pass applies the gate.
+"""
 
 import functools
 import itertools
@@ -77,10 +80,10 @@ TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
 GATE_BLOCKS = 1056
 LARGE = 16 << 20
-"""Bytes of a shard from which on weights are gathered beside products."""
+"""Bytes of a shard from which weights are gathered beside products."""
 CHUNKS = (1, 2, 4, 8, 17)
-"""Columns of the first two weights, in 32nds. Nothing runs beside the transfer of the first; each other one is shorter than the
-product before it."""
+"""Columns per chunk of the first two weights, in 32nds. Nothing runs beside the first transfer; each later transfer is
+shorter than the product before it."""
 SLOT = 1000
 
 symm.reserve(6 << 30)  # two of each gathered weight of the largest sizes in float32
@@ -88,7 +91,7 @@ symm.reserve(6 << 30)  # two of each gathered weight of the largest sizes in flo
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SOURCE.replace("TYPE", TYPES[dtype]))
 
 
@@ -110,7 +113,7 @@ def solution(
     f, t = divmod(everyone.rank, n_tp)
     fsdp, tp = everyone.sub(range(t, everyone.world, n_tp)), everyone.sub(range(f * n_tp, (f + 1) * n_tp))
     x, w1, w2, w3 = (tensor.contiguous() for tensor in (x_local, W1_shard, W2_shard, W3_shard))
-    if x.is_cuda:  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    if x.is_cuda:  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
         kernel_for(x.dtype)
         meeting()
     depth, width = x.shape[1], w1.shape[1]
@@ -129,7 +132,7 @@ def solution(
     arrived = []
 
     def gather(number: int) -> None:
-        """Queues the copies of a part of W1 and W2, or behind the last part of W3."""
+        """Queues the copies of a part of W1 and W2, or after the last part those of W3."""
         if number < len(parts):
             copy_inner((w1, w2), parts[number], edges[number], fsdp)
         else:
@@ -151,7 +154,7 @@ def solution(
         fsdp.barrier()
     for number, part in enumerate(parts):
         if is_piecewise:
-            with torch.cuda.stream(side_stream()):  # behind the part before, not behind its product
+            with torch.cuda.stream(side_stream()):  # after the copies of the previous part, not after its product
                 gather(number + 1)
             join(arrived[number])
         up, factor = torch.mm(x, part).chunk(2, dim=1)
@@ -162,7 +165,7 @@ def solution(
 
 
 def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, team: Team) -> None:
-    """Copies columns `low` and on of two shards side by side to this member's rows of `part` at all members."""
+    """Copies the columns of two shards from `low` on, side by side, to this member's rows of `part` at all members."""
     rows, columns = shards[0].shape[0], part.shape[1] // 2
     places = team.peers(part[team.rank * rows : (team.rank + 1) * rows])
     for peer in (*team.order()[1:], team.rank):
@@ -171,7 +174,7 @@ def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, t
 
 
 def write_gate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
-    """silu(up) · factor into z, all [rows, columns]; up and factor have rows equally far apart."""
+    """Writes silu(up) · factor to z, all [rows, columns]; up and factor have the same row stride."""
     if not z.is_cuda:
         z.copy_(torch.nn.functional.silu(up.float()) * factor)
         return
@@ -183,10 +186,10 @@ def write_gate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
 
 
 def summed(z: torch.Tensor, weight: torch.Tensor, tp: Team) -> torch.Tensor:
-    """The sum of z weight over the members of the TP group, in float32 and rounded once."""
+    """Returns the sum of z @ weight over the members of the TP group, in float32 and rounded once."""
     if tp.world == 1:
         return torch.mm(z, weight)
-    # Two in turn: a slow member may still read the one of the call before.
+    # Two alternating buffers: a slow member may still read that of the previous call.
     partial = tp.out((z.shape[0], weight.shape[1]), z.dtype, "partial", ring=2)
     torch.mm(z, weight, out=partial)
     if not z.is_cuda:

@@ -39,24 +39,24 @@ extern "C" __global__ void __launch_bounds__(512) gather_words(Px px, const u32*
 """
 THREADS = 512
 LARGE = 16 << 20
-"""Bytes of parameters from which on exchanges run beside products."""
+"""Bytes of parameters from which exchanges run beside products."""
 PIECES = 4
-"""Of the first layer's gradient: each is reduced and applied beside the product of the next."""
+"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
 FEW, ALL = 32, 128
-"""Blocks of an exchange beside a product, and by itself."""
+"""Blocks of an exchange that runs beside a product, and of one that runs alone."""
 
 symm.reserve(4 << 30)  # two whole vectors and a gradient of the largest sizes
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
 @functools.cache
 def compile_all(dtype: torch.dtype, world: int) -> None:
-    """Before the first launch: a rank that waits in a kernel for one that still compiles traps after 2 s."""
+    """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
     kernels()
     gradient_kernels(dtype)
     step_kernel(dtype, world)
@@ -93,7 +93,7 @@ def solution(
     updated = torch.empty_like(old[0]), torch.empty_like(old[1]), torch.empty_like(old[2])
 
     def within(first: int, last: int) -> tuple[int, int, int]:
-        """(low, high) of this rank's part of elements `first` to `last`; 16-byte words of the longest part."""
+        """(low, high) of this rank's part of elements `first` to `last`, and the 16-byte words of the longest part."""
         low = min(max(team.rank * q, first), last)
         high = min(max((team.rank + 1) * q, low), last)
         return low, high, -(-min(last - first, q) * weight.element_size() // 16)

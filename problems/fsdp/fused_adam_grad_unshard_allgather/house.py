@@ -1,4 +1,4 @@
-"""The house's sharded Adam: each new weight is stored at every rank from the registers in which it was computed."""
+"""House kernel: sharded Adam; each new weight is stored at every rank from the registers in which it was computed."""
 
 import functools
 from typing import Any
@@ -61,7 +61,7 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"adam_{name}")
 
@@ -87,8 +87,8 @@ def solution(
         dist.all_gather_into_tensor(gathered, updated.to(grad_shard.dtype))
         return gathered
     p = grad_shard.numel()
-    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-    # result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     result = symm.out(symm.world * p, grad_shard.dtype, "weights")
     words = -(-p * grad_shard.element_size() // 16)
     kernel = kernel_for(grad_shard.dtype)[min(-(-words // THREADS), BLOCKS), THREADS]

@@ -14,18 +14,18 @@ from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 16 << 20
-"""Bytes of parameters from which on exchanges run beside products."""
+"""Bytes of parameters from which exchanges run beside products."""
 PIECES = 4
-"""Of the first layer's gradient: each is reduced and applied beside the product of the next."""
+"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
 FEW, ALL = 32, 128
-"""Blocks of an exchange beside a product, and by itself."""
+"""Blocks of an exchange that runs beside a product, and of one that runs alone."""
 
 symm.reserve(4 << 30)  # weights, gradient and results of the largest sizes
 
 
 @functools.cache
 def compile_all(dtype: torch.dtype, world: int) -> None:
-    """Before the first launch: a rank that waits in a kernel for one that still compiles traps after 2 s."""
+    """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
     fan_out_kernel(dtype)
     gradient_kernels(dtype)
     step_kernel(dtype, world)
@@ -64,7 +64,7 @@ def solution(
     mean, square = torch.empty_like(exp_avg_part), torch.empty_like(exp_avg_sq_part)
 
     def step_within(first: int, last: int, most_blocks: int) -> None:
-        """Updates elements `first` to `last` of the flat vector as far as they are this rank's."""
+        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
         low = min(max(team.rank * q, first), last)
         high = min(max((team.rank + 1) * q, first), last)
         mine, place = slice(low, high), slice(low - team.rank * q, high - team.rank * q)

@@ -1,4 +1,4 @@
-"""The house's feature exchange: each row is read by its index and stored at its final place at the peer that asked for it."""
+"""House kernel: feature exchange; rows are read by index and stored at their final place at the requesting peer."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""The house's backward exchange: rows go straight to their places, and rows of the same node are added up before atomics."""
+"""House kernel: backward exchange; rows are stored at their places; rows of one node are added up before atomics."""
 
 import functools
 from typing import Any
@@ -56,14 +56,14 @@ extern "C" __global__ void __launch_bounds__(512) add_rows(
 BLOCKS, THREADS = 528, 512
 BATCH = 256
 LARGE = 16 << 20
-"""From so many bytes of the result on, rows travel while the own ones are added up."""
+"""Bytes of the result from which rows travel while this rank's own rows are added up."""
 
 symm.reserve(2 << 30)  # two buffers of the largest sizes
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -84,8 +84,8 @@ def solution(
 ) -> torch.Tensor:
     """grad_output [sum(counts_sent), h], seed_inverse_ids [sum(counts_received)] int64 -> [seed_size, h].
 
-    Row j that arrives is added to row seed_inverse_ids[j] < 2^32; rows that nothing is added to are zero. Position i of the
-    counts and of the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
+    Arriving row j is added to row seed_inverse_ids[j] < 2^32; all other rows are zero. Position i of the counts and of
+    the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
     """
     team = symm.team(group)
     rows, ids = grad_output.contiguous(), seed_inverse_ids.contiguous()
@@ -94,7 +94,7 @@ def solution(
         wide = torch.promote_types(rows.dtype, torch.float32)
         total = torch.zeros(seed_size, rows.shape[1], dtype=wide, device=rows.device)
         return total.index_add_(0, ids, arrived.to(wide)).to(rows.dtype)
-    kernels()  # before any rank waits for another one's kernel
+    kernels()  # compiled before any rank waits for another rank's kernel
     if team.world == 1 or 4 * seed_size * rows.shape[1] < LARGE:
         arrived = all_to_all_rows(rows, counts_sent, counts_received, team, rotated=True) if team.world > 1 else rows
         total = torch.zeros(seed_size, rows.shape[1], dtype=torch.float32, device=rows.device)

@@ -1,4 +1,4 @@
-"""The house's ranking: a warp counts the better negatives of a row, and its owner stores the place at every rank."""
+"""House kernel: ranking; a warp counts the better negatives of a row and stores the resulting place at every rank."""
 
 import functools
 from typing import Any
@@ -46,7 +46,7 @@ BLOCKS, THREADS = 528, 256
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rank_rows_{name}")
 
@@ -60,11 +60,12 @@ def solution(
     rounded to the scores' dtype; rows by rank, then by position. Among equal scores the positive comes first. K <= 2^24.
     """
     team = symm.team(group)
-    # torch's own function: which scores are equal hangs on its last bit.
+    # torch's own function, because its last bit decides which scores are equal.
     pos, neg = torch.sigmoid(local_pos_scores.contiguous()), torch.sigmoid(local_neg_scores.contiguous())
     counts = [count for (count,) in team.gather_numbers(pos.shape[0])]
     first, total = sum(counts[: team.rank]), sum(counts)
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(total, torch.int64, "places")
     if not pos.is_cuda:
         mine = (neg > pos[:, None]).sum(dim=1) + 1
@@ -72,7 +73,7 @@ def solution(
             peer[first : first + mine.numel()] = mine
         team.barrier()
         return room[:total]
-    # As many blocks on every rank, though rows differ.
+    # The same number of blocks on every rank, although the rows differ.
     blocks = min(max(-(-max(counts) // (THREADS // 32)), 1), BLOCKS)
     launch = kernel_for(pos.dtype)[blocks, THREADS]
     launch(team.px, pos, neg, room, pos.shape[0], neg.shape[1], first)

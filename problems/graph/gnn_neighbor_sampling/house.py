@@ -1,8 +1,9 @@
-"""The house's neighbour sampling: one persistent launch walks all hops and reads adjacency lists out of their owners' memory.
+"""House kernel: neighbour sampling; one persistent launch walks all hops and reads adjacency lists at their owners.
 
-There are no requests, no answers and no counts to exchange. Every rank puts its lists into memory that the others can read; then
-each walks on its own. An edge's number is known from prefix sums before its neighbour is read, so edges are written in order. A
-node's first appearance is the smallest number of an edge that leads to it. The host reads two sizes at the end.
+Ranks exchange no requests, no answers and no counts per hop. Every rank copies its lists into memory that the others
+can read; then each rank walks alone. Prefix sums give an edge's number before its neighbour is read, so edges are
+written in order. A node appears first at the smallest number of an edge that leads to it. The host reads two sizes at
+the end.
 """
 
 import functools
@@ -109,12 +110,12 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
 """
 BLOCKS, THREADS = 128, 512
 HOPS = 58
-"""Fanouts that fit into the kernel's parameters beside six sizes."""
+"""Most fanouts that fit into the kernel's parameters beside six sizes."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel at the first call."""
     return cuda.compile(prefix.SOURCE + SOURCE)
 
 
@@ -130,14 +131,15 @@ def solution(
     """seed_nodes [s] distinct, local_adj_row_ptr [Nn + 1], local_adj_col [E_r], node_to_rank [Nn], all int64.
 
     Takes the first min(fanout, degree) neighbours, all of them for a negative fanout; `replace` is ignored. Returns node, row,
-    col and edge, int64. Less than 2^32 nodes and edges.
+    col and edge, int64. There must be fewer than 2^32 nodes and edges.
     """
     seeds, row_ptr, col, owner = (x.contiguous() for x in (seed_nodes, local_adj_row_ptr, local_adj_col, node_to_rank))
     use_kernel = seeds.is_cuda and len(fanouts) <= HOPS
-    walk = kernels().walk if use_kernel else None  # compiled before ranks meet
+    walk = kernels().walk if use_kernel else None  # compiled before any barrier
     team = symm.team(group)
     lengths = [length for (length,) in team.gather_numbers(len(col))]
-    # Two turns: a rank that fills its lists for call e+2 has met everybody in call e+1, behind whatever has read those of call e.
+    # Two buffers are enough: a rank fills its lists for call e+2 after the barrier of call e+1, and all ranks read
+    # those of call e before that barrier.
     dtype = torch.int32 if use_kernel else torch.int64
     starts, lists = team.room(len(row_ptr), dtype, "starts"), team.room(max(lengths), dtype, "lists")
     if walk is None:
@@ -163,7 +165,7 @@ def solution(
 def by_library(
     seeds: torch.Tensor, fanouts: list[int], starts: list[torch.Tensor], lists: list[torch.Tensor], owner: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same by library calls, hop after hop; starts and lists by rank, in memory that this rank can read."""
+    """Samples by library calls, hop after hop; starts and lists by rank, in memory that this rank can read."""
 
     def looked_up(tables: list[torch.Tensor], owners: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         values = torch.empty_like(places)

@@ -1,4 +1,7 @@
-"""The house's push by owner: counted, not sorted. Pairs go straight to their final places, and the host waits for one number."""
+"""House kernel: push by owner; pairs are counted, not sorted, and stored at their final places.
+
+The host waits for one number.
+"""
 
 import functools
 import math
@@ -141,7 +144,7 @@ symm.reserve(6 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -150,19 +153,19 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """idx [n] int64, value [n, ...] -> the pairs this rank owns: recv_idx [R] int64, recv_value [R, ...].
 
-    Rank i mod W owns id i. Pairs come by sender, and in the sender's order; n < 2^32 may differ between ranks and be zero.
-    num_nodes does not change the result. With one rank the arguments are handed back.
+    Rank i mod W owns id i. Pairs are ordered by sender, then as in the sender's arguments; n < 2^32 may differ between
+    ranks and be zero. num_nodes does not change the result. With one rank the arguments are returned.
     """
     team = symm.team(group)
     world = team.world
     if world == 1:
         return idx, value
     if idx.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     lengths = [length for (length,) in team.gather_numbers(idx.numel())]
     total, width = sum(lengths), math.prod(value.shape[1:])
-    # Two results, each for all pairs: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-    # result of call e.
+    # Two results, each for all pairs, are enough: a rank stores for call e+2 after the barrier of call e+1, and all
+    # ranks read the result of call e before that barrier.
     ids, rows = team.room(total, torch.int64, "ids"), team.room(total * width, value.dtype, "rows")
     idx, value = idx.contiguous(), value.contiguous()
     if idx.is_cuda:
@@ -173,7 +176,7 @@ def solution(
 
 
 def on_gpus(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, most: int, team: Any) -> int:
-    """Fills the results and returns how many pairs arrive; `most`: pairs of the rank with the most."""
+    """Fills the results and returns how many pairs arrive; `most`: the largest number of pairs of any rank."""
     world, n = team.world, idx.numel()
     blocks = min(max(-(-most // 32), 1), BLOCKS)  # the same on all ranks
     share = -(-n // blocks)
@@ -194,7 +197,10 @@ def on_gpus(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: tor
 
 
 def on_cpu(idx: torch.Tensor, value: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, team: Any) -> int:
-    """The same for CPU ranks: the processes exchange the counts, and pairs are stored in the peers' memory."""
+    """Fills the results on CPU ranks: processes exchange the counts and store pairs in the peers' memory.
+
+    Returns how many pairs arrive.
+    """
     world, rank, width = team.world, team.rank, value.shape[1]
     owner = idx.remainder(world)
     order = owner.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""The house's feature fetch: all ranks see all ids, and owners store rows at their final places; nothing is sorted."""
+"""House kernel: feature fetch; all ranks get all ids, owners store rows at their final places; nothing is sorted."""
 
 import functools
 import itertools
@@ -77,9 +77,9 @@ extern "C" __global__ void __launch_bounds__(512, 2) fetch_words(Px px, const u3
 }
 """
 BLOCKS, THREADS = 264, 512
-"""Two blocks on each multiprocessor; the same block of every rank meets."""
+"""Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 LARGE = 16 << 20
-"""From so many bytes of features on, they come in CHUNKS, and a chunk is multiplied while the next one comes."""
+"""Bytes of features from which they are fetched in CHUNKS, each multiplied while the next one arrives."""
 CHUNKS = 4
 
 symm.reserve(2 << 30)
@@ -87,7 +87,7 @@ symm.reserve(2 << 30)
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -107,11 +107,12 @@ def solution(
     if team.world == 1:
         return local_embedding_shard[input_node_ids] @ proj_matrix
     if input_node_ids.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     shard, width = -(-num_total_nodes // team.world), local_embedding_shard.shape[1]
     asked = [count for (count,) in team.gather_numbers(input_node_ids.numel())]
-    # One buffer each. A launch stores rows at a rank that has come to the same launch, so behind the product of its call before.
-    # A rank writes its next queries after the launch before, in which all others have answered.
+    # One buffer each is enough. A launch stores rows at a rank after a barrier with that rank's launch, which follows
+    # the product of the previous call. A rank writes its next queries after the previous launch, in which all ranks
+    # have answered.
     lists = team.room(team.world * max(asked), torch.int64, "queries", ring=1)
     room = team.room(max(asked) * width, local_embedding_shard.dtype, "features", ring=1)
     features = (
@@ -137,7 +138,7 @@ def solution(
     with beside():
         arrived = []
         for since, until in itertools.pairwise(ends):
-            blocks = min(max(-(-most // 16), 1), -(-BLOCKS // 4))  # the product needs the others
+            blocks = min(max(-(-most // 16), 1), -(-BLOCKS // 4))  # leave multiprocessors to the product
             kernel[blocks, THREADS](team.px, *addresses, asked, most, since, until, *sizes)
             arrived.append(mark())
     for place, since, until in zip(arrived, ends, ends[1:], strict=False):
@@ -155,7 +156,7 @@ def fetch_on_cpu(
     shard: int,
     team: Any,
 ) -> None:
-    """The same for CPU ranks: queries are read out of the peers' memory, and their rows written there."""
+    """Fetches rows on CPU ranks, which read the queries in the peers' memory and write the rows there."""
     lists[: ids.numel()] = ids
     team.barrier()
     width = table.shape[1]

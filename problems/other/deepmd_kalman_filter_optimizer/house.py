@@ -1,4 +1,4 @@
-"""The house's Kalman step: two passes over half of P, with one number exchanged between them; no host waits for a GPU."""
+"""House kernel: Kalman step; two passes over half of P, one number exchanged between them; no host waits for a GPU."""
 
 import functools
 from typing import Any
@@ -164,16 +164,16 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
 }
 """
 BLOCKS, THREADS = 264, 512
-"""Two blocks on each multiprocessor; the same block of every rank meets."""
+"""Two blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 SIDE, FEWER = 64, 128
 """Rows and columns of a tile; threads of a block of `sum_gains`."""
 AT_ONCE = 31
-"""Sizes that the processes exchange in one message, beside their number."""
+"""Most sizes that the processes exchange in one message, beside their number."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -193,11 +193,12 @@ def solution(
     """
     team = symm.connect()
     if error.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     sizes = sizes_of_all([weight.numel() for weight in weights], team)
     counts = [sum(blocks) for blocks in sizes]
     first, total = sum(counts[: team.rank]), sum(counts)
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(total, torch.float64, "weights")
     flat = torch.split(room[:total].view(-1, 1), [size for blocks in sizes for size in blocks])
     before = sum(map(len, sizes[: team.rank]))
@@ -209,7 +210,7 @@ def solution(
 
 
 def sizes_of_all(mine: list[int], team: Any) -> list[list[int]]:
-    """The sizes of every rank's blocks. The processes exchange them: their number, and a few at a time."""
+    """Returns the sizes of every rank's blocks; processes exchange their number, and AT_ONCE sizes at a time."""
     sizes: list[list[int]] = [[] for _ in range(team.world)]
     begin, longest = 0, 1
     while begin < longest:
@@ -232,9 +233,9 @@ def on_gpus(
     most: int,
     team: Any,
 ) -> torch.Tensor:
-    """Renews the list P, stores the new weights at all ranks from place `first` on, and returns the new lambda.
+    """Replaces the blocks in the list P, stores new weights at all ranks from place `first` on, returns the new lambda.
 
-    most: rows of the rank with the most.
+    most: the largest number of rows of any rank.
     """
     device, rows, tiles, sums = room.device, 0, 0, 0
     held, listed = [], []
@@ -275,7 +276,7 @@ def on_cpu(
     most: int,
     team: Any,
 ) -> torch.Tensor:
-    """The same for CPU ranks."""
+    """Does on CPU ranks what `on_gpus` does on GPUs."""
     kalman_lambda, nue = factors
     gains = [(block @ jacobian).flatten() for block, jacobian in zip(P, H, strict=True)]
     own = sum(kalman_lambda + jacobian.flatten().dot(gain) for jacobian, gain in zip(H, gains, strict=True))

@@ -1,8 +1,9 @@
-"""The house's distributed sort: keys of 16 bits do not move, ranks add up how often each of them occurs and write their blocks.
+"""House kernel: distributed sort; 16-bit keys are not sent, ranks sum the counts of each key and write their blocks.
 
-Keys of 32 bits are sorted where they are. Every rank then finds the two exact ends of its block in all sorted lists, pulls what
-lies between, and merges the runs by counting; nothing has to be evened out. The processes tell each other the lengths, so that
-nobody waits for a GPU. What limits it: reading keys and writing the block; with 32 bits the local sort, which is the library's.
+Keys of 32 bits are sorted on their own rank. Every rank then finds the two exact ends of its block in all sorted lists,
+pulls the keys between them, and merges the runs by counting, so no block needs rebalancing. The processes exchange the
+lengths, so that no host waits for a GPU. Reading keys and writing the block limit the speed; with 32 bits the library's
+local sort does.
 """
 
 import functools
@@ -202,7 +203,7 @@ symm.reserve(2 << 30)  # two lists of the largest sizes
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """The kernels for keys of two or of four bytes; compiled when they are first asked for."""
+    """Compiles the kernels for keys of two or of four bytes at the first call."""
     return cuda.compile(COUNTING if dtype.itemsize == 2 else MERGING)
 
 
@@ -210,7 +211,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
     """local_shard [n_r] bfloat16, float16 or float32 without NaN; n_r may differ and be zero -> [m_r] sorted keys.
 
     With n < 2^32 keys in all, rank r returns the r-th contiguous block of the sorted whole; the first n mod W ranks have one
-    key more than the others. The shard stays as it is.
+    key more than the others. The shard is not changed.
     """
     team = symm.team(group)
     lengths = [length for (length,) in team.gather_numbers(local_shard.numel())]
@@ -224,7 +225,8 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
     keys = local_shard.sort().values
     if world == 1 or n == 0:
         return keys
-    # Two lists: a rank that fills one for call e+2 has met everybody in call e+1, behind whatever has read the list of call e.
+    # Two lists are enough: a rank fills one for call e+2 after the barrier of call e+1, and all ranks read the list of
+    # call e before that barrier.
     room = team.room(max(lengths), keys.dtype, "keys")
     room[: keys.numel()].copy_(keys)
     if not keys.is_cuda:
@@ -240,7 +242,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
 
 
 def by_counting(keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, first: int, end: int) -> torch.Tensor:
-    """The sorted whole's keys of 16 bits from place `first` to `end`: how often each occurs on all ranks says everything."""
+    """Returns places `first` to `end` of all 16-bit keys in order, computed from each key's count on all ranks."""
     if not keys.is_cuda:
         bits = keys.view(torch.int16).int()
         counts = torch.bincount(torch.where(bits < 0, -1 - bits, bits + KINDS // 2), minlength=KINDS)
@@ -266,7 +268,7 @@ def by_counting(keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, 
 
 
 def by_bisection(room: torch.Tensor, team: Any, lengths: list[int], first: int, end: int) -> torch.Tensor:
-    """The same for CPU ranks, with sorted float32 keys in `room`: from the peers' lists what lies between the cuts, sorted."""
+    """Returns a CPU rank's block, sorted: the keys between the cuts in the peers' sorted float32 lists in `room`."""
     team.barrier()
     lists = [peer[:length] for peer, length in zip(team.peers(room), lengths, strict=True)]
     orders = [(keys + 0.0).view(torch.int32) for keys in lists]  # -0 counts as 0

@@ -1,4 +1,4 @@
-"""The house's jagged all-to-all: from a table of sums sources compute the final place of each segment and store it there."""
+"""House kernel: jagged all-to-all; sources compute each segment's final place from a table of sums, and store it."""
 
 import functools
 from collections.abc import Sequence
@@ -143,19 +143,19 @@ extern "C" __global__ void __launch_bounds__(512) push_{8 * size}(Px px, PxNumbe
 )
 BLOCKS, THREADS = 128, 512
 AT_ONCE = 32
-"""Numbers that the processes exchange in one message."""
+"""Most numbers that the processes exchange in one message."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE + ENTRIES)
 
 
 def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
-    """Everybody's numbers by rank, as many on all ranks; the processes exchange them."""
+    """Exchanges numbers between the processes, the same count on all ranks; returns them by rank."""
     heard: list[tuple[int, ...]] = [()] * team.world
     for begin in range(0, len(numbers), AT_ONCE):
         some = team.gather_numbers(*numbers[begin : begin + AT_ONCE])
@@ -165,8 +165,10 @@ def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
 
 @functools.lru_cache(maxsize=64)
 def plan_of(splits: tuple[int, ...], strides: tuple[tuple[int, ...], ...], before: tuple[int, ...], rank: int) -> Any:
-    """(the plan's numbers, lengths that each rank gets). strides[r][f]: samples of feature f on rank r; before: the ranks that
-    precede this one in the senders' order."""
+    """Returns (the plan's numbers, how many lengths each rank gets).
+
+    strides[r][f]: samples of feature f on rank r; before: the ranks that precede this one in the senders' order.
+    """
     begins = [0, *accumulate(strides[rank])]
     places: list[int] = []
     owners: list[int] = []
@@ -202,21 +204,22 @@ def solution(
     (batch_size without it).
 
     Returns lengths, values (and weights) of the owned features, feature by feature and within a feature by
-    source, sources in the order x, x + g, x + 2g... for x below g = W / stagger. With a common batch size
-    also stride (their sum, 0-dim int64) and stride_per_rank [W]; with stride_per_key instead
+    source, sources in the order x, x + g, x + 2g... for x below g = W / stagger. Without stride_per_key
+    also stride_per_rank [W], the batch sizes, and stride, their sum (0-dim int64); with stride_per_key instead
     stride_per_key_per_rank [owned features, W], sources in that order.
     """
     team = symm.team(pg)
     world, rank, features = team.world, team.rank, sum(key_splits)
     if lengths.is_cuda:
-        kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     span = world // stagger
     order = [x + span * y for x in range(span) for y in range(stagger)]
     heard = of_all([values.numel(), *([batch_size] if stride_per_key is None else stride_per_key)], team)
     strides = tuple(told[1:] * features if stride_per_key is None else told[1:] for told in heard)
     plan, owned_lengths = plan_of(tuple(key_splits), strides, tuple(order[: order.index(rank)]), rank)
     ids = [told[0] for told in heard]
-    # Two of each result: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read call e's.
+    # Two of each result are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+    # results of call e before that barrier.
     rooms = {"lengths": team.room(max(owned_lengths), lengths.dtype, "lengths")}
     sources = {"values": values.contiguous()} | ({} if weights is None else {"weights": weights.contiguous()})
     rooms |= {name: team.room(sum(ids), source.dtype, name) for name, source in sources.items()}
@@ -247,7 +250,7 @@ def on_gpus(
     most: int,
     team: Any,
 ) -> tuple[int, torch.Tensor]:
-    """Fills the rooms of all ranks. Returns how many ids arrive here, and the sum of the batch sizes followed by themselves."""
+    """Fills the rooms of all ranks; returns how many ids arrive here, and [the batch sizes' sum, the batch sizes]."""
     features, device = sum(splits), lengths.device
     first = sum(splits[: team.rank])
     parts = max(BLOCKS // max(features, 1), 1)
@@ -282,7 +285,7 @@ def on_cpu(
     most: int,
     team: Any,
 ) -> tuple[int, torch.Tensor]:
-    """The same for CPU ranks, whose processes exchange the sums."""
+    """Does on CPU ranks what `on_gpus` does on GPUs; the processes exchange the sums."""
     features, rank = sum(splits), team.rank
     begins, where = plan[: features + 1], plan[features + 1 : 2 * features + 1]
     owners, firsts = plan[2 * features + 1 : 3 * features + 1], plan[3 * features + 1 :]

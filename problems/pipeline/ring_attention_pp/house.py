@@ -1,4 +1,4 @@
-"""The house's pipeline of attention layers: batch entries are passed on one by one, so that both stages work at the same time."""
+"""House kernel: pipeline of attention layers; the batch is passed on in parts, so that stages work at the same time."""
 
 import contextlib
 import itertools
@@ -13,16 +13,16 @@ from sandbox.kit.blocks.attention import attend_together
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 2 << 20
-"""Bytes of one part of the output from which the batch is passed on in parts."""
+"""Bytes of one batch entry of the output from which the batch is passed on in parts."""
 MOST_PARTS = 8
 FEW_BLOCKS = 64
-"""Of a launch that passes something on, so that products beside it go on: the same for sender and receiver."""
+"""Blocks of a launch that passes a part on; few, so that products run beside it; the same for both stages."""
 SLOTS = 256
-"""The first signal slot of what is passed on: the exchange of heads has those below."""
+"""First signal slot of the parts that are passed on; the exchange of heads uses the slots below."""
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 ready: set[tuple[object, ...]] = set()
-"""Shapes and modes for which this process has loaded its libraries' kernels; no results."""
+"""Shapes and modes for which this process has loaded its libraries' kernels; holds no results."""
 
 
 def solution(
@@ -59,7 +59,7 @@ def solution(
     edges = [batch * number // parts for number in range(parts + 1)]
     mode = (hidden_states.shape, w_qkv.shape, hidden_states.dtype, causal)
     if mode not in ready and output.is_cuda:
-        # Stages that wait in a kernel trap after 2 s, so what takes long once is done before they wait.
+        # A kernel that waits traps after 2 s, so libraries are loaded before any stage waits.
         ready.add(mode)
         fan_out.kernel_for(output.dtype)
         for first, last in itertools.pairwise(edges):
@@ -71,7 +71,7 @@ def solution(
     for first, last in itertools.pairwise(edges):
         given, place = hidden_states[first:last], slice(first * each, last * each)
         if before:
-            # From rank 0 of the pair; what this rank passes does not count.
+            # Rank 0 of the pair sends; the tensor given here is not read.
             fan_out.fan_out([given], arrived[place], before, base=SLOTS, most_blocks=FEW_BLOCKS)
             given = arrived[place].view(given.shape)
         layer(given, output[first:last])

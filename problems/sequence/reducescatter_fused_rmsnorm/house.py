@@ -1,4 +1,4 @@
-"""The house's mean reduce-scatter with RMSNorm: rows are pushed to their owner in parts, who adds, normalises and writes them."""
+"""House kernel: mean reduce-scatter with RMSNorm; owners add and normalise a part of rows while the next is pushed."""
 
 import functools
 from typing import Any
@@ -119,14 +119,14 @@ extern "C" __global__ void __launch_bounds__(512) scatter_and_norm_%s(Px px, con
 TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
 BLOCKS, THREADS, PARTS = 128, 512, 8
 WARP_WORDS = 128
-"""16-byte words of a row up to which a warp has a row for itself; beyond it a block has."""
+"""16-byte words of a row up to which one warp works on a row; a whole block works on a longer row."""
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"scatter_and_norm_{name}")
 
@@ -147,7 +147,8 @@ def solution(rs_input_1d: torch.Tensor, gamma: torch.Tensor, eps: float) -> torc
         return (total * inverse * gamma).to(x.dtype)
     words = -(-width * x.element_size() // 16)
     result = x.new_empty((rows, width))
-    # Two buffers: nobody writes before everybody has left the call before, so what was sent two calls ago has been read.
+    # Two buffers: a rank writes only after all ranks have left the previous call, so they have read the buffer of two
+    # calls ago.
     staged = symm.out((symm.world, rows, words, 4), torch.int32, "staged", ring=2)
     lanes = 32 if words <= WARP_WORDS else THREADS
     teams = THREADS // lanes  # rows that a block has at once

@@ -1,4 +1,4 @@
-"""The house's rotary all-gather: a lane rotates both halves of a head and stores them at their places in every rank's result."""
+"""House kernel: rotary all-gather; a thread rotates a word of both halves of a head and stores it at all ranks."""
 
 import functools
 from typing import Any
@@ -66,7 +66,7 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rotate_{name}")
 
@@ -82,8 +82,8 @@ def solution(
         cos, sin = cos_local.unsqueeze(2).float(), sin_local.unsqueeze(2).float()
         return gathered(rotated(q_local, cos, sin)), gathered(rotated(k_local, cos, sin))
     batch, length, heads, dim = q_local.shape
-    # Two results each are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-    # result of call e.
+    # Two results each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the
+    # result of call e before that barrier.
     shape = (batch, symm.world * length, heads, dim)
     all_q, all_k = symm.out(shape, q_local.dtype, "q"), symm.out(shape, q_local.dtype, "k")
     words = -(-dim // 2 * q_local.element_size() // 16)
@@ -95,7 +95,7 @@ def solution(
 
 
 def rotated(u: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """u [B, S, h, d] turned by tables [B, S, 1, d] of float32, in u's dtype."""
+    """Returns u [B, S, h, d] rotated by tables [B, S, 1, d] of float32, in u's dtype."""
     first, second = u.float().chunk(2, dim=-1)
     return (u * cos + torch.cat((-second, first), dim=-1) * sin).to(u.dtype)
 

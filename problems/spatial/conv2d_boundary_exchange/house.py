@@ -1,4 +1,4 @@
-"""House kernel: the strip is convolved as it is; rows that need the neighbours are computed beside it, in patches."""
+"""House kernel: strip convolution without the neighbours; rows that need them are computed beside it, in patches."""
 
 import functools
 from typing import Any
@@ -38,12 +38,12 @@ extern "C" __global__ void __launch_bounds__(512) exchange_words(Px px, const u3
 }
 """
 BLOCKS, THREADS = 16, 512
-"""Few blocks: those that wait for a neighbour keep multiprocessors from the convolution beside them."""
+"""Few blocks, because blocks that wait for a neighbour take multiprocessors from the convolution beside them."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -57,8 +57,8 @@ def solution(
 ) -> torch.Tensor:
     """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> this rank's strip [B, Co, h_out, w_out].
 
-    The strip is extended by `padding` rows of either neighbour, by zeros at the ends of the image. Of a convolution with zeros
-    on all sides only rows of the result near the borders are wrong: they are replaced.
+    The strip is extended by `padding` rows of either neighbour, or by zeros at the ends of the image. A convolution
+    with zeros on all sides is wrong only in the result's rows near the borders, which are replaced.
     """
     team = symm.team(group)
     if team.world == 1 or padding == 0:
@@ -67,7 +67,7 @@ def solution(
     height, is_thin = x.shape[2], x.shape[2] < 2 * padding  # then some rows need both neighbours
     if not x.is_cuda or is_thin or weight.shape[2] != 2 * padding + 1 or x.element_size() not in (2, 4):
         return conv2d(extended(x, padding, team), weight, bias, stride, (0, padding))
-    # Rows of the result below `above` need the strip above, from `below` on they need the strip below.
+    # Rows of the result before row `above` need the strip above, rows from `below` on need the strip below.
     above, below = -(-padding // stride), -(-(height - padding) // stride)
     with beside():
         patches = exchanged(x, padding, below * stride - padding, team)
@@ -83,10 +83,11 @@ def solution(
 
 
 def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Tensor:
-    """[2 B, C, 3 padding, w]: B patches at the top of the strip x [B, C, h, w], then B at its bottom, from row `start` on."""
+    """Patches [2 B, C, 3 padding, w]: B at the top of strip x [B, C, h, w], B at its bottom, from row `start` on."""
     kernel = kernels().exchange_halves if x.element_size() == 2 else kernels().exchange_words
     batch, channels, height, width = x.shape
-    # Two are enough: a rank stores in call e+2 only after all ranks have met in call e+1, behind their patches of call e.
+    # Two are enough: a rank stores in call e+2 after the barrier of call e+1, and all ranks use the patches of call e
+    # before that barrier.
     patches = team.out((2 * batch, channels, 3 * padding, width), x.dtype, "patches", ring=2)
     planes = batch * channels
     blocks = min(max(-(-32 * planes // THREADS), 1), BLOCKS)
@@ -96,7 +97,7 @@ def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Te
 
 
 def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
-    """The strip x [B, C, h, w] with `padding` rows of either neighbour, read from their memory: [B, C, h + 2 padding, w]."""
+    """Strip x [B, C, h, w] with `padding` rows of either neighbour, read in their memory: [B, C, h + 2 padding, w]."""
     peers = team.peers(team.stage(torch.stack((x[:, :, :padding], x[:, :, -padding:]))))
     team.barrier()
     outside = torch.zeros_like(x[:, :, :padding])

@@ -1,7 +1,8 @@
-"""The house's projection of Gaussians: one launch counts what is visible, one projects again and delivers it to final places.
+"""House kernel: projection of Gaussians; one launch counts the visible ones, one projects again and stores the results.
 
-A pair of a Gaussian and a camera fits into registers, so it is projected twice rather than kept. The ranks exchange W counts on
-the GPU between the two. Records of a tile are closed up in shared memory and leave as runs of whole words.
+A pair of a Gaussian and a camera fits into registers, so it is projected twice instead of stored. The ranks exchange W
+counts on the GPU before the second launch. Records of a tile are packed in shared memory and leave as runs of whole
+words.
 """
 
 import functools
@@ -205,7 +206,7 @@ ALIGN = 256
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """count_visible and deliver_records; compiled when they are first asked for."""
+    """Compiles count_visible and deliver_records at the first call."""
     return cuda.compile(prefix.SOURCE + SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
@@ -227,7 +228,7 @@ def solution(
     """means [n, 3], quats [n, 4] (w, x, y, z), scales [n, 3], opacities [n], colors [n, D], viewmats [C, 4, 4], Ks [C, 3, 3].
 
     Returns camera_ids, gaussian_ids, radii, means2d, depths, conics, opacities and colors of all Gaussians that are visible in
-    this rank's cameras, by source rank, camera, Gaussian. On GPUs these are symmetric memory of a ring of two.
+    this rank's cameras, ordered by source rank, camera, Gaussian. On GPUs these are symmetric memory of a ring of two.
 
     Raises:
         ValueError: a camera model other than "pinhole".
@@ -237,9 +238,9 @@ def solution(
     given = [x.contiguous() for x in (means, quats, scales, opacities, colors, viewmats, Ks)]
     numbers = (image_width, image_height, eps2d, near_plane, far_plane)
     use_kernel = means.is_cuda and means.dtype in TYPES
-    kernels = kernel_for(means.dtype) if use_kernel else None  # compiled before ranks meet
+    kernels = kernel_for(means.dtype) if use_kernel else None  # compiled before any barrier
     counts = [n for (n,) in symm.gather_numbers(len(means))]
-    # The offset belongs to the receiving rank: inherited, and part of the contract.
+    # The offset is that of the receiving rank, as in the baseline, whose results are the reference.
     offsets = list(itertools.accumulate(counts[:-1], initial=0))
     if kernels is None:
         return by_library(given, numbers, offsets)
@@ -250,13 +251,15 @@ def solution(
     dtypes = [torch.int64, torch.int64, torch.int32, *[dtype] * 5]
     widths = [math.prod(shape) * each.itemsize for shape, each in zip(shapes, dtypes, strict=True)]
     begins = list(itertools.accumulate((-(-most * width // ALIGN) * ALIGN for width in widths), initial=0))
-    # Two turns: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the results of call e.
+    # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
+    # of call e before that barrier.
     lenses = symm.out((world * cameras, 25), torch.float32, "lenses", ring=2)
     totals = symm.out((world, world), torch.int32, "totals", ring=2)
     room = symm.room(begins[-1], torch.uint8, "records")
     done = symm.empty(1, torch.int32, "done")  # zero at first, and after every launch
     views = world * cameras
-    # What both launches use: by view a mask of the visible Gaussians and a place for each block; a beginning for each owner.
+    # Used by both launches: per view a mask of the visible Gaussians and a place for each block; per owner a first
+    # place.
     cuts = list(itertools.accumulate((views * -(-len(means) // 32), views * blocks, world)))
     scratch = torch.empty(cuts[-1], dtype=torch.int32, device=means.device).tensor_split(cuts[:-1])
     masks, places, firsts = (part.data_ptr() for part in scratch)
@@ -292,7 +295,7 @@ def solution(
 def by_library(
     given: list[torch.Tensor], numbers: tuple[int, int, float, float, float], offsets: list[int]
 ) -> tuple[torch.Tensor, ...]:
-    """The same by library calls: all pairs at once, then one exchange of numbers and one of values."""
+    """Computes `solution` by library calls: all pairs at once, then one exchange of integers and one of values."""
     means, quats, scales, opacities, colors, viewmats, Ks = given
     width, height, eps2d, near, far = numbers
     team, cameras = symm.team(), len(viewmats)

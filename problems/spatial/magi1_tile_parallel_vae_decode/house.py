@@ -1,8 +1,8 @@
-"""The house's tile-parallel decoding: latents cross the ranks, not pixels, and every rank computes the whole video in one launch.
+"""House kernel: tile-parallel decoding; ranks exchange latents, not pixels; each computes the video in one launch.
 
-A row of the video mixes at most three decoded tiles along time and height. That mixture is linear, so it is taken of latents,
-once per latent of the row; a pixel is then one interpolation of two, or of two and two where tiles are cross-faded along the
-width. What limits it: writing the video.
+A row of the video mixes at most three decoded tiles along time and height. That mixture is linear, so it is computed
+from latents, once per latent of the row. A pixel is then one interpolation between two values, or a mix of two
+interpolations if tiles are cross-faded along the width. Writing the video limits the speed.
 """
 
 import functools
@@ -104,18 +104,18 @@ extern "C" __global__ void __launch_bounds__(128) decode_video(const TYPE* laten
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 2112, 128
 LATENTS = 1024
-"""Latents of all tiles along the width; wider videos, and CPU ranks, take library calls."""
+"""Most latents of all tiles along the width; wider videos, and CPU ranks, take library calls."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """share_latents and decode_video; compiled when they are first asked for."""
+    """Compiles share_latents and decode_video at the first call."""
     return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the latents in tiles: `stride` apart, `tile` long, `scale` pixels a latent, `blend` of them cross-faded."""
+    """An axis of latents in tiles: `stride` apart, `tile` long, `scale` pixels a latent, `blend` pixels cross-faded."""
 
     size: int
     tile: int
@@ -128,7 +128,7 @@ class Axis:
         return [(at, min(self.tile, self.size - at)) for at in range(0, self.size, self.stride)]
 
     def kept(self, length: int) -> int:
-        """Pixels that a tile of so many latents adds to the video."""
+        """Pixels that a tile of `length` latents adds to the video."""
         return min(length * self.scale, self.tile * self.scale - self.blend)
 
     def faded(self, tile: int) -> int:
@@ -137,7 +137,7 @@ class Axis:
         return min(lengths[tile - 1], lengths[tile], self.blend) if tile else 0
 
     def places(self, firsts: list[int]) -> list[list[int]]:
-        """What the kernel's Place has, by pixel; latents count from firsts[tile] on."""
+        """The fields of the kernel's Place, by pixel; a tile's latents are numbered from firsts[tile] on."""
 
         def between(tile: int, at: int) -> list[int | float]:
             last = tiles[tile][1] - 1
@@ -165,7 +165,7 @@ Axes = tuple[Axis, Axis, Axis]
 
 @functools.lru_cache(maxsize=16)
 def owners_of(axes: Axes, world: int) -> dict[tuple[int, ...], int]:
-    """The rank that decodes each tile (time, height, width): the largest tiles first, dealt out in turn."""
+    """The rank that decodes each tile (time, height, width): round robin over the tiles, the largest first."""
     sides = [axis.tiles() for axis in axes]
     order = sorted(
         itertools.product(*(range(len(side)) for side in sides)),
@@ -176,7 +176,7 @@ def owners_of(axes: Axes, world: int) -> dict[tuple[int, ...], int]:
 
 @functools.lru_cache(maxsize=16)
 def tables(axes: Axes, world: int, device: torch.device) -> list[torch.Tensor]:
-    """On the device, int32: places along time, height and width, {tile, latent} of a row's latents, and the tiles' owners."""
+    """Int32 tables on the device: places on time, height, width; {tile, latent} of a row's latents; tiles' owners."""
     sides = [axis.tiles() for axis in axes]
     begins = [[at for at, _ in side] for side in sides[:2]]
     begins.append(list(itertools.accumulate((length for _, length in sides[2][:-1]), initial=0)))
@@ -204,7 +204,7 @@ def solution(
     Tiles are decoded from their owner's z, interpolated in float32, cross-faded with the tiles before and rounded once.
 
     Raises:
-        ValueError: an overlap leaves a tile without a stride.
+        ValueError: an overlap is so large that no stride is left.
     """
     tile = tile_latent_min_length + int(first_frame_as_image), tile_latent_min_height, tile_latent_min_width
     overlap = temporal_tile_overlap_factor, spatial_tile_overlap_factor, spatial_tile_overlap_factor
@@ -240,7 +240,7 @@ def solution(
 
 
 def decode_tiles(latents: torch.Tensor, axes: Axes, video: torch.Tensor) -> torch.Tensor:
-    """The same by library calls, tile by tile, into `video`; latents [W, B, channels, T, H, Wd] of all ranks."""
+    """Decodes into `video` by library calls, tile by tile; latents [W, B, channels, T, H, Wd] of all ranks."""
     sides = [axis.tiles() for axis in axes]
     decoded: dict[tuple[int, ...], torch.Tensor] = {}
     for place, owner in owners_of(axes, latents.shape[0]).items():

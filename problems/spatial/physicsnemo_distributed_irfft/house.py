@@ -1,4 +1,4 @@
-"""The house's inverse real 2-D FFT: no gather, and of rows k and n0 - k only one is transformed and sent."""
+"""House kernel: inverse real 2-D FFT without a gather; of rows k and n0 - k only one is transformed and sent."""
 
 import functools
 from typing import Any
@@ -105,17 +105,17 @@ extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const floa
 }
 """
 BLOCKS, THREADS = 396, 256
-"""Three blocks on each multiprocessor; the same block of every rank meets."""
+"""Three blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 
 symm.reserve(4 << 30)
 if torch.cuda.is_available():
-    # cuFFT is loaded here, and not while another rank's kernel waits for this one's.
+    # cuFFT is loaded at import, not while another rank's kernel waits for this rank's.
     torch.fft.ifft(torch.zeros(2, dtype=torch.complex64, device="cuda"))
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -145,8 +145,11 @@ def solution(
 
 
 def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
-    """The scaled field's columns. `combine` of a call begins when all ranks have ended the call before: both exchanges of that
-    call ended with a meeting behind everything that read the one before, so single buffers do."""
+    """Returns this rank's columns of the scaled field.
+
+    Single buffers are enough: a rank writes a buffer again only after the barrier of the other exchange, and all ranks
+    read the buffer before that barrier.
+    """
     height, stored = x.shape[-2:]
     width, images = n1 // team.world, x.numel() // (height * stored)
     plan = row_pairs(n0, team.world, x.device)
@@ -168,7 +171,7 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
 
 
 def in_torch(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
-    """The same for CPU ranks: every rank doubles the columns whose mirror images are missing, and no spectrum is gathered."""
+    """Computes the columns on CPU ranks, without a gather: columns whose mirror images are not stored count twice."""
     stored = x.shape[-1]
     weight = torch.full((stored,), 2 * scale, device=x.device)
     weight[0] = scale

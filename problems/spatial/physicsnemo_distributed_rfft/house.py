@@ -1,4 +1,4 @@
-"""The house's real 2-D FFT: only rows 0 .. n0/2 are sent and transformed, and each of them gives two rows of the result."""
+"""House kernel: real 2-D FFT; only rows 0 .. n0/2 are sent and transformed, and each gives two rows of the result."""
 
 import functools
 from typing import Any
@@ -75,14 +75,14 @@ extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const floa
 }
 """
 BLOCKS, THREADS = 396, 256
-"""Three blocks on each multiprocessor; the same block of every rank meets."""
+"""Three blocks on each multiprocessor; a block has barriers with the same block of every rank."""
 
 symm.reserve(4 << 30)
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -96,7 +96,7 @@ def solution(
     """Real x [B, H, Wd/W], this rank's columns -> complex [B, n0/W, n1//2 + 1], its rows of the spectrum.
 
     s: global lengths (n0, n1) along dim = (complete axis, sharded axis); shorter fields are padded with zeros, longer ones
-    cropped, None keeps a length. W divides n0. On one rank a single library call does it all.
+    cropped, None keeps a length. W divides n0. On one rank this is a single library call.
     """
     team = symm.team(group)
     x = x.movedim(dim, (-2, -1))
@@ -114,10 +114,11 @@ def solution(
 
 
 def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
-    """This rank's rows of the scaled spectrum, in symmetric memory of a ring of two.
+    """Returns this rank's rows of the scaled spectrum, in symmetric memory of a ring of two.
 
-    Both launches end with a meeting. So whoever sends rows of the next call knows that everybody has transformed those of this
-    one, and whoever writes into the result of two calls ago that its owner has gone on: what was queued behind it has read it.
+    Both launches end with a barrier. So a rank sends rows of the next call after all ranks have transformed those of
+    this call. It writes into the result of two calls ago after the owner has begun the next call, and so has read that
+    result.
     """
     width, batch = x.shape[-1], x.shape[:-2]
     images = x.numel() // (x.shape[-2] * width)
@@ -137,7 +138,7 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
 
 
 def in_torch(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) -> torch.Tensor:
-    """The same for CPU ranks: out of the peers' memory everybody takes the rows that it needs, or their conjugates."""
+    """Computes the rows on CPU ranks, which read the rows that they need, or their conjugates, in the peers' memory."""
     half = team.stage(torch.fft.rfft(x * scale, n=n0, dim=-2, norm="backward"))
     peers = team.peers(half)
     team.barrier()

@@ -1,8 +1,9 @@
-"""The house's convolution on the sphere: one exchange before everything else, then each rank computes its own tile of the output.
+"""House kernel: convolution on the sphere; after a single exchange each rank computes its own tile of the output.
 
-All ranks get the whole field and all filters. That is less than the exchanges of partial sums, which have K times as many values,
-and nothing is left to exchange afterwards. Filters travel as windows of twelve longitudes in a latitude. A thread has four
-neighbouring output longitudes and K basis functions: it reads 16 values of the field for the 48 products of a window.
+All ranks get the whole field and all filters. That is less than the exchanges of partial sums, which have K times as
+many values, and no exchange follows. Filters are sent as windows of twelve longitudes in a latitude. A thread has four
+neighbouring output longitudes and up to four basis functions: it reads 16 values of the field for the 48 products of a
+window.
 """
 
 import functools
@@ -195,19 +196,22 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
 """
 BLOCKS, THREADS = 128, 512
 IMAGES, WARPS, ROW = 4, 3, 2048
-"""In a block of `filter`: images, warps of an image, and longitudes of an image in shared memory."""
+"""In a block of `filter`: images, most warps per image, and longitudes per image in shared memory."""
 
 symm.reserve(2 << 30)  # two fields of the largest sizes
 
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
 def parts_of(count: int, ranks: int) -> list[int]:
-    """Where each rank's share of `count` items begins, and the end: equal chunks, the rest for the last, never nothing."""
+    """Returns where each rank's share of `count` items begins, then the end: equal chunks, the rest last.
+
+    No share is empty if there are at least as many items as ranks.
+    """
     chunk = -(-count // ranks)
     if count <= chunk * (ranks - 1):
         chunk = count // ranks
@@ -230,9 +234,9 @@ def solution(
     The world is the grid of polar and azimuth positions. psi, weight and bias are the rank's own: a filter acts on the latitudes
     of its rank's polar position and on the channels of its azimuth position.
     """
-    # The windows are of neighbouring longitudes, so the kernel is for outputs at every input longitude.
+    # Windows hold neighbouring longitudes, so the kernel needs an output at every input longitude.
     use_kernels = x.is_cuda and nlon_in == nlon_out and nlon_in + 128 * WARPS + 16 <= ROW
-    launch = kernels() if use_kernels else None  # compiled before ranks meet
+    launch = kernels() if use_kernels else None  # compiled before any barrier
     az, polar = dist.get_world_size(azimuth_group), dist.get_world_size(polar_group)
     mine = dist.get_rank(polar_group), dist.get_rank(azimuth_group)
     batch, channels, tall, wide = x.shape
@@ -253,7 +257,8 @@ def solution(
         before = [images * sum(talls[:p]) * nlon_in for p in range(polar + 1)]
         start = sum(everybody[ranks[mine[0], a]][3] for a in range(mine[1]))
         room = max(entries for *_, entries in everybody)
-        # Two turns: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read call e.
+        # Two buffers are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read those of
+        # call e before that barrier.
         field = team.room(before[-1], torch.float32, "field")
         windows = team.room(16 * team.world * room, torch.int32, "windows")
         ranges = team.out((team.world, rows, 2), torch.int32, "ranges", ring=2)
@@ -282,7 +287,7 @@ def by_library(
     place: tuple[int, int, int, int],
     by_channel: list[int],
 ) -> None:
-    """The same by library calls, into y [B, C, K, T_p, J_a]: fields and filters are read out of the peers' memory."""
+    """Fills y [B, C, K, T_p, J_a] by library calls, which read fields and filters in the peers' memory."""
     first_t, first_j, turn, nlon_in = place
     batch, channels, basis, t_count, j_count = y.shape
     team = symm.team()

@@ -1,4 +1,4 @@
-"""House kernel: columns of A are gathered in chunks of rows, beside the product of the rows before."""
+"""House kernel: GEMM with gathered columns of A; chunks of rows are gathered beside the product of earlier chunks."""
 
 import torch
 
@@ -6,7 +6,7 @@ from sandbox.kit import symm
 from sandbox.kit.blocks.gathered_gemm import gathered_product
 
 LARGE = 16 << 20
-"""Bytes of a rank's columns from which on rows are gathered beside products."""
+"""Bytes of a rank's columns from which rows are gathered beside products."""
 
 symm.reserve(4 << 30)  # two gathered matrices of the largest sizes
 

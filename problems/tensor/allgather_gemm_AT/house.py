@@ -1,4 +1,4 @@
-"""House kernel: the gathered matrix is built in place, without a transposition, beside its product."""
+"""House kernel: GEMM with gathered columns of A, which arrive in place, without a transposition, beside the product."""
 
 import torch
 
@@ -6,7 +6,7 @@ from sandbox.kit import symm
 from sandbox.kit.blocks.gathered_gemm import gathered_product
 
 LARGE = 16 << 20
-"""Bytes of a rank's columns from which on rows are gathered beside products."""
+"""Bytes of a rank's columns from which rows are gathered beside products."""
 
 symm.reserve(4 << 30)  # two gathered matrices of the largest sizes
 

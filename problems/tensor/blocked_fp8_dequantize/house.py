@@ -1,4 +1,4 @@
-"""House kernel: codes and scales travel as they are; the receiver multiplies one part while the next is on its way."""
+"""House kernel: FP8 dequantisation; ranks send codes and scales, and multiply one part while the next is on its way."""
 
 import functools
 from typing import Any
@@ -84,12 +84,12 @@ extern "C" __global__ void __launch_bounds__(512, 2) one_by_one(Px px, const COD
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS, PARTS = 264, 512, 8
-"""A signal's number is 16 times the launch plus the part, its slot the block's number plus 512."""
+"""A signal's value is 16 times the launch's number plus the part. Block b uses slot b + 512."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, is_coded: bool = False) -> Any:
-    """The kernels for scales of a dtype, and E4M3 codes or numbers of the same dtype; compiled when first asked for."""
+    """Compiles the kernels for scales of a dtype, with E4M3 codes or numbers of that dtype, at the first call."""
     code = "uint8_t" if is_coded else TYPES[dtype]
     return cuda.compile(E4M3 + SOURCE + ENTRIES.replace("CODE", code).replace("SCALE", TYPES[dtype]))
 
@@ -109,7 +109,7 @@ def solution(local_y: torch.Tensor, local_s: torch.Tensor, block_size: int = 128
     y, s = local_y.contiguous(), local_s.contiguous()
     is_coded = y.dtype == torch.float8_e4m3fn
     if s.dtype not in TYPES or not (is_coded or y.dtype == s.dtype):
-        y, s = y if is_coded else y.float(), s.float()  # exact, and no other result
+        y, s = y if is_coded else y.float(), s.float()  # exact, so the result is the same
     if is_coded:
         y = y.view(torch.uint8)
     if not y.is_cuda or block_size & (block_size - 1):
@@ -130,7 +130,7 @@ def solution(local_y: torch.Tensor, local_s: torch.Tensor, block_size: int = 128
 
 
 def in_torch(y: torch.Tensor, s: torch.Tensor, block_size: int) -> torch.Tensor:
-    """The same for CPU ranks and blocks of unusual sizes: each rank reads its chunks from all ranks. y: codes are uint8."""
+    """Multiplies on CPU ranks, or for unusual block sizes; ranks read their chunks from all ranks. y: uint8 codes."""
     all_codes, all_scales = symm.peers(symm.stage(y, "codes")), symm.peers(symm.stage(s, "scales"))
     symm.barrier()
     products = []

@@ -1,4 +1,4 @@
-"""House kernel: one launch scales blocks to E4M3 codes and stores codes and scales at their places in every rank's results."""
+"""House kernel: quantisation to E4M3 in one launch, which stores codes and scales at their places at every rank."""
 
 import functools
 from typing import Any
@@ -65,17 +65,17 @@ extern "C" __global__ void __launch_bounds__(256, 2) quantise_blocks(Px px, cons
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 SIZES = (16, 32, 64, 128, 256, 512)
-"""Of blocks that the kernel serves: from one lane to a warp."""
+"""Block sizes that the kernel supports: from one lane to a warp."""
 BLOCKS, THREADS = 256, 256
 WORDS = 4
-"""Of 16 elements, in flight in a thread."""
+"""Words of 16 elements that a thread has in flight."""
 
 symm.reserve(2 << 30)  # two results of the largest sizes
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).quantise_blocks
 
 
@@ -94,8 +94,8 @@ def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.T
     if not x.is_cuda or x.dtype not in TYPES or block_size not in SIZES:
         return in_torch(x, block_size)
     kernel = kernel_for(x.dtype)
-    # Two of each are enough: a rank that stores for call e+2 has met all ranks in call e+1, behind whatever has read the results
-    # of call e.
+    # Two of each are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the results
+    # of call e before that barrier.
     codes = symm.out((symm.world * rows, columns), torch.uint8, "codes")
     scales = symm.out((symm.world * rows, columns // block_size), torch.float32, "scales")
     words = x.numel() // 16
@@ -105,7 +105,7 @@ def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.T
 
 
 def in_torch(x: torch.Tensor, block_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for CPU ranks and blocks of unusual sizes: each rank copies the codes and scales of all ranks."""
+    """Quantises on CPU ranks, or for unusual block sizes; each rank copies the codes and scales of all ranks."""
     values = x.reshape(-1, block_size).float()
     scales = values.abs().amax(dim=1) / LARGEST_CODE
     codes = (values / torch.where(scales == 0, 1.0, scales)[:, None]).clamp_(-LARGEST_CODE, LARGEST_CODE)

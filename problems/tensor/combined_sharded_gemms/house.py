@@ -1,4 +1,4 @@
-"""House kernel: the exchange stores rows in their final order, so nothing lies between it and the MLP."""
+"""House kernel: MLP on exchanged rows; the exchange stores rows in their final order, so no copy follows it."""
 
 import torch
 

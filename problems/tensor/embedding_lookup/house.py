@@ -1,8 +1,9 @@
-"""The house's embedding lookup: owners store rows at their final places, and a row that is wanted often travels once.
+"""House kernel: embedding lookup; owners store rows at their final places, and a repeated row travels once.
 
-A list of wanted rows is counted by owner, then every owner gets its part of it: the row of each place. Of the places that
-want the same row of a peer one is chosen, by writing them all to the same word; the others copy its row when it has come.
-Four launches, no wait for the device. What limits it: the link, then the copies of repeated rows.
+A list of requested rows is counted by owner, then every owner gets its part: the row for each place. If several places
+request the same row of a peer, all write their number to the same word. The last writer is sent the row, the others
+copy it on arrival. There are four launches, and the host does not wait for the device. The link limits the speed, then
+the copies of repeated rows.
 """
 
 import functools
@@ -159,12 +160,12 @@ symm.reserve(3 << 30)  # two results of the largest sizes
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
 def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
-    """indices [n] int64 in [0, W·S), local_shard [S, D] -> [n, D]: the wanted rows, grouped by owner.
+    """indices [n] int64 in [0, W·S), local_shard [S, D] -> [n, D]: the requested rows, grouped by owner.
 
     Rank r owns rows r·S to (r+1)·S − 1. Rows of owner 0 come first, then those of owner 1...; inside a group
     they keep the order of `indices`. n may differ between the ranks and may be 0; n and S are below 2^31.
@@ -178,7 +179,8 @@ def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
     longest = max(lengths)
     if longest * width == 0:
         return local_shard.new_empty((n, *shape))
-    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier.
     room = team.room(longest * width, local_shard.dtype, "rows", ring=None)
     result = room[: n * width].view(n, *shape)
     if not local_shard.is_cuda:
@@ -197,7 +199,7 @@ def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
     each = -(-longest // chunks)
     sizes = [world * chunks, world * owned, n, n]
     counts, chosen, places, twins = torch.split(torch.empty(sum(sizes), dtype=torch.int32, device=device), sizes)
-    # One buffer each is enough: who asks again has met everybody at the end of `answer`.
+    # One buffer each is enough: a rank writes it again after the barrier at the end of `answer`.
     wanted = team.room(world * longest, torch.int32, "wanted", ring=1)
     heads = team.empty((world, 2), torch.int32, "heads")
     unit = 2 if shard.element_size() % 4 else 4

@@ -1,4 +1,4 @@
-"""House kernel: rows of the product leave by copy engine while the next rows are multiplied."""
+"""House kernel: GEMM with all-gather; rows of the product leave by copy engine while the next rows are multiplied."""
 
 import torch
 
@@ -7,7 +7,7 @@ from sandbox.kit.blocks.columns import copy_columns, kernels, meet, own_columns,
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 16 << 20
-"""Bytes of a rank's columns from which on rows are sent beside products."""
+"""Bytes of a rank's columns from which rows are sent beside products."""
 CHUNKS = (4, 4, 4, 2, 2)
 """Rows of the products, in sixteenths. The last ones are small, because nothing runs beside their transfer."""
 SLOT = 1000
@@ -18,11 +18,11 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 def solution(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
     """A [M, K], B [K, N/W] (both this rank's own) -> [M, N]: block s of the columns is A_s · B_s, on every rank.
 
-    The product is written to its place in the result at once: the library takes rows that lie apart.
+    The product is written directly to its place in the result, because the library accepts any row stride.
     """
     team, rows = symm.connect(), A.shape[0]
     if A.is_cuda:
-        kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+        kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     # Two results are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     result = symm.out((rows, team.world * B.shape[1]), A.dtype, "product")
     mine = own_columns(result, team)

@@ -1,7 +1,8 @@
-"""The house's row-parallel GEMM: blocks of rows are exchanged by copy engine beside the next product; on CPU ranks peers add.
+"""House kernel: row-parallel GEMM; copy engines exchange blocks of rows beside the next product.
 
-Each rank owns a block of rows. Partial products of the others' blocks leave first. The own block comes last, in chunks: each adds
-what has arrived, and is sent to all while the next is multiplied. Small products are added up in one launch.
+Each rank owns a block of rows. Partial products of the others' blocks leave first. The rank's own block comes last, in
+chunks: each adds what has arrived, and is sent to all while the next is multiplied. Small products are added up in one
+launch. CPU ranks add what they read from the peers' memory.
 """
 
 import torch
@@ -14,13 +15,13 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
 
 ONE_SHOT = 1 << 15
-"""Elements up to which everybody adds everything: one barrier. Beyond it each rank adds 1/W and reads the rest."""
+"""Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
 
 LARGE = 1 << 24
-"""Bytes of the product from which on GPUs rows are exchanged beside products."""
+"""Bytes of the product from which GPUs exchange rows beside products."""
 
 CHUNKS = 4
-"""Of a rank's own rows: nothing is multiplied while the last one is sent."""
+"""Chunks of a rank's own rows; nothing is multiplied while the last one is sent."""
 SLOT = 1001
 
 
@@ -31,7 +32,7 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     if team.world == 1:
         return torch.mm(A_local, B_local)
     if not A_local.is_cuda:
-        # Two buffers in turn: a slow peer may still read the one of the call before.
+        # Two alternating buffers: a slow peer may still read that of the previous call.
         product = team.out(shape, A_local.dtype, "product", ring=2)
         torch.mm(A_local, B_local, out=product)
         return summed(product)
@@ -46,8 +47,8 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
 
 
 def in_blocks(A_local: torch.Tensor, B_local: torch.Tensor, team: symm.Team) -> torch.Tensor:
-    """The product of a number of rows that the ranks share equally."""
-    kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    """Computes the summed product if W divides its number of rows."""
+    kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     result = team.out((A_local.shape[0], B_local.shape[1]), A_local.dtype, "result")
     rows = A_local.shape[0] // team.world
     own = result[team.rank * rows : (team.rank + 1) * rows]

@@ -1,4 +1,4 @@
-"""House kernel: partial products leave for their owners by copy engine; the owner's product adds them."""
+"""House kernel: GEMM with reduce-scatter; copy engines send partial products to owners, whose product adds them."""
 
 import torch
 
@@ -8,7 +8,7 @@ from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 
 LARGE = 16 << 20
-"""Bytes of a rank's result from which on blocks are sent beside products."""
+"""Bytes of a rank's result from which blocks are sent beside products."""
 
 symm.reserve(4 << 30)  # two buffers for what arrives, of the largest sizes
 
@@ -25,16 +25,16 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     if not A_local.is_cuda:
         return summed(A_local, B_local, team)
     if rows * columns * A_local.element_size() < LARGE:
-        # One launch sends and adds; the library's product costs less host time where it may take its memory itself.
+        # One launch sends and adds; the library's product costs less host time if it allocates its own output.
         return example("reducescatter_cuda")(torch.mm(A_local, B_local))
-    kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    kernels()  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
     own = team.out((rows, columns), A_local.dtype, "own", ring=2)
     scattered_product(A_local.contiguous().view(world, rows, -1), B_local, team.peers(own), team)
     return own
 
 
 def summed(a: torch.Tensor, b: torch.Tensor, team: symm.Team) -> torch.Tensor:
-    """The same on CPU ranks, which read their peers' memory."""
+    """Computes `solution` on CPU ranks, which read the peers' memory."""
     partial = team.out((a.shape[0], b.shape[1]), a.dtype, "partial", ring=2)
     torch.mm(a, b, out=partial)
     rows = a.shape[0] // team.world

@@ -1,4 +1,4 @@
-"""The house's output projection: weights stream past tensor cores once, and every run of logits goes to all ranks at once."""
+"""House kernel: output projection; tensor cores read the weights once, and runs of logits are stored at all ranks."""
 
 import functools
 from typing import Any
@@ -101,16 +101,16 @@ extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, WARPS = 396, 8
-"""Three blocks on each multiprocessor: what its registers hold."""
+"""Three blocks on each multiprocessor, as many as its registers hold."""
 MOST_TOKENS = 8
 """Columns of a tensor core's product; more tokens are multiplied by the library."""
 LONG = 64
-"""Columns of a run where there are enough for all blocks: 128 bytes of 16-bit logits in one piece. Else 16."""
+"""Columns of a run if there are enough columns: 128 bytes of 16-bit logits in one piece. Otherwise 16."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, tiles: int = 1) -> Any:
-    """The kernel for runs of 16·tiles columns; compiled when it is first asked for."""
+    """Compiles the kernel for runs of 16·tiles columns at the first call."""
     entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("TILES", str(tiles))
     return cuda.compile(SOURCE + entry).project_runs
 
@@ -118,21 +118,21 @@ def kernel_for(dtype: torch.dtype, tiles: int = 1) -> Any:
 def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor) -> torch.Tensor:
     """hidden_states [t, H], weight_shard [v, H], bias_shard [v] -> logits [t, W·v], the same on every rank.
 
-    Sums and bias are float32 in the kernel, rounded once. t <= 8 in the kernel; any t otherwise.
+    Sums and bias are float32 in the kernel, rounded once. The kernel takes t <= 8; library calls take any t.
     """
     tokens, (columns, width) = hidden_states.shape[0], weight_shard.shape
     if not hidden_states.is_cuda or tokens > MOST_TOKENS:
-        # The library's product of columns has them as rows: what is gathered is in order, and only seen transposed.
+        # The product is computed transposed, [v, t]: so the gathered rows are in order, and are transposed at the end.
         local = torch.addmm(bias_shard[:, None], weight_shard, hidden_states.t())
         gathered = local.new_empty(dist.get_world_size() * columns, tokens)
         dist.all_gather_into_tensor(gathered, local.contiguous())
         return gathered.t().contiguous()
-    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
-    # result of call e. Sizes change from call to call, so results are slices of larger rooms.
+    # Two results are enough: a rank stores for call e+2 after the barrier of call e+1, and all ranks read the result of
+    # call e before that barrier. Sizes change from call to call, so results are slices of larger rooms.
     room = symm.room(tokens * symm.world * columns, hidden_states.dtype, "logits", ring=None)
     tiles = LONG // 16 if columns >= LONG * BLOCKS // 4 else 1
     runs = max(-(-columns // (16 * tiles)), 1)
-    blocks = -(-runs // -(-runs // BLOCKS))  # as many runs for each
+    blocks = -(-runs // -(-runs // BLOCKS))  # about the same number of runs for each
     kernel = kernel_for(hidden_states.dtype, tiles)[blocks, 32 * WARPS]
     given = hidden_states.contiguous(), weight_shard.contiguous(), bias_shard.contiguous()
     kernel(symm.px, *given, room, tokens, columns, width)

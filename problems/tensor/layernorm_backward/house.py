@@ -1,4 +1,4 @@
-"""The house's LayerNorm backward: one pass for both column sums; the last block of a strip of columns exchanges its sums."""
+"""House kernel: LayerNorm backward; one pass for both column sums; the last block of a strip exchanges its sums."""
 
 import functools
 from typing import Any
@@ -99,14 +99,14 @@ extern "C" __global__ void __launch_bounds__(256) column_sums_%s(Px px, const %s
 TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
 THREADS = 256
 BLOCKS = 528
-"""Four on each multiprocessor."""
+"""Four blocks on each multiprocessor."""
 STRIPS = 1000
-"""A strip needs a slot of the signal pad: more columns than so many strips have take several launches."""
+"""Most strips per launch, because each needs a slot of the signal pad; more strips take several launches."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     name = TYPES[dtype]
     return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"column_sums_{name}")
 
@@ -123,7 +123,8 @@ def solution(X_hat: torch.Tensor, dY: torch.Tensor) -> tuple[torch.Tensor, torch
     strip_columns = 32 * 16 // X_hat.element_size()
     strips = -(-columns // strip_columns)
     runs = min(max(BLOCKS // strips, 1), max(rows // 32, 1))
-    # A box's words always belong to the same block, and so to its count of launches: strips differ by dtype.
+    # Strips differ by dtype, and so do the boxes: a box's words must always belong to the same block and its launch
+    # count.
     boxes = symm.empty((2, symm.world, columns, 4), torch.int32, f"boxes {X_hat.dtype}")
     done = symm.empty(strips, torch.int32, "done")  # zero at first, and after every launch
     partial = torch.empty(runs * strips * 2 * strip_columns, dtype=torch.float32, device=X_hat.device)

@@ -1,7 +1,7 @@
-"""The house's row-parallel convolution: channels last; one launch adds up the ranks' outputs and the bias.
+"""House kernel: row-parallel convolution with channels last; one launch adds up the ranks' outputs and the bias.
 
-In slices of time, each added up while the next one was computed, it ran at 0.95 of the baseline's speed on two H100, and at 1.19
-in one piece: the blocks that add take multiprocessors from the convolution.
+The output is added up in one piece, at 1.19 of the baseline's speed on two H100. Slices of time, each added up beside
+the convolution of the next, reached 0.95: the blocks that add take multiprocessors from the convolution.
 """
 
 import functools
@@ -146,7 +146,7 @@ planned: set[object] = set()
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """The module with both kernels; compiled when it is first asked for."""
+    """Compiles the module with both kernels at the first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
@@ -160,7 +160,7 @@ def solution(
     groups: int = 1,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo], the same everywhere.
+    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo] on all ranks.
 
     Ci are this rank's channels. Partial outputs are rounded to the run dtype; sum and bias are float32, rounded once.
     """
@@ -173,10 +173,10 @@ def solution(
     part = F.conv3d(video, by_tap, None, stride, padding, dilation, groups).permute(0, 2, 3, 4, 1).contiguous()
     batches, *places, channels = part.shape
     kind = (input.shape, weight.shape, part.shape, input.dtype)
-    if kind not in planned:  # the library took its time, and a rank that waits in a kernel traps after 2 s
+    if kind not in planned:  # planning takes long, and a kernel that waits for a planning rank traps after 2 s
         planned.add(kind)
         team.meet_on_host()
-    # Of two results that of the call before stays as it is: a rank that stores for call e+2 has met everybody in call e+1.
+    # With two results that of the previous call is kept: a rank stores for call e+2 after the barrier of call e+1.
     result = team.out((batches, channels, *places), input.dtype, "sum")
     pixels = part[0, ..., 0].numel() if part.numel() else 0
     tiles = batches * -(-channels * input.element_size() * PIXELS // TILE) * -(-pixels // PIXELS)
@@ -189,7 +189,7 @@ def solution(
 
 
 def last(x: torch.Tensor) -> torch.Tensor:
-    """The same tensor with channels last in memory."""
+    """Returns the tensor with channels last in memory."""
     batches, channels, *places = x.shape
     y = x.new_empty(batches, *places, channels)
     if x.numel():

@@ -1,4 +1,4 @@
-"""The house's attention layer: heads and not keys are exchanged, and partial outputs are added beside the last product."""
+"""House kernel: attention layer; ranks exchange heads, not keys; partial outputs are added beside the last product."""
 
 import itertools
 
@@ -12,11 +12,11 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import BLOCKS, add_up, boxes
 
 LARGE = 8 << 20
-"""Bytes of the output from which it is added in chunks of rows, each while the next is multiplied."""
+"""Bytes of the output from which it is added up in chunks of rows, each while the next is multiplied."""
 CHUNKS, FEW_BLOCKS = 4, 48
-"""The last chunk has nothing to run beside, so it gets all blocks."""
+"""Number of chunks, and blocks that add one up. Nothing runs beside the last chunk, so it gets all blocks."""
 SLOTS = 256
-"""The first signal slot of the sums: the exchange of heads has those below."""
+"""First signal slot of the sums; the exchange of heads uses the slots below."""
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
@@ -33,8 +33,8 @@ def solution(
 ) -> torch.Tensor:
     """hidden_states [B, S, D], w_qkv [3·H_l·d, D] with rows (q | k | v, head, d), w_o [D, H_l·d] -> [B, S, D].
 
-    num_heads counts all heads, H_l = num_heads / tp are here. The result is summed over the TP group: of partial outputs in the
-    run dtype, as the baseline's are.
+    num_heads counts all heads; this rank has H_l = num_heads / tp of them. The result is the sum over the TP group of
+    partial outputs in the run dtype, as in the baseline.
     """
     heads = num_heads // dist.get_world_size(tp_group)
     qkv = functional.linear(hidden_states, w_qkv).view(*hidden_states.shape[:2], 3, heads, -1)

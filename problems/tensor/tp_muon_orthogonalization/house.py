@@ -1,4 +1,4 @@
-"""The house's Newton-Schulz steps: products of float16 on tensor cores, X in float32, one exchange of float16 sums a step."""
+"""House kernel: Newton-Schulz steps; float16 products on tensor cores, X in float32, one exchange of sums per step."""
 
 import functools
 from typing import Any
@@ -137,7 +137,7 @@ torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 @functools.cache
 def kernels() -> Any:
-    """Compiled when they are first asked for, so inside a first call."""
+    """Compiles the kernels at the first call."""
     return cuda.compile(SOURCE)
 
 
@@ -169,7 +169,7 @@ def solution(
 def on_gpus(
     x: torch.Tensor, triples: list[tuple[float, float, float]], partition_dim: int, team: symm.Team
 ) -> torch.Tensor:
-    """X stays float32 from step to step; what is multiplied is rounded to float16, whose mantissa is as long as TF32's."""
+    """Keeps X in float32 from step to step; rounds factors to float16, whose mantissa is as long as TF32's."""
     device, n, m = x.device, x.numel(), x.shape[1 - partition_dim]
     words = -(-m * m // 8)
     own = team.empty(words * 8, torch.float16, "own Gram matrix")
@@ -205,7 +205,7 @@ def on_gpus(
 
 
 def wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a b of float16 matrices in float32; torch has no such product on CPUs, where the factors are widened."""
+    """Returns a @ b of float16 matrices in float32; torch lacks this on CPUs, where the factors are converted first."""
     if a.device.type == "cpu":
         return a.float() @ b.float()
     return torch.mm(a, b, out_dtype=torch.float32)
@@ -214,7 +214,7 @@ def wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def in_torch(
     x: torch.Tensor, triples: list[tuple[float, float, float]], partition_dim: int, team: symm.Team
 ) -> torch.Tensor:
-    """The same for CPU ranks and other dtypes, in float32 or wider; the norm is the root of the first Gram matrix's trace."""
+    """Computes on CPU ranks, or other dtypes, in float32 or wider; the norm is the root of the first Gram trace."""
     shard = x.to(torch.promote_types(x.dtype, torch.float32))
     if partition_dim == 0:
         shard = shard.t()

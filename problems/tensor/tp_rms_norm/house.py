@@ -1,4 +1,4 @@
-"""The house's tensor-parallel RMSNorm: a warp keeps a row in registers while its sum of squares and the peers' travel."""
+"""House kernel: tensor-parallel RMSNorm; a warp keeps a row in registers while ranks exchange its sums of squares."""
 
 import functools
 from typing import Any
@@ -98,12 +98,12 @@ TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 264, 256
 """Two blocks on each multiprocessor, of eight rows each."""
 LANE_WORDS = 8
-"""16-byte words a lane keeps: rows of up to 4 KiB are read once, of longer ones the rest is read twice."""
+"""16-byte words that a lane keeps: rows of up to 4 KiB are read once; of longer rows the rest is read twice."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, words: int) -> Any:
-    """The kernel for rows of so many 16-byte words a lane; compiled when it is first asked for."""
+    """Compiles the kernel for rows of `words` 16-byte words per lane at the first call."""
     kept = next(size for size in (1, 2, 4, LANE_WORDS) if size >= min(words, LANE_WORDS))
     entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("KEPT", str(kept))
     return cuda.compile(SOURCE + entry.replace("REREAD", "true" if words > kept else "false")).normalise_rows
@@ -112,8 +112,8 @@ def kernel_for(dtype: torch.dtype, words: int) -> Any:
 def solution(local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
     """local_hidden_states [..., N] (this rank's slice of the hidden dimension), local_weight [N] -> the same shape.
 
-    Each token is divided by the root of its mean square over all W·N features, then multiplied by the weight; in float32,
-    rounded once.
+    Each token is divided by the root of its mean square over all W·N features, then multiplied by the weight.
+    Arithmetic is float32; the result is rounded once.
     """
     width = local_hidden_states.shape[-1]
     if not local_hidden_states.is_cuda:

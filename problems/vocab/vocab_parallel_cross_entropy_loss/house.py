@@ -1,4 +1,4 @@
-"""The house's vocabulary-parallel cross-entropy: the logits are read once, and a token's three numbers cross the ranks once."""
+"""House kernel: vocabulary-parallel cross-entropy; logits are read once; ranks exchange three numbers per token."""
 
 import functools
 from typing import Any
@@ -62,12 +62,12 @@ extern "C" __global__ void __launch_bounds__(256) lose(
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, WARPS = 528, 8
 LONG = 4096
-"""Columns from which on a row has a whole block."""
+"""Columns from which a whole block works on a row."""
 
 
 @functools.cache
 def kernel_for(dtype: torch.dtype, warps: int = 1) -> Any:
-    """The kernel with so many warps a row, 1 or 8; compiled when it is first asked for."""
+    """Compiles the kernel with `warps` warps per row, 1 or 8, at the first call."""
     entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WARPS", str(warps))
     return cuda.compile(SOURCE + entry).lose
 
@@ -77,7 +77,8 @@ def solution(
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, Vp] (columns r·Vp .. of the vocabulary), target [B, S] int64 -> loss [B, S].
 
-    In float32, rounded once. A target outside every shard counts as a logit equal to the maximum. The logits stay as they are.
+    In float32, rounded once. A target outside every shard counts as a logit equal to the maximum. The logits are not
+    changed.
     """
     width, rows = vocab_parallel_logits.shape[-1], target.numel()
     if not vocab_parallel_logits.is_cuda:
@@ -88,7 +89,7 @@ def solution(
     team = symm.team(group)
     warps = WARPS if width >= LONG else 1
     blocks = min(-(-rows * warps // WARPS), BLOCKS)
-    # A box's words always belong to the same block, and so to its count of launches.
+    # One tensor per launch shape: a box's words must always belong to the same block and its launch count.
     boxes = team.empty((2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row")
     kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, 32 * WARPS]
     logits = vocab_parallel_logits.contiguous()
@@ -97,7 +98,7 @@ def solution(
 
 
 def by_library(logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-    """The same for CPU ranks: one all-gather of three numbers a token instead of three all-reduces that wait for one another."""
+    """Computes `solution` on CPU ranks: one all-gather of three numbers per token, not three dependent all-reduces."""
     width = logits.shape[-1]
     wide = logits.float()
     peak = wide.amax(dim=-1)
@@ -105,7 +106,7 @@ def by_library(logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGr
     column = target - dist.get_rank(group) * width
     here = (column >= 0) & (column < width)
     picked = wide.gather(-1, column.masked_fill(~here, 0)[..., None])[..., 0]
-    # Of a target that is elsewhere the smallest of all numbers: the largest of the ranks' is the right one.
+    # -inf for a target on another rank, so that the largest number of the ranks is the target's logit.
     mine = torch.stack((peak, total, picked.masked_fill(~here, -torch.inf)))
     gathered = mine.new_empty(dist.get_world_size(group), *mine.shape)
     dist.all_gather_into_tensor(gathered, mine, group=group)

@@ -1,8 +1,9 @@
-"""The house's log-probability under top-k and top-p: candidates cross the ranks, rows do not.
+"""House kernel: log-probability under top-k and top-p; ranks exchange candidates, not rows.
 
-What limits it: with a few short rows the number of launches. So one launch finds the cut of all rows and their log-probabilities
-(`kit/blocks/candidates.py`); as library calls the same steps ran at 0.35 of the baseline's speed on one H200 (16 rows of 256).
-With many long rows it is reading the logits once. top-p alone sorts the shards by library calls.
+With a few short rows the number of launches limits the speed. So one launch finds the cut of all rows and their
+log-probabilities (`kit/blocks/candidates.py`). The same steps as library calls ran at 0.35 of the baseline's speed on
+one H200 (16 rows of 256). With many long rows the single read of the logits limits the speed. On CPU ranks, top-p alone
+sorts the shards by library calls.
 """
 
 import torch
@@ -20,7 +21,7 @@ def solution(
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, V/W], target [B, S] int64 -> log p(target) [B, S] float32, the same on every rank.
 
-    -inf where the filter drops the target. The world must divide B·S.
+    The value is -inf if the filter drops the target. The world size must divide B·S.
     """
     tokens, world = target.numel(), dist.get_world_size(tp_group)
     if tokens % world:

@@ -1,4 +1,4 @@
-"""The house's chunked log-probability under top-k and top-p: without whole rows there is nothing to chunk."""
+"""House kernel: chunked log-probability under top-k and top-p; no rank gathers whole rows, so chunks have no use."""
 
 import torch
 import torch.distributed as dist
@@ -16,8 +16,8 @@ def solution(
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, V/W], target [B, S] int64 -> log p(target) [B, S] float32, the same on every rank.
 
-    -inf where the filter drops the target. The world must divide B·S and B·max(1, chunk_size), as whoever hands rows out in
-    chunks needs it; here chunks change nothing.
+    The value is -inf if the filter drops the target. The world size must divide B·S and B·max(1, chunk_size), as
+    kernels that distribute rows in chunks require; chunks change nothing here.
     """
     tokens, world = target.numel(), dist.get_world_size(tp_group)
     chunk = target.shape[0] * max(1, chunk_size)

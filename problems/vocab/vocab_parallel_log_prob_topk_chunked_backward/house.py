@@ -1,6 +1,4 @@
-"""The house's gradient of filtered log-probabilities: the cut of each row is found together, and every rank writes its own
-columns.
-"""
+"""House kernel: gradient of filtered log-probabilities; ranks find a row's cut together, and write their columns."""
 
 import functools
 from typing import Any
@@ -83,7 +81,7 @@ BLOCKS, THREADS = 528, 512
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for."""
+    """Compiles the kernel for a dtype at its first call."""
     return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).write_rows
 
 
@@ -98,8 +96,8 @@ def solution(
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, V/W], target [B, S] int64, grad_output [B, S] -> gradient [B, S, V/W] float32.
 
-    grad_output · (one-hot - filtered softmax) inside the kept set, zero outside. The world must divide B·S and
-    B·max(1, chunk_size), as whoever hands rows out in chunks needs it; here chunks change nothing.
+    grad_output · (one-hot - filtered softmax) inside the kept set, zero outside. The world size must divide B·S and
+    B·max(1, chunk_size), as kernels that distribute rows in chunks require; chunks change nothing here.
     """
     tokens, world = target.numel(), dist.get_world_size(tp_group)
     chunk = target.shape[0] * max(1, chunk_size)
@@ -108,7 +106,7 @@ def solution(
     logits, flat = vocab_parallel_logits.flatten(0, 1).contiguous(), target.flatten()
     incoming = grad_output.flatten().float()
     if logits.is_cuda:
-        kernel_for(logits.dtype)  # before the ranks meet
+        kernel_for(logits.dtype)  # compiled before the ranks exchange
     cut = find_cut(logits, flat, tp_group, top_k, top_p)
     first = dist.get_rank(tp_group) * logits.shape[1]
     if not logits.is_cuda:
@@ -122,7 +120,7 @@ def solution(
 
 
 def by_library(logits: torch.Tensor, cut: Cut, column: torch.Tensor, incoming: torch.Tensor) -> torch.Tensor:
-    """The gradient [n, V/W] float32 with library calls. column: the targets', counted from this rank's first one."""
+    """Computes the gradient [n, V/W] float32 by library calls. column: the targets', relative to this rank's first."""
     wide = logits.float()
     outside = wide < cut.least[:, None]
     equal = wide == cut.least[:, None]  # of them the first may be dropped
