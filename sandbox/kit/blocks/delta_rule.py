@@ -43,7 +43,7 @@ enum { KEY_1, QUERY_1, KEY_2, QUERY_2, LATER_KEY, OWN_KEY, KEPT };
 struct Pair { float strength[2], own[2], across_key, across_query, decay[2]; };
 // Steps through the tokens. q, k: [batch][tokens][heads][channels]; v: [batch][tokens][value_heads][columns]; beta:
 // [batch][tokens][value_heads]; gate: like beta; a_log, dt_bias: [value_heads]. If Gate::BY_CHANNEL, gate and dt_bias have
-// another dimension [channels]. Gate: decay(gate, exp(a_log), dt_bias), strength(beta), least(): norms below it count as it.
+// another dimension [channels]. Gate: decay(gate, exp(a_log), dt_bias), strength(beta), least(): a lower bound of norms.
 // out: [batch][share][all_heads][columns]. If share < tokens, it is symmetric, and token t goes to member t / share. Value head
 // j is written as head first_head + j.
 // boxes: [2 (turns)][items][4 GROUPS][32 WARPS] words of two numbers with flags, symmetric: the states that the previous member
