@@ -12,7 +12,7 @@ from sandbox.kit import cuda
 SOURCE = r"""
 // Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
 // [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. A warp computes one head of one token, with a running maximum and sum,
-// so that scores stay in registers. A lane has elements lane, lane + 32, ... of the head, at most KEPT.
+// so that scores stay in registers. A lane has elements lane, lane + 32, ... of the head, at most KEPT of them.
 #define KEPT 8
 template <class T> static __device__ void mix(const T* qkv, T* mixed, i64 tokens, int heads, int dim, int block, float scale,
         int causal) {

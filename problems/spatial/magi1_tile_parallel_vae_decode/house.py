@@ -36,7 +36,7 @@ static __device__ Place place_at(const uint4* places, int at) {
     return {(int)a.x, (int)a.y, (int)a.z, (int)b.y, (int)b.z, __uint_as_float(a.w), __uint_as_float(b.x), __uint_as_float(b.w)};
 }
 static __device__ float mixed(float a, float b, float part) { return a + (b - a) * part; }
-const int LATENTS = 1024;  // most latents of all tiles of a row
+const int LATENTS = 1024;  // limit of the latents of all tiles of a row
 struct Sizes { int batch, channels, times, rows, columns, frames, height, width, listed, tiles_down, tiles_across; };
 // Decodes the video [batch][3][frames][height][width]; a block computes three channels of one row at a time. latents:
 // [W][batch][channels][times][rows][columns], batch entries `apart` elements apart. listed: {tile, column} of a row's latents,

@@ -10,7 +10,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.fourier import row_pairs, transposed
 
 SOURCE = r"""
-// The field is real. So after the transform along the columns, row n0-k is the conjugate of row k, and the whole transform has
+// The field is real. So after the transform along the columns, row n0-k is the conjugate of row k, and for the whole transform
 //     X[n0-k, l] = conj X[k, -l].
 // The member that works on a pair of rows (`pairs`, see blocks.fourier) transforms row k only, and sends both to their owners.
 //
