@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(64 * WARPS) step_through(Px px, con
 }
 """
 DEAL = r"""
-// from: [batch][share][W][width]; to: [batch][W][share][width], symmetric. Part p of every row goes to member p.
+// Sends part p of every row to member p. from: [batch][share][W][width]; to: [batch][W][share][width], symmetric.
 static __device__ void deal(const Px& px, const TYPE* from, TYPE* to, i64 batch, i64 share, i64 width) {
     const i64 each = 16 / sizeof(TYPE), words = (width + each - 1) / each, all = batch * share * words;
     const i64 step = (i64)gridDim.x * blockDim.x;
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(64 * WARPS) deal_heads(Px px, const
     deal(px, v, own_v, batch, share, n.at[3] * n.at[5]);
     deal(px, gate, own_gate, batch, share, n.at[3]);
     deal(px, beta, own_beta, batch, share, n.at[3]);
-    px_meet(px, blockIdx.x, turn);  // everybody's tokens have arrived
+    px_meet(px, blockIdx.x, turn);  // the tokens of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 264, 256

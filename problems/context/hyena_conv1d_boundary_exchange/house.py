@@ -9,14 +9,14 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x, y: [rows][2 chunk]; weight: [rows of weight][taps], row % filters being a row's channel. boxes: [2 (turns)][2
-// (chunks)][rows][halo] words of 8 bytes: a sample's bits and a flag, symmetric; halo = taps - 1. What precedes the first
-// chunk comes from rank r-1's first chunk, what precedes the second from rank r+1's second; before the whole there are zeros,
-// and the last rank's second chunk follows its first. A rank hears from the neighbours that it writes to: when it sends launch
-// t+2 it has their words of launch t+1, so they have left launch t, and two turns are enough.
+// x, y: [rows][2 chunk]; weight: [filters][taps], where a row uses filter row % filters. boxes: [2 (turns)][2 (chunks)]
+// [rows][halo] words of 8 bytes, a sample's bits and a flag, symmetric; halo = taps - 1. The samples before rank r's first
+// chunk are the end of rank r-1's first chunk, those before its second chunk the end of rank r+1's second. The sequence is
+// preceded by zeros, and the last rank's second chunk follows its first. Two turns are enough, because a rank writes to the
+// neighbours that write to it: when it sends launch t+2, it has received their words of launch t+1, so they have ended launch t.
 template <class T> static __device__ float sample_before(const Px& px, const T* row, const u64* box, i64 rows, i64 chunk,
         int halo, i64 at, int which, i64 back, u32 turn) {
-    // The sample `back` places (1 = the nearest) before chunk `which` of row `at`.
+    // Returns the sample `back` places (1 = the nearest) before chunk `which` of row `at`.
     if (which == 0 && px.rank == 0) return 0;
     if (which == 1 && px.rank == px.world - 1) return to_float(row[chunk - back]);
     const u32 bits = px_ld_ll(box + (which * rows + at) * halo + halo - back, turn);
@@ -27,14 +27,14 @@ template <class T> static __device__ u32 bits_of(T value) {
     if constexpr (sizeof(T) == 4) return __float_as_uint(value);
     else return value.bits;
 }
-// TAPS: of the window; the filter's own taps are the last ones, those in front of them are zero. 0: any number, one output at
-// a time.
+// Convolves rows; a block has every gridDim.x-th row. TAPS: taps of the window in registers; the filter is padded with zeros in
+// front to this length, and a thread computes a word of 16 bytes at a time. TAPS = 0: any number of taps, one output at a time.
 template <class T, int TAPS> static __device__ void convolve(
         const Px& px, const T* x, const T* weight, T* y, u64* boxes, i64 rows, i64 filters, i64 chunk, int taps) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int halo = taps - 1, each = 16 / sizeof(T);
     u64* box = boxes + (i64)(turn & 1) * 2 * rows * halo;
-    for (i64 row = blockIdx.x; row < rows; row += gridDim.x)  // the neighbours' halos of all rows of this block
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x)  // send the halos of all rows of this block
         for (int i = threadIdx.x; i < 2 * halo; i += blockDim.x) {
             const int which = i / halo, place = i % halo, peer = which ? px.rank - 1 : px.rank + 1;
             if (peer < 0 || peer >= px.world) continue;
@@ -50,7 +50,7 @@ template <class T, int TAPS> static __device__ void convolve(
             for (int j = 0; j < TAPS; ++j) tap[j] = j < TAPS - taps ? 0.0f : to_float(filter[j - (TAPS - taps)]);
             for (i64 word = threadIdx.x; word * each < 2 * chunk; word += blockDim.x) {
                 const int which = word * each >= chunk;
-                float window[8 + 8];  // eight samples before this word's, then its own
+                float window[8 + 8];  // the eight samples before this word, then the word's own
                 px_unpack<T>(px_ld16(from + word * each), window + 8);
                 if (word * each == which * chunk) {
                     #pragma unroll
@@ -64,7 +64,7 @@ template <class T, int TAPS> static __device__ void convolve(
                             px_unpack<T>(px_ld16(from + word * each - 8), window);
                         } else {
                             #pragma unroll
-                            for (int back = 1; back <= 4; ++back)  // before the chunk's beginning
+                            for (int back = 1; back <= 4; ++back)  // samples before the chunk
                                 window[4 - back] = back <= halo ? sample_before(px, from, box, rows, chunk, halo, row, which,
                                         back, turn) : 0;
                         }

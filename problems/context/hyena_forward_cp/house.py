@@ -10,17 +10,18 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import shared_fft
 
 EXCHANGES = r"""
-// x1, x2, v: [batch][channels of all ranks][samples], this rank's part of the sequence: `parts` chunks of it. With two, rank r
-// has chunks r and 2W-1-r of 2W. z: [batch][channels / W][W samples], the owner's channels in natural order, y: like x1;
+// x1, x2, v: [batch][channels][samples], all channels of this rank's `parts` chunks of the sequence. If parts = 2, rank r has
+// chunks r and 2W-1-r of 2W. z: [batch][channels / W][W samples], whole sequences of the channels that a rank owns; y: like x1;
 // both symmetric.
 struct Sizes { i64 batch, channels, samples; int parts, world; };
 static __device__ i64 chunk_of(const Sizes& a, int rank, int part) { return part ? 2 * a.world - 1 - rank : rank; }
-// Where a sample of the sequence lies: whose it is, and at which place.
+// Returns the place of sample `at` of the sequence in its rank's part, and sets `owner` to this rank.
 static __device__ i64 place_of(const Sizes& a, i64 at, int& owner) {
     const u32 chunk = a.samples / a.parts, number = (u32)at / chunk, part = number >= (u32)a.world;
     owner = part ? 2 * a.world - 1 - number : number;
     return part * (i64)chunk + (u32)at % chunk;
 }
+// Sends x2 * v to z of the ranks that own the channels.
 template <class T> static __device__ void send_gated(const Px& px, const T* x2, const T* v, T* z, const Sizes& a) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int each = 16 / sizeof(T);
@@ -51,9 +52,9 @@ template <class T> static __device__ void send_gated(const Px& px, const T* x2, 
             px_st_part(there + chunk_of(a, px.rank, line % (u32)a.parts) * chunk, i % words * each, chunk, px_pack<T>(value));
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's channels have arrived
+    px_meet(px, blockIdx.x, turn);  // the samples of all ranks have arrived
 }
-// One word of a channel's result goes to the rank that has these samples; row: [batch][channels] of all ranks.
+// Stores a word of a channel's result in y of the ranks that have its samples. row: index in [batch][channels]; at: first sample.
 template <class T> static __device__ void send_back(const Px& px, T* y, const float* value, i64 row, i64 at, const Sizes& a) {
     const int each = 16 / sizeof(T);
     int owner;
@@ -67,7 +68,7 @@ template <class T> static __device__ void send_back(const Px& px, T* y, const fl
         }
     }
 }
-// convolved: [batch][channels / W][W samples], for lengths that no block transforms.
+// Sends results of torch's convolution, for lengths that no block transforms. convolved: [batch][channels / W][W samples].
 template <class T> static __device__ void send_all_back(const Px& px, const T* convolved, T* y, const Sizes& a) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int each = 16 / sizeof(T);
@@ -80,7 +81,7 @@ template <class T> static __device__ void send_all_back(const Px& px, const T* c
     }
     px_meet(px, blockIdx.x, turn);
 }
-// out: [batch][samples][channels]; a block turns a tile in shared memory.
+// Writes x1 * y, transposed, to out: [batch][samples][channels]. A block transposes tiles in shared memory.
 template <class T> static __device__ void gate_and_turn(const T* x1, const T* y, T* out, const Sizes& a) {
     __shared__ T tile[64][66];
     const i64 across = (a.samples + 63) / 64, down = (a.channels + 63) / 64;
@@ -114,9 +115,9 @@ extern "C" __global__ void __launch_bounds__(512) last_gate(
 }
 """
 CONVOLUTION = r"""
-// A block has a filter and its channels, one after the other. A channel's M = W samples numbers, padded with as many zeros, are M
-// complex numbers of a tile in shared memory.
-// h: [filters][taps], bias: of this rank's channels; spectrum: [M / 2 + 1], for this block's own use.
+// A block works on one filter at a time, and on the filter's channels one after another. A channel has M = W * samples numbers.
+// Padded with as many zeros, they are M complex numbers in the block's tile of shared memory.
+// h: [filters][taps]; bias: [channels / W], of this rank's channels; spectrum: [M / 2 + 1], working memory of this block.
 template <class T, int M> static __device__ void convolve(const Px& px, float2* tile, const T* z, const T* h, const T* bias, T* y,
         float4* spectrum, const float2* roots, const float2* turns, const u32* pairs, int filters, i64 taps, int dim,
         const Sizes& a) {
@@ -145,7 +146,7 @@ template <class T, int M> static __device__ void convolve(const Px& px, float2* 
             __syncthreads();
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's results have arrived
+    px_meet(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
         TYPE* y, float* spectra, const float* roots, const float* turns, const u32* pairs, i64 batch, i64 channels, i64 samples,

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: this rank's n halves (two bytes); y: [W][n], symmetric.
+// Stores this rank's shard in the results of all ranks. x: its n elements of two bytes; y: [W][n], symmetric.
 extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x, u16* y, i64 n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 step = gridDim.x * blockDim.x;
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
             for (int k = 0; k < 4; ++k) px_st_part(place, 8 * (i + k * step), n, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's shard has arrived
+    px_meet(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 64, 512

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: [outer][n] halves (two bytes); y: [outer][pitch], symmetric: this rank's n lie from `first` on in every row.
+// Stores this rank's shard in the results of all ranks. x: [outer][n] elements of two bytes; y: [outer][pitch], symmetric;
+// this rank's n elements of a row begin at `first`.
 extern "C" __global__ void __launch_bounds__(512) gather_rows(Px px, const u16* x, u16* y, i64 outer, i64 n, i64 pitch,
         i64 first) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(512) gather_rows(Px px, const u16* 
             }
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's shard has arrived
+    px_meet(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 128, 512

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from sandbox.kit import cuda
 
 SOURCE = r"""
-// qkv: [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. A warp has one head of one token: it scores it against the
-// `block` heads of its own block, with a running maximum and sum, so scores never leave registers. A lane has elements lane,
-// lane + 32, ... of the head.
+// Attention over the heads of a token: a head attends to the `block` heads of its group, with `causal` up to itself. qkv:
+// [tokens][3][heads][dim]; mixed: [tokens][heads][dim]. A warp computes one head of one token, with a running maximum and sum,
+// so that scores stay in registers. A lane has elements lane, lane + 32, ... of the head, at most KEPT of them.
 #define KEPT 8
 template <class T> static __device__ void mix(const T* qkv, T* mixed, i64 tokens, int heads, int dim, int block, float scale,
         int causal) {

@@ -11,8 +11,9 @@ from sandbox.kit.blocks.rows import all_to_all_rows
 from sandbox.kit.blocks.side_stream import beside, join
 
 SOURCE = r"""
-// rows: [count][width], ids: [count], total: [..][width], zeros at first: row j is added to row ids[j] of total. A block orders a
-// batch of rows by id. So a node with many rows costs one atomic addition per batch and section, not one per row.
+// Adds row j of rows to row ids[j] of total. rows: [count][width]; ids: [count]; total: [..][width], zeros at first. A block
+// sorts a batch of rows by id. Each section of its threads, one thread per column, adds a part of the batch. So a node with many
+// rows costs one atomic addition per batch and section, not one per row.
 const int BATCH = 256;
 extern "C" __global__ void __launch_bounds__(512) add_rows(
         const float* rows, const i64* ids, float* total, i64 count, i64 width) {

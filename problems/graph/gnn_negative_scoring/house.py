@@ -9,7 +9,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// pos: [rows], neg: [rows][each]; places: one for every row of all ranks, this rank's from `first` on, symmetric.
+// Stores the place of each row's positive among its negatives in `places` of all ranks; a warp counts a row. pos: [rows]; neg:
+// [rows][each]; places: [rows of all ranks], this rank's from `first` on, symmetric.
 template <class T> static __device__ void rank_rows(const Px& px, const T* pos, const T* neg, i64* places, i64 rows,
         i64 each, i64 first) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -18,7 +19,7 @@ template <class T> static __device__ void rank_rows(const Px& px, const T* pos, 
     for (i64 row = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += warps) {
         const float positive = to_float(pos[row]);
         const T* negatives = neg + row * each;
-        float better = 0;  // exact up to 2^24, in every lane
+        float better = 0;  // a float for px_warp_sum, exact up to 2^24
         for (i64 k = lane; k < each; k += 32 * 8) {
             T score[8];
             #pragma unroll  // all loads are in flight before the first comparison
@@ -31,7 +32,7 @@ template <class T> static __device__ void rank_rows(const Px& px, const T* pos, 
         const i64 place = 1 + (i64)px_warp_sum(better);
         if (lane < px.world) px_at(px, (px.rank + lane) % px.world, places)[first + row] = place;
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's places have arrived
+    px_meet(px, blockIdx.x, turn);  // the places of all ranks have arrived
 }
 """
 ENTRY = r"""

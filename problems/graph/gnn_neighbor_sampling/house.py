@@ -18,7 +18,8 @@ from sandbox.kit.blocks import prefix
 
 SOURCE = r"""
 const int TEAM = 8;  // threads that share a frontier node's neighbours
-// The sum of the blocks' totals before this block's, and of all; the grid has no more blocks than a block has threads.
+// The whole block calls this: returns the sum of the totals of the blocks before this one; `all` becomes the sum over all blocks.
+// The grid must not have more blocks than a block has threads.
 static __device__ u32 sum_before_block(const u32* totals, u32& all) {
     __shared__ u32 own;
     const u32 before = sum_before(threadIdx.x < gridDim.x ? totals[threadIdx.x] : 0, all);
@@ -26,9 +27,10 @@ static __device__ u32 sum_before_block(const u32* totals, u32& all) {
     __syncthreads();
     return own;
 }
-// n: seeds, nodes of the graph, own edges, hops, room for nodes, room for edges, then the fanouts.
+// Walks all hops. n: seeds, nodes of the graph, this rank's edges, hops, room for nodes, room for edges, then the fanouts.
 // all_starts [nodes + 1], all_neighbours: this rank's lists, symmetric. counters: two words that are zero before and after.
 // scratch: first [nodes], place [nodes], offset, start and taken [room for nodes], seen [room for edges], totals [2][blocks].
+// first: number of a node's first appearance, seeds before edges; place: its index in `node`.
 // edges: [3][room for edges]: row, col, edge. sizes: {nodes, edges} that were found.
 extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, const i64* row_ptr, const i64* col,
         const i64* owner, u32* all_starts, u32* all_neighbours, u32* counters, u32* scratch, i64* node, i64* edges, i64* sizes,
@@ -45,18 +47,18 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
     for (i64 i = thread; i < n.at[2]; i += threads) all_neighbours[i] = (u32)col[i];
     for (i64 i = thread; i < nodes; i += threads) first[i] = 0xffffffffu;
     px_grid_barrier(counters, ++barriers);
-    px_meet(px, blockIdx.x, turn);  // the lists of all ranks lie there, and stay until the call after the next
+    px_meet(px, blockIdx.x, turn);  // the lists of all ranks are complete, and stay until the call after the next
     for (i64 i = thread; i < seeded; i += threads) {
         const i64 v = seeds[i];
         node[i] = v, place[v] = first[v] = (u32)i;
     }
     px_grid_barrier(counters, ++barriers);
-    i64 begin = 0, found = seeded, done = 0;  // the frontier is node[begin] ... node[found - 1]; edges that are done
+    i64 begin = 0, found = seeded, done = 0;  // the frontier is node[begin] to node[found - 1]; `done` edges are complete
     for (int hop = 0; hop < n.at[3] && begin < found; ++hop) {
         const i64 fanout = n.at[6 + hop], share = (found - begin + gridDim.x - 1) / gridDim.x;
         const i64 mine = min(begin + blockIdx.x * share, found), mine_end = min(mine + share, found);
         u32 running = 0, all, fresh;
-        for (i64 tile = mine; tile < mine_end; tile += blockDim.x) {  // how many neighbours each frontier node has
+        for (i64 tile = mine; tile < mine_end; tile += blockDim.x) {  // count the neighbours to take of frontier nodes
             const i64 i = tile + threadIdx.x;
             u32 take = 0;
             if (i < mine_end) {
@@ -73,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
         if (threadIdx.x == 0) totals[blockIdx.x] = running;
         px_grid_barrier(counters, ++barriers);
         const i64 base = done + sum_before_block(totals, all), until = done + all;
-        for (i64 i = mine + threadIdx.x / TEAM; i < mine_end; i += blockDim.x / TEAM) {  // the edges
+        for (i64 i = mine + threadIdx.x / TEAM; i < mine_end; i += blockDim.x / TEAM) {  // write the edges
             const u32* list = px_at(px, (int)owner[node[i]], all_neighbours) + start[i];
             for (u32 j = threadIdx.x % TEAM; j < taken[i]; j += TEAM) {
                 const u32 u = list[j];
@@ -86,14 +88,14 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
         const i64 part = (until - done + gridDim.x - 1) / gridDim.x;
         const i64 own = min(done + blockIdx.x * part, until), own_end = min(own + part, until);
         running = 0;
-        for (i64 tile = own; tile < own_end; tile += blockDim.x) {  // how many nodes appear for the first time
+        for (i64 tile = own; tile < own_end; tile += blockDim.x) {  // count nodes that appear for the first time
             const i64 e = tile + threadIdx.x;
             running += __syncthreads_count(e < own_end && first[seen[e]] == (u32)(seeded + e));
         }
         if (threadIdx.x == 0) more_totals[blockIdx.x] = running;
         px_grid_barrier(counters, ++barriers);
         i64 at = found + sum_before_block(more_totals, fresh);
-        for (i64 tile = own; tile < own_end; tile += blockDim.x) {  // they are the next frontier
+        for (i64 tile = own; tile < own_end; tile += blockDim.x) {  // append them: the next frontier
             const i64 e = tile + threadIdx.x;
             const bool is_new = e < own_end && first[seen[e]] == (u32)(seeded + e);
             const u32 before = sum_before(is_new, all);

@@ -14,14 +14,16 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.early_read import read_early
 
 SOURCE = r"""
-// A block has `share` pairs, one after the other, so what the blocks before it hold is all that it must know for a stable order.
-const int SLOT = 1000;  // of the exchange of counts
+// A pair is an id and its row of values. A block works on `share` consecutive pairs, so that a stable order of the results only
+// depends on the counts of the blocks before it.
+const int SLOT = 1000;  // the signal slot of the exchange of counts
 static __device__ int owner_of(i64 id, int world) {
     const int left = id % world;
     return left < 0 ? left + world : left;
 }
-// counts: [blocks][W], places: the same; bases: [W]; boxes: [2 (turns)][W (senders)][W] low-latency words, symmetric; done: a
-// counter, left at 0. Pairs of block b for rank d lie at d from bases[d] + places[b][d] on; received: how many this rank gets.
+// Counts pairs by owner. counts, places: [blocks][W]; bases: [W]; boxes: [2 (turns)][W (senders)][W] low-latency words,
+// symmetric; done: the counter of px_last_block. Block b stores its pairs at rank d from place bases[d] + places[b][d] on.
+// received: the number of pairs that this rank receives.
 extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64* idx, i64* counts, i64* places, i64* bases,
         i64* received, u64* boxes, u32* done, i64 n, i64 share) {
     __shared__ u32 owned[PX_MAX_WORLD], table[PX_MAX_WORLD * PX_MAX_WORLD];
@@ -29,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64*
     if (threadIdx.x < PX_MAX_WORLD) owned[threadIdx.x] = 0;
     __syncthreads();
     const i64 first = blockIdx.x * share, end = min(first + share, n);
-    u32 mine = 0;  // of rank `lane`
+    u32 mine = 0;  // pairs of this warp that rank `lane` owns
     for (i64 begin = first + warp * 32; begin < end; begin += blockDim.x) {
         const int owner = begin + lane < end ? owner_of(idx[begin + lane], world) : -1;
         for (int d = 0; d < world; ++d) {
@@ -47,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64*
         for (int begin = 0; begin < gridDim.x; begin += 32) {
             const int block = begin + lane;
             const u32 many = block < gridDim.x ? (u32)((const volatile i64*)counts)[block * world + d] : 0;
-            u32 until = many;  // the sum up to this lane
+            u32 until = many;  // sum over the lanes up to this one
             #pragma unroll
             for (int away = 1; away < 32; away *= 2) {
                 const u32 before = __shfl_sync(0xffffffffu, until, max(lane - away, 0));
@@ -76,9 +78,9 @@ extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64*
         for (int sender = 0; sender < world; ++sender) all += table[sender * world + px.rank];
         *received = all;
     }
-    px_reach(px, SLOT, turn);  // whoever sends two turns later knows that everybody has read these words
+    px_reach(px, SLOT, turn);  // two turns: a rank that sends turn t+2 has all words of turn t+1, so all have read turn t
 }
-// value: [n][width]; ids, rows: the results, symmetric.
+// Stores pairs at their final places at their owners. idx: [n]; value: [n][width]; ids, rows: the results, symmetric.
 template <class T> static __device__ void push_pairs(const Px& px, const i64* idx, const T* value, i64* ids, T* rows,
         const i64* places, const i64* bases, i64 n, i64 share, i64 width) {
     __shared__ i64 next[PX_MAX_WORLD], to[512];
@@ -93,7 +95,7 @@ template <class T> static __device__ void push_pairs(const Px& px, const i64* id
         const i64 i = begin + threadIdx.x;
         const i64 id = i < end ? idx[i] : 0;
         const int owner = i < end ? owner_of(id, px.world) : -1;
-        u32 before = 0;  // pairs of the same owner in the lanes before
+        u32 before = 0;  // pairs of the same owner in lower lanes
         for (int d = 0; d < px.world; ++d) {
             const u32 votes = __ballot_sync(0xffffffffu, owner == d);
             if (owner == d) before = __popc(votes & ((1u << lane) - 1));
@@ -126,7 +128,7 @@ template <class T> static __device__ void push_pairs(const Px& px, const i64* id
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's pairs have arrived
+    px_meet(px, blockIdx.x, turn);  // the pairs of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const i64* idx, const u16* value, i64* ids, u16* rows,
         const i64* places, const i64* bases, i64 n, i64 share, i64 width) {

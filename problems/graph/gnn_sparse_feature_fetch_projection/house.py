@@ -11,10 +11,10 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.side_stream import beside, join, mark
 
 SOURCE = r"""
-// table: this rank's rows of `width` elements, `shard` rows per rank; ids: this rank's queries. lists: [W][most], the queries of
-// all ranks, asked.at[r] of rank r; features: rows of `width`, both symmetric. A launch serves the places `since` to `until` of
-// all lists, and a block the same of them in each. It shows its queries to every rank, then stores there those of this rank's
-// rows that the rank asks for.
+// Sends this rank's queries to all ranks, then stores the rows that each rank queries in its features. table: this rank's rows of
+// `width` elements, `shard` rows per rank; ids: this rank's queries. lists: [W][most], the queries of all ranks, asked.at[r] of
+// rank r; features: rows of `width`; both symmetric. A launch serves places since to until - 1 of all lists. A block serves the
+// same places of each list, so it only reads queries that the same block of the other ranks has sent.
 template <class T> static __device__ void fetch_rows(const Px& px, const T* table, const i64* ids, i64* lists, T* features,
         const PxNumbers& asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
     __shared__ i64 from[512], to[512];
@@ -30,7 +30,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
     px_meet(px, blockIdx.x, turn);
     const int each = 16 / sizeof(T);
     const u32 words = (width + each - 1) / each, step = blockDim.x;
-    for (int away = 1; away <= px.world; ++away) {  // the own queries last: they need no link
+    for (int away = 1; away <= px.world; ++away) {  // this rank's own queries last: they need no link
         const int reader = (px.rank + away) % px.world;
         const volatile i64* list = lists + reader * most;
         T* there = px_at(px, reader, features);
@@ -65,7 +65,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
             __syncthreads();
         }
     }
-    px_meet(px, blockIdx.x, turn + 1);  // everybody's rows have arrived
+    px_meet(px, blockIdx.x, turn + 1);  // the rows of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(512, 2) fetch_halves(Px px, const u16* table, const i64* ids, i64* lists,
         u16* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {

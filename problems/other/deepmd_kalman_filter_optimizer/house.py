@@ -8,9 +8,9 @@ import torch
 from sandbox.kit import cuda, symm, tables
 
 SOURCE = r"""
-// Block i of this rank has the numbers 7i: addresses of P [n][n], H [n], w [n] and of the new P, then n, and where its rows begin
-// among those of all blocks, and its sums in `parts`. P is symmetric: only tiles on and below its diagonal are read, each for the
-// sums of its rows and of its columns.
+// The list (few, many) has 7 numbers for each block i of P, from 7i on: the addresses of P [n][n], H [n], w [n] and the new P;
+// n; where its rows begin among those of all blocks of P; where its sums begin in `parts`. P is symmetric, so only tiles on and
+// below its diagonal are read. tile_of finds tile `item` of all blocks of P.
 const int SLOT = 1000, SIDE = 64, EIGHT = 8;
 struct Tile { const double *P, *H; double* next; i64 n, flat, parts, down, across; };  // down, across: its first row and column
 static __device__ Tile tile_of(const PxNumbers& few, const i64* many, i64 item) {
@@ -23,14 +23,14 @@ static __device__ Tile tile_of(const PxNumbers& few, const i64* many, i64 item) 
         item -= tiles;
     }
     i64 down = (i64)((sqrt(8.0 * item + 1) - 1) / 2);
-    while (down * (down + 1) / 2 > item) --down;  // whatever the root's last bit is
+    while (down * (down + 1) / 2 > item) --down;  // correct rounding errors of the root
     while ((down + 1) * (down + 2) / 2 <= item) ++down;
     const i64 across = item - down * (down + 1) / 2;
     return {(const double*)px_number(few, many, 7 * i), (const double*)px_number(few, many, 7 * i + 1),
             (double*)px_number(few, many, 7 * i + 3), n, px_number(few, many, 7 * i + 5), px_number(few, many, 7 * i + 6),
             down * SIDE, across * SIDE};
 }
-// parts: of each block [tiles a side][n], what each tile adds to P H.
+// Multiplies tiles of P with H. parts: for each block of P [tiles per side][n], what each tile adds to P H by rows and columns.
 extern "C" __global__ void __launch_bounds__(512, 2) multiply_tiles(PxNumbers few, const i64* many, double* parts, i64 tiles) {
     __shared__ double tile[SIDE][SIDE + 1], row_sums[EIGHT][SIDE], column_sums[EIGHT][SIDE];
     const int lane = threadIdx.x % SIDE, group = threadIdx.x / SIDE, groups = blockDim.x / SIDE;
@@ -74,13 +74,14 @@ static __device__ double warp_sum(double value) {
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
 }
-// gain: P H of all blocks; partial: [blocks of the launch], boxes: px_swap's, done: a counter, left at 0. out: 1 / t and the new
-// lambda. Sums run in the same order in every call, and on all ranks.
+// Adds up P H of all blocks of P in `gain` [rows]. out: {1 / t, new lambda}, where t is the sum of H^T P H + lambda over all
+// blocks of P of all ranks. partial: [thread blocks]; boxes: as in px_swap; done: the counter of px_last_block. The order of
+// additions is the same in every call and on all ranks.
 extern "C" __global__ void __launch_bounds__(128) sum_gains(Px px, PxNumbers few, const i64* many, const double* parts,
         double* gain, double* partial, u32* done, uint4* boxes, double* out, i64 rows, int blocks, double lambda, double nue) {
     __shared__ double warps[4];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    double own = 0;  // of H^T P H
+    double own = 0;  // this thread's part of H^T P H
     for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (i64)gridDim.x * blockDim.x) {
         int i = 0;
         while (row >= px_number(few, many, 7 * i + 5) + px_number(few, many, 7 * i + 4)) ++i;
@@ -118,7 +119,8 @@ extern "C" __global__ void __launch_bounds__(128) sum_gains(Px px, PxNumbers few
     }
     px_reach(px, SLOT, turn);
 }
-// all: the new weights of all ranks, symmetric; this rank's `count` begin at `first`. A tile is also stored turned.
+// Stores the new P, and the new weights at all ranks. all: the weights of all ranks, symmetric; this rank's `count` begin at
+// `first`. A tile of P is also stored transposed, above the diagonal.
 extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few, const i64* many, const double* gain,
         const double* out, const double* error, double* all, i64 first, i64 count, i64 tiles, double inverse_lambda) {
     __shared__ double tile[SIDE][SIDE + 1];
@@ -132,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
         const double value = weight[j - px_number(few, many, 7 * i + 5)] + step * gain[j];
         for (int away = 0; away < px.world; ++away) px_at(px, (px.rank + away) % px.world, all)[first + j] = value;
     }
-    // From the end to the beginning: what the first pass has read last is in the cache.
+    // In reverse order, because the tiles that multiply_tiles read last are still in the cache.
     for (i64 item = blockIdx.x; item < tiles; item += gridDim.x) {
         const Tile t = tile_of(few, many, tiles - 1 - item);
         const double* k = gain + t.flat;
@@ -160,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
                 t.next[(t.across + row) * t.n + t.down + lane] = tile[lane][row];
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's weights have arrived
+    px_meet(px, blockIdx.x, turn);  // the weights of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 264, 512

@@ -16,8 +16,9 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 COUNTING = r"""
-// Keys have 16 bits, in the order of the numbers. counts: [65536], zeros at first. A block counts the keys that are its number
-// modulo 4, two 16-bit counters a word, in portions that cannot overflow them.
+// Keys have 16 bits and sort like the numbers; bits_of is the inverse of key_of. count_keys counts how often each key occurs.
+// counts: [65536], zeros at first. Block b counts keys that equal b modulo 4, in 16-bit counters, two a word. It adds them to
+// `counts` after each portion of keys, which is too short to overflow them.
 const int KINDS = 65536, PORTION = 32768;
 PX_DI u32 key_of(u32 bits) { return bits & 0x8000 ? ~bits & 0xffff : bits | 0x8000; }
 PX_DI u32 bits_of(u32 key) { return key & 0x8000 ? key & 0x7fff : ~key & 0xffff; }
@@ -45,8 +46,9 @@ extern "C" __global__ void __launch_bounds__(512) count_keys(const u16* keys, u3
         __syncthreads();
     }
 }
-// everybody: [W][65536], symmetric; before: [65537], how many keys of all ranks lie below each. A block sends words of four
-// counts, and adds up what its twins sent; the last block adds from key to key. done: a counter, left at 0.
+// Adds up the counts of all ranks. everybody: [W][65536], symmetric; before: [65537], the number of keys of all ranks below each
+// key. A block sends words of four counts, and adds up what the same block of all ranks has sent; the last block computes the
+// prefix sums. done: the counter of px_last_block.
 extern "C" __global__ void __launch_bounds__(512) add_counts(Px px, const u32* counts, u32* everybody, u32* before, u32* done) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
@@ -88,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(512) add_counts(Px px, const u32* c
     }
     if (threadIdx.x == blockDim.x - 1) before[KINDS] = running;
 }
-// The key at a place of the sorted whole: the last one that has no more than `place` keys below it.
+// Returns the key at a place of the sorted whole: the largest key with no more than `place` keys below it.
 static __device__ u32 key_at(const u32* before, u32 place) {
     u32 key = 0;
     #pragma unroll
@@ -96,10 +98,11 @@ static __device__ u32 key_at(const u32* before, u32 place) {
         if (before[key + half] <= place) key += half;
     return key;
 }
+// Writes the n keys from place `first` of the sorted whole to `block`; a thread writes words of 8 keys.
 extern "C" __global__ void __launch_bounds__(512) write_block(const u32* before, u16* block, u32 first, i64 n) {
     const i64 step = 8 * (i64)gridDim.x * blockDim.x;
     for (i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x); i < n; i += step) {
-        u32 word[4] = {0, 0, 0, 0}, key = 0, until = 0;  // the key's run ends before place `until`
+        u32 word[4] = {0, 0, 0, 0}, key = 0, until = 0;  // copies of `key` end before place `until`
         #pragma unroll
         for (int k = 0; k < 8; ++k) {
             const u32 place = first + (u32)i + k;
@@ -111,13 +114,13 @@ extern "C" __global__ void __launch_bounds__(512) write_block(const u32* before,
 }
 """
 MERGING = r"""
-// keys: this rank's, sorted, symmetric; lengths.at[r] of rank r. cuts: [2][W], where this rank's block begins and ends in each
-// list.
+// keys: this rank's sorted keys, symmetric; rank r has lengths.at[r]. cuts: [2][W], where this rank's block begins and ends among
+// the sorted keys of each rank.
 PX_DI u32 order_of(float key) {  // -0 counts as 0
     const u32 bits = __float_as_uint(key + 0.0f);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-// How many of n sorted keys lie below `bound`, or do not lie above it.
+// Returns how many of n sorted keys are below `bound`, or with `equal_too`, how many are not above it.
 static __device__ u32 count_below(const float* keys, u32 n, u32 bound, bool equal_too) {
     u32 low = 0;
     while (low < n) {
@@ -127,12 +130,12 @@ static __device__ u32 count_below(const float* keys, u32 n, u32 bound, bool equa
     }
     return low;
 }
-// One block. The key at a place of the sorted whole is the largest that has no more than `place` keys below it: four bits a
-// round.
+// Finds the cuts for places `first` and `end` of the sorted whole; launched with one block. The key at a place is the largest
+// with no more than `place` keys below it. Each round finds four bits of it.
 extern "C" __global__ void __launch_bounds__(256) find_cuts(
         Px px, float* keys, i64* cuts, PxNumbers lengths, i64 first, i64 end) {
     __shared__ u32 below[2][16], bound[2], low[2][PX_MAX_WORLD], high[2][PX_MAX_WORLD];
-    px_meet(px, 0, px_turn(px, 0));  // everybody's keys lie there
+    px_meet(px, 0, px_turn(px, 0));  // the sorted keys of all ranks are complete
     if (threadIdx.x < 2) bound[threadIdx.x] = 0;
     for (int shift = 28; shift >= 0; shift -= 4) {
         if (threadIdx.x < 32) below[threadIdx.x / 16][threadIdx.x % 16] = 0;
@@ -156,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(256) find_cuts(
         high[side][rank] = count_below(px_at(px, rank, keys), (u32)lengths.at[rank], bound[side], true);
     }
     __syncthreads();
-    if (threadIdx.x < 2) {  // of equal keys those of the first ranks come first
+    if (threadIdx.x < 2) {  // of equal keys, those of the lowest ranks come first
         i64 left = threadIdx.x ? end : first;
         for (int rank = 0; rank < px.world; ++rank) left -= low[threadIdx.x][rank];
         for (int rank = 0; rank < px.world; ++rank) {
@@ -166,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(256) find_cuts(
         }
     }
 }
-// runs: the ranks' keys between the cuts, one after the other.
+// Copies each rank's keys between the cuts to `runs`, one rank after another.
 extern "C" __global__ void __launch_bounds__(512) pull_runs(Px px, float* keys, const i64* cuts, float* runs) {
     for (int rank = 0; rank < px.world; ++rank) {
         const i64 n = cuts[px.world + rank] - cuts[rank];
@@ -176,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(512) pull_runs(Px px, float* keys, 
         runs += n;
     }
 }
-// A key's place is how many of its own and of the other runs come before it.
+// Merges the runs into `block`. A key's place is the number of keys in its own and in the other runs that come before it.
 extern "C" __global__ void __launch_bounds__(512) merge_runs(const i64* cuts, const float* runs, float* block, int world) {
     const float* run = runs;
     for (int rank = 0; rank < world; ++rank) {

@@ -12,8 +12,8 @@ from sandbox.kit import cuda, symm, tables
 from sandbox.kit.blocks.early_read import read_early
 
 SOURCE = r"""
-// The plan of F features: F + 1 times where a feature's lengths begin here, then F times where they lie at their owner, the
-// owner, and the owner's first feature.
+// The plan of F features: F + 1 numbers, where each feature's lengths begin on this rank; then F numbers each: where they are
+// stored at the feature's owner, the owner, and the owner's first feature.
 const int SLOT = 1000;
 struct Plan {
     const PxNumbers& few;
@@ -24,7 +24,7 @@ struct Plan {
     __device__ int owner(int f) const { return px_number(few, many, 2 * features + 1 + f); }
     __device__ int first(int f) const { return px_number(few, many, 3 * features + 1 + f); }
 };
-static __device__ i64 sum_up_to(i64 value) {  // of the lanes up to this one
+static __device__ i64 sum_up_to(i64 value) {  // returns the sum over the warp's lanes up to this one
     const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int away = 1; away < 32; away *= 2) {
@@ -33,10 +33,11 @@ static __device__ i64 sum_up_to(i64 value) {  // of the lanes up to this one
     }
     return value;
 }
-// Stores lengths at their final places and adds them up, a feature in `parts` items. The last block tells all ranks this rank's
-// sums. table: [W][F] of everybody's, symmetric; partial: [F][parts]; whole: [F + 1], places, starts: the same: ids of all ranks
-// before a feature, where this rank's ids of a feature lie at its owner, and where they begin here. found: ids that this rank
-// gets; order.at: the senders' order; batch.at: their batch sizes; batches: [1 + W], their sum and they themselves.
+// Stores lengths at their final places and adds them up; a feature has `parts` items. The last block sends this rank's sums to
+// all ranks. table: [W][F], the sums of all ranks, symmetric; partial: [F][parts]; whole: [F + 1], ids of all ranks before a
+// feature; places: [F], where this rank's ids of a feature are stored at its owner; starts: [F + 1], where they begin here.
+// found: ids that this rank receives; order.at: the senders' order; batch.at: batch sizes by rank; batches: [1 + W], their sum,
+// then each of them.
 extern "C" __global__ void __launch_bounds__(512) push_lengths(Px px, PxNumbers few, const i64* many, const i64* lengths,
         i64* result, i64* partial, i64* table, i64* whole, i64* places, i64* starts, i64* found, i64* batches, u32* done,
         PxNumbers order, PxNumbers batch, int features, int parts, int own_first, int own_end) {
@@ -102,14 +103,14 @@ extern "C" __global__ void __launch_bounds__(512) push_lengths(Px px, PxNumbers 
     }
     if (threadIdx.x == 0) *found = whole[own_end] - whole[own_first];
 }
-// Of each id, or of each weight: a block has a part of this rank's, which it stores segment by segment.
+// Stores ids, or weights, at their owners. rows: [n], this rank's; a block has a consecutive part, and stores it by features.
 template <class T> static __device__ void push_rows(const Px& px, const Plan& plan, const T* rows, T* result,
         const i64* starts, const i64* places, i64 n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 share = (n + gridDim.x - 1) / gridDim.x, end = min((blockIdx.x + 1) * share, n);
     i64 begin = blockIdx.x * share;
     int f = 0;
-    for (int high = plan.features; begin < end && high - f > 1;) {  // the last feature that begins at `begin` or before
+    for (int high = plan.features; begin < end && high - f > 1;) {  // find the last feature that begins at `begin` or before
         const int middle = (f + high) / 2;
         if (starts[middle] <= begin) f = middle;
         else high = middle;
@@ -129,7 +130,7 @@ template <class T> static __device__ void push_rows(const Px& px, const Plan& pl
         }
         begin = until;
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's have arrived, and the lengths of the launch before
+    px_meet(px, blockIdx.x, turn);  // all rows and lengths have arrived, and `table` may be written again
 }
 """
 ENTRIES = "".join(

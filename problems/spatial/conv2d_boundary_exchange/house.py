@@ -12,8 +12,9 @@ from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
 SOURCE = r"""
-// x: [planes][size], of which a neighbour needs the first or last `halo` elements. patches: [2 (top, bottom)][planes][3 halo],
-// symmetric: the rows above a strip, then its first rows; its last rows from element `start` on, then the rows below it.
+// Copies the rows of x at the strip's borders to the patches of this rank and its neighbours; a warp copies a plane.
+// x: [planes][size]. patches: [2 (top, bottom)][planes][3 halo], symmetric. A top patch has the last `halo` elements of the strip
+// above, then the first of this strip. A bottom patch has those of this strip from `start` on, then `halo` of the strip below.
 template <class T> static __device__ void exchange(const Px& px, const T* x, T* patches, i64 planes, i64 size, i64 halo,
         i64 start) {
     const u32 turn = px_turn(px, blockIdx.x);

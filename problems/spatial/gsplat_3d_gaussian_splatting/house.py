@@ -22,9 +22,9 @@ from sandbox.kit.blocks.rows import all_to_all_rows
 SOURCE = r"""
 const int LENS = 25, TILE = 512;
 struct Scene { i64 n, cameras, channels; float width, height, eps2d, near, far; };
-struct Seen { float value[6], radius[2]; };  // mean2d, depth, conic
+struct Seen { float value[6], radius[2]; };  // value: mean2d, depth, conic
 template <class T> struct Gaussians { const T *means, *quats, *scales; };
-// The Gaussian number i in a camera; lens: its viewmat [4][4] and its K [3][3]. Returns whether it is visible.
+// Projects Gaussian i into a camera and returns whether it is visible. lens: the camera's viewmat [4][4], then its K [3][3].
 template <class T> static __device__ bool project(
         const Gaussians<T>& from, i64 i, const float* lens, const Scene& scene, Seen& seen) {
     float quat[4], axes[3][3], turned[3][3], centre[3], edge[2][3];
@@ -67,7 +67,7 @@ template <class T> static __device__ bool project(
         const float normal = edge[0][b] * edge[1][c] - edge[0][c] * edge[1][b];
         across += normal * normal;
     }
-    // (first + eps) (second + eps) - both^2 without the difference of two large numbers
+    // (first + eps) (second + eps) - both^2, computed without subtracting two large numbers
     const float determinant = fmaxf(across + scene.eps2d * (first + second + scene.eps2d), 1e-10f);
     first += scene.eps2d, second += scene.eps2d;
     seen.value[2] = depth, seen.value[3] = second / determinant, seen.value[4] = -both / determinant;
@@ -79,15 +79,17 @@ template <class T> static __device__ bool project(
         visible = visible && seen.radius[a] > 0 && seen.value[a] + seen.radius[a] > 0 && seen.value[a] - seen.radius[a] < size[a];
     return visible;
 }
-// Gaussians of a block: whole words of a mask.
+// Returns how many Gaussians each block has: a multiple of 32, so that no word of a mask belongs to two blocks.
 static __device__ i64 share_of(i64 n) { return ((n + gridDim.x - 1) / gridDim.x + 31) / 32 * 32; }
-// lenses: [W][cameras][LENS], symmetric. places: [W][cameras][blocks]: where a block's records of a camera begin among this
-// rank's for the owner. masks: [W][cameras][n / 32], a bit for each Gaussian that is visible: both launches go by the same
-// decision. totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner.
+// Counts this rank's Gaussians that each camera of all ranks sees. lenses: [W][cameras][LENS], symmetric. places:
+// [W][cameras][blocks], where a block's records of a camera begin among those that this rank sends to the owner. masks:
+// [W][cameras][n / 32], a bit for each Gaussian, set if it is visible; `deliver` reads them, so that both launches decide alike.
+// totals: [W (senders)][W (owners)], symmetric. begins: [W], where this rank's records begin at each owner. size: records that
+// this rank receives.
 template <class T> static __device__ void count(const Px& px, const Gaussians<T>& from, const T* viewmats, const T* Ks,
         float* lenses, u32* masks, u32* places, u32* totals, u32* begins, u32* done, i64* size, const Scene& scene) {
     const u32 turn = px_turn(px, blockIdx.x), last = 1000;
-    for (int i = threadIdx.x; i < px.world * scene.cameras * LENS; i += blockDim.x) {  // every block tells all ranks the same
+    for (int i = threadIdx.x; i < px.world * scene.cameras * LENS; i += blockDim.x) {  // every block sends all ranks the same
         const int number = i % (scene.cameras * LENS), camera = number / LENS, e = number % LENS;
         const float value = to_float(e < 16 ? viewmats[16 * camera + e] : Ks[9 * camera + e - 16]);
         px_at(px, i / (scene.cameras * LENS), lenses)[px.rank * scene.cameras * LENS + number] = value;
@@ -132,8 +134,10 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         for (int source = 0; source < px.world; ++source) *size += totals[source * px.world + px.rank];
     }
 }
-// An owner's eight results, symmetric; offsets.at[r]: what rank r adds to the numbers of Gaussians.
+// The eight results of a rank, symmetric. offsets.at[r] is added to the indices of Gaussians in the records for rank r.
 template <class T> struct Records { i64 *cameras, *gaussians; int* radii; T *means2d, *depths, *conics, *opacities, *colors; };
+// Projects the visible Gaussians again and stores their records at the cameras' owners. A block gathers up to TILE records in
+// shared memory, and writes them to each result as one run.
 template <class T> static __device__ void deliver(const Px& px, const Gaussians<T>& from, const T* opacities, const T* colors,
         const float* lenses, const u32* masks, const u32* places, const u32* begins, const Records<T>& to,
         const PxNumbers& offsets, const Scene& scene) {
@@ -176,10 +180,10 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
                 px_at(px, owner, to.colors)[scene.channels * at + r] =
                     colors[who[r / scene.channels] * scene.channels + r % scene.channels];
             at += all;
-            __syncthreads();  // the tile has been read
+            __syncthreads();  // all threads have read the tile
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's records have arrived
+    px_meet(px, blockIdx.x, turn);  // the records of all ranks have arrived
 }
 """
 ENTRIES = r"""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// z: [batch][all] elements of which the first `kept` go to every rank: latents [W][batch][kept], symmetric.
+// Sends the first `kept` elements of each row of z [batch][all] to latents [W][batch][kept] of all ranks, symmetric.
 template <class T> static __device__ void share(const Px& px, const T* z, T* latents, i64 batch, i64 kept, i64 all) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
@@ -26,23 +26,24 @@ template <class T> static __device__ void share(const Px& px, const T* z, T* lat
         const i64 b = i / px.world, peer = (px.rank + i) % px.world;
         px_move(px_at(px, (int)peer, latents) + (px.rank * batch + b) * kept, z + b * all, kept, first, step);
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's latents have arrived
+    px_meet(px, blockIdx.x, turn);  // the latents of all ranks have arrived
 }
-// A place on an axis of the video, as `places` in Python has it: the tile and its two latents with the part of the second, and
-// the same of the tile before, which counts 1 - rising. rising = 1: that one is not there.
+// A position on an axis of the video, as Axis.places lists it: a tile, the two latents to interpolate between, and the weight
+// `part` of the second; then the same of the tile before. rising: this tile's weight when both are cross-faded; 1: no cross-fade.
 struct Place { int tile, low, high, low_before, high_before; float part, rising, part_before; };
 static __device__ Place place_at(const uint4* places, int at) {
     const uint4 a = places[2 * at], b = places[2 * at + 1];
     return {(int)a.x, (int)a.y, (int)a.z, (int)b.y, (int)b.z, __uint_as_float(a.w), __uint_as_float(b.x), __uint_as_float(b.w)};
 }
 static __device__ float mixed(float a, float b, float part) { return a + (b - a) * part; }
-const int LATENTS = 1024;  // of all tiles of a row
+const int LATENTS = 1024;  // limit of the latents of all tiles of a row
 struct Sizes { int batch, channels, times, rows, columns, frames, height, width, listed, tiles_down, tiles_across; };
-// latents: [W][batch][channels][times][rows][columns], `apart` elements from batch to batch. listed: {tile, column} of a row's
-// latents, tile by tile; places across the width count in this list. A block computes three channels of one row of the video.
+// Decodes the video [batch][3][frames][height][width]; a block computes three channels of one row at a time. latents:
+// [W][batch][channels][times][rows][columns], batch entries `apart` elements apart. listed: {tile, column} of a row's latents,
+// tile by tile; the latents of places across the width are positions in this list.
 template <class T> static __device__ void decode(const T* latents, i64 apart, const uint4* along, const uint4* down,
         const uint4* across, const int* listed, const int* owners, bf16* video, const Sizes& s) {
-    __shared__ float own[3][LATENTS], faded[3][LATENTS];  // the tiles as decoded, and faded along time and height
+    __shared__ float own[3][LATENTS], faded[3][LATENTS];  // without and with cross-fading along time and height
     const i64 plane = (i64)s.rows * s.columns;
     for (i64 line = blockIdx.x; line < (i64)s.batch * s.frames * s.height; line += gridDim.x) {
         const int y = line % s.height, f = line / s.height % s.frames, b = line / s.height / s.frames;

@@ -11,11 +11,11 @@ from sandbox.kit.blocks.fourier import row_pairs, transposed
 from sandbox.kit.blocks.reshard import reshard
 
 SOURCE = r"""
-// The result is the real part, so it is also the transform of the spectrum's Hermitian part
+// The result is the real part of the transform of Z. So it is also the transform of the spectrum's Hermitian part
 //     Y[k, j] = (w_j Z[k, j] + w_-j conj Z[n0-k, n1-j]) / 2,   w = 1, 2, 2, ..., 2, 1 for the stored j, 0 for others.
-// Y[n0-k, ·] follows from Y[k, ·]: who has a pair of rows (`pairs`, see kit.fourier) computes Y[k, ·] alone.
-// x: [images][height][stored], staged: [images][count][stored], symmetric, y: [images][count][n1]. Block b only reads what
-// block b of the others has sent.
+// Y[n0-k, ·] follows from Y[k, ·], so the member that works on both rows (`pairs`, see blocks.fourier) only computes Y[k, ·].
+// combine sends rows to the members that work on their pairs, then computes y. x: [images][height][stored]; staged:
+// [images][count][stored], symmetric; y: [images][count][n1]. Block b only reads what block b of the other ranks has sent.
 static __device__ float2 complex_of(u64 bits) { return make_float2(__uint_as_float((u32)bits), __uint_as_float(bits >> 32)); }
 extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_at, float* staged_at, float* y_at,
         const i32* pairs, i64 images, i64 n0, i64 n1, i64 stored, i64 height, i64 count) {
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_
     float2* staged = (float2*)staged_at;
     float2* y = (float2*)y_at;
     const u32 turn = px_turn(px, blockIdx.x);
-    for (i64 item = blockIdx.x; item < images * count; item += gridDim.x) {  // this rank's rows of pairs of others
+    for (i64 item = blockIdx.x; item < images * count; item += gridDim.x) {  // send this rank's rows to the other members
         const i64 image = item / count, place = item % count;
         for (int away = 1; away < px.world; ++away) {
             const int owner = (px.rank + away) % px.world;
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_
         const i64 image = item / count, k = pairs[px.rank * count + item % count], mirror = (n0 - k) % n0;
         if (k < 0) continue;
         const bool k_here = k / height == px.rank, mirror_here = mirror / height == px.rank;
-        // A row of another rank lies in `staged`. It was written during this launch, so these are no loads of constants.
+        // A row of another rank is in `staged`. It was written during this launch, so the loads must bypass the read-only cache.
         const volatile u64* a = (u64*)(k_here ? x + (image * height + k % height) * stored : staged + item * stored);
         const volatile u64* b = (u64*)(mirror_here ? x + (image * height + mirror % height) * stored : staged + item * stored);
         for (i64 first = threadIdx.x; first < stored; first += 4 * blockDim.x) {
@@ -66,8 +66,9 @@ extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_
         }
     }
 }
-// rows: [images][count][n1], the pairs' rows k after their transform; columns: [images][half][n0] of the receiver, symmetric,
-// half = ceil(width / 2). Two real columns u, v travel as u + iv: row k of it, and from the conjugates row n0 - k as well.
+// Sends columns to their owners. rows: [images][count][n1], rows k of the pairs, transformed; columns: [images][half][n0] of the
+// receiver, symmetric, half = ceil(width / 2). Two real columns u and v are sent as one complex column u + iv: its row k, and its
+// row n0 - k, which follows from the conjugates of u and v in row k.
 extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const float* rows_at, float* columns_at, const i32* pairs,
         i64 images, i64 n0, i64 n1, i64 width, i64 count, float scale) {
     __shared__ float2 upper[32][33], lower[32][33];

@@ -10,12 +10,12 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.fourier import row_pairs, transposed
 
 SOURCE = r"""
-// The field is real, so of its transform along the columns row n0-k is the conjugate of row k, and of the whole transform
+// The field is real. So after the transform along the columns, row n0-k is the conjugate of row k, and for the whole transform
 //     X[n0-k, l] = conj X[k, -l].
-// Who has a pair of rows (`pairs`, see kit.fourier) transforms row k alone and sends what belongs to the owners of both.
+// The member that works on a pair of rows (`pairs`, see blocks.fourier) transforms row k only, and sends both to their owners.
 //
-// halves: [images][width][n0/2 + 1], this rank's columns after their transform; rows: [images][count][W (senders)][width] of the
-// pair's rank, symmetric.
+// Sends row k of each pair to the member that works on it. halves: [images][width][n0/2 + 1], this rank's columns after their
+// transform; rows: [images][count][W (senders)][width], symmetric.
 extern "C" __global__ void __launch_bounds__(256) send_rows(
         Px px, const u64* halves, u64* rows, const i32* pairs, i64 images, i64 n0, i64 width, i64 count) {
     __shared__ u64 tile[32][33];
@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(256) send_rows(
     }
     px_meet(px, blockIdx.x, turn);
 }
-// spectra: [images][count][n1], the pairs' rows k after their transform; y: [images][height][n1/2 + 1] of a row's owner,
-// symmetric.
+// Sends both rows of each pair to their owners. spectra: [images][count][n1], rows k of the pairs, transformed; y:
+// [images][height][n1/2 + 1], symmetric.
 extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const float* spectra_at, float* y_at, const i32* pairs,
         i64 images, i64 n0, i64 n1, i64 height, i64 count, float scale) {
     const u32 turn = px_turn(px, blockIdx.x);

@@ -20,7 +20,7 @@ SOURCE = r"""
 const int TAPS = 12, IMAGES = 4, BASIS = 4, ROW = 2048;
 struct __align__(16) Window { float tap[TAPS]; int latitude, longitude, unused[2]; };  // longitude is a multiple of 4
 struct Range { int begin, end; };
-// The first of n entries whose row k T + t is not below `row`; at: [3][n], k, t and column, sorted.
+// Returns the first of n sorted entries whose row k T + t is not below `row`. at: [3][n], the entries' k, t and column.
 static __device__ i64 first_of(const i64* at, i64 n, i64 latitudes, i64 row) {
     i64 low = 0, high = n;
     while (low < high) {
@@ -30,9 +30,10 @@ static __device__ i64 first_of(const i64* at, i64 n, i64 latitudes, i64 row) {
     }
     return low;
 }
-// n: images, own latitudes, own longitudes, first longitude, all longitudes, floats before the own latitudes in the field,
-// entries of psi, T, rows of psi, room for windows. x: [images][latitudes][longitudes]. To every rank go x, to `field` (of these
-// latitudes: [images][latitudes][all longitudes]), and as `windows` [W][room] and `ranges` [W][rows] what psi has in each row.
+// Sends x and the filters to all ranks. n: images, this rank's latitudes and longitudes, its first longitude, all longitudes,
+// floats of `field` before its latitudes, entries of psi, T, rows of psi, room for windows. x: [images][latitudes][longitudes].
+// It is stored in `field`, which is [images][latitudes][all longitudes] for each polar position. A thread makes windows of the
+// entries of a row of psi. They are stored in `windows` [W][room], and their range in `ranges` [W][rows]; all symmetric.
 extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, const i64* at, const float* value, float* field,
         Window* windows, Range* ranges, PxNumbers n) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -94,16 +95,17 @@ extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, c
             }
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's latitudes and filters have arrived
+    px_meet(px, blockIdx.x, turn);  // the fields and filters of all ranks have arrived
 }
-// Numbers of `filter`; the lists: ranks by polar and azimuth position, latitudes and floats before them by polar position, first
-// channels by azimuth position.
+// Positions in the numbers of `filter`. The lists at the end: ranks by polar and azimuth position; by polar position, latitudes
+// and the floats of `field` before them; first channels by azimuth position.
 enum { BATCH, CHANNELS, KINDS, ALL_T, FIRST_T, OWN_T, FIRST_J, OWN_J, WIDTH, ROOM, POLAR, AZIMUTH, RANK, TALL = RANK + 8,
     BEFORE = TALL + 8, CHANNEL = BEFORE + 8 };
-// Output y: [batch][channels][kinds][own t][own j]. A block has IMAGES images, BASIS kinds, one t, blockDim.x j.
+// Applies the filters. y: [batch][channels][kinds][own t][own j]. A block computes IMAGES images, BASIS kinds, one t and
+// blockDim.x longitudes j at a time, a thread four neighbouring j of one image.
 extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, const Window* windows, const Range* ranges,
         float* y, PxNumbers n) {
-    __shared__ __align__(16) float near[IMAGES][ROW];  // a latitude of each image, as it lies before the first output longitude
+    __shared__ __align__(16) float near[IMAGES][ROW];  // a latitude of each image, from the first output longitude on
     const i64 *num = n.at, width = num[WIDTH], own_t = num[OWN_T], own_j = num[OWN_J];
     const i64 kinds = num[KINDS], rows = kinds * num[ALL_T];
     const int lanes = blockDim.x / IMAGES, image = threadIdx.x / lanes, lane = threadIdx.x % lanes, tile = 4 * lanes;
@@ -121,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
             if (quad < quads) break;
             quad -= quads;
         }
-        i64 numbers[IMAGES];  // b C + c; -1: there is none
+        i64 numbers[IMAGES];  // b C + c of each image; -1: none
         #pragma unroll
         for (int which = 0; which < IMAGES; ++which) {
             const i64 i = quad * IMAGES + which;
@@ -147,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) filter(const float* field, 
                 for (int k = 0; k < BASIS; ++k)
                     if (next[k] < end[k]) latitude = min(latitude, list[next[k]].latitude);
                 if (latitude == 1 << 30) break;
-                __syncthreads();  // the latitude before has been read
+                __syncthreads();  // all threads have read the previous latitude
                 #pragma unroll
                 for (int which = 0; which < IMAGES; ++which) {
                     if (numbers[which] < 0) continue;

@@ -23,9 +23,10 @@ So the chain of steps has one reduction for two tokens. Everything that does not
 import torch
 
 SOURCE = r"""
-// A block has 4 WARPS columns of one head's state. Half of its warps step, with four columns each: 16 lanes share a pair of
-// columns, and a lane has the channels 4 (sub + 16 g) + 0..3 of both in registers. The other half prepares the next TILE tokens
-// in shared memory meanwhile, and stores the results of the last ones. So the steps wait for no global memory.
+// A block works on 4 WARPS columns of one head's state at a time. The first half of its warps runs the steps, four columns each:
+// 16 lanes share a pair of columns, and a lane holds channels 4 (sub + 16 g) + 0..3 of both in registers. Meanwhile the other
+// half prepares the next TILE tokens in shared memory and stores the results of the previous tile. So no step waits for global
+// memory.
 struct Steps { i64 batch, tokens, share, heads, value_heads, channels, columns, all_heads, first_head; };
 template <class T> struct __align__(4 * sizeof(T)) Four { T at[4]; };
 template <class T> static __device__ Four<T> four_of(const T* row, int first, int n) {
@@ -35,26 +36,26 @@ template <class T> static __device__ Four<T> four_of(const T* row, int first, in
     for (int e = 0; e < 4; ++e) four.at[e] = first + e < n ? row[first + e] : from_float<T>(0);
     return four;
 }
-// Vectors of a pair of tokens. With a decay for each channel, sums are taken of those with decays in them, and LATER_KEY, OWN_KEY
-// and KEPT change the state; else decays are numbers, and the keys themselves serve for both.
+// Vectors of a pair of tokens. With a decay for each channel, the first four include the decays and are multiplied with the
+// state, and LATER_KEY, OWN_KEY and KEPT update it. Otherwise decays are in Pair, and KEY_1 and KEY_2 also update the state.
 enum { KEY_1, QUERY_1, KEY_2, QUERY_2, LATER_KEY, OWN_KEY, KEPT };
-// own: k1 . q1, k2 . q2; across: k1' . k2, k1' . q2
+// own: k1 . q1, k2 . q2; across: k1' . k2, k1' . q2, where k1' is k1 after the second token's decay.
 struct Pair { float strength[2], own[2], across_key, across_query, decay[2]; };
-// q, k: [batch][tokens][heads][channels]; v: [batch][tokens][value_heads][columns]; beta: [batch][tokens][value_heads]; gate:
-// the same, with channels behind it if Gate::BY_CHANNEL; a_log: [value_heads]; dt_bias: the same, or with channels.
-// Gate: decay(gate, exp(a_log), dt_bias), strength(beta), least(): the smallest norm.
-// out: [batch][share][all_heads][columns]. With share < tokens it is symmetric, and token t goes to member t / share. Value
-// head j is written as head first_head + j.
-// boxes: words of two numbers with flags, symmetric, two turns: the states that come from the member before. 0: states begin at
-// zero.
+// Steps through the tokens. q, k: [batch][tokens][heads][channels]; v: [batch][tokens][value_heads][columns]; beta:
+// [batch][tokens][value_heads]; gate: like beta; a_log, dt_bias: [value_heads]. If Gate::BY_CHANNEL, gate and dt_bias have
+// another dimension [channels]. Gate: decay(gate, exp(a_log), dt_bias), strength(beta), least(): a lower bound of norms.
+// out: [batch][share][all_heads][columns]. If share < tokens, it is symmetric, and token t goes to member t / share. Value head
+// j is written as head first_head + j.
+// boxes: [2 (turns)][items][4 GROUPS][32 WARPS] words of two numbers with flags, symmetric: the states that the previous member
+// sends. 0: states begin at zero.
 template <class T, int GROUPS, int WARPS, class Gate> static __device__ void delta_rule(const Px& px, const T* q, const T* k,
         const T* v, const T* gate, const T* beta, const bf16* a_log, const bf16* dt_bias, T* out, uint4* boxes, const Steps& s) {
-    const int TILE = (Gate::BY_CHANNEL ? 16 : 32) / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS;  // fill 32 KB
+    const int TILE = (Gate::BY_CHANNEL ? 16 : 32) / GROUPS, PAIRS = TILE / 2, MINE = (PAIRS + WARPS - 1) / WARPS;
     const int FOURS = 16 * GROUPS;
     const int EACH = (FOURS + 31) / 32, COLUMNS = 4 * WARPS, PART = 16 / sizeof(T), WORDS = (COLUMNS + PART - 1) / PART;
     const int VECTORS = Gate::BY_CHANNEL ? 7 : 4;
     const int LATER = Gate::BY_CHANNEL ? LATER_KEY : KEY_1, OWN = Gate::BY_CHANNEL ? OWN_KEY : KEY_2;
-    __shared__ float4 vectors[2][PAIRS][VECTORS][FOURS];
+    __shared__ float4 vectors[2][PAIRS][VECTORS][FOURS];  // at most 32 KB
     __shared__ Pair pairs[2][PAIRS];
     __shared__ float values[2][TILE][COLUMNS], results[2][TILE][COLUMNS];
     const bool steps = threadIdx.x < 32 * WARPS;
@@ -63,7 +64,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
     const i64 slices = (s.columns + COLUMNS - 1) / COLUMNS, items = s.batch * s.value_heads * slices;
     const i64 tiles = (s.tokens + TILE - 1) / TILE;
     const u32 turn = px_turn(px, blockIdx.x);
-    // Behind it the states of two launches ago have been taken, and their boxes are free again.
+    // After this, all ranks have read the states of two launches ago, so their boxes may be written again.
     if (boxes) px_enter(px, blockIdx.x, turn);
     for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
         const i64 slice = item % slices, head = item / slices % s.value_heads, b = item / slices / s.value_heads;
@@ -81,7 +82,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
         Four<T> next_q[MINE][2][EACH], next_k[MINE][2][EACH], next_gate[MINE][2][EACH];
         T next_beta[MINE][2], next_number[MINE][2];
         uint4 next_v = make_uint4(0, 0, 0, 0);
-        const auto load = [&](i64 begin) {
+        const auto load = [&](i64 begin) {  // reads a tile's tokens into registers
             #pragma unroll
             for (int m = 0; m < MINE; ++m) {
                 #pragma unroll
@@ -103,7 +104,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             if (token < TILE && begin + token < s.tokens)
                 next_v = px_ld_part(v + (t * s.value_heads + head) * s.columns, first + part, last);
         };
-        const auto prepare = [&](i64 begin, int buffer) {  // what was loaded; tokens beyond the end change nothing
+        const auto prepare = [&](i64 begin, int buffer) {  // from what `load` read; tokens beyond the end change nothing
             #pragma unroll
             for (int m = 0; m < MINE; ++m) {
                 const int place = m * WARPS + warp;
@@ -167,7 +168,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             if (token < TILE)
                 for (int e = 0; e < min(PART, COLUMNS); ++e) values[buffer][token][part + e] = unpacked[e];
         };
-        const auto store = [&](i64 begin, int buffer) {
+        const auto store = [&](i64 begin, int buffer) {  // writes a tile's results to `out`
             const i64 t = begin + token;
             if (token >= TILE || t >= s.tokens) return;
             T* to = s.share < s.tokens ? px_at(px, (int)(t / s.share), out) : out;
@@ -176,7 +177,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             for (int e = 0; e < PART; ++e) packed[e] = e < COLUMNS ? results[buffer][token][part + e] : 0;
             px_st_part(to, first + part, last, px_pack<T>(packed));
         };
-        const auto step = [&](int place, int buffer) {
+        const auto step = [&](int place, int buffer) {  // updates the state by a pair of tokens, and computes their results
             const Pair pair = pairs[buffer][place];
             const float4(*from)[FOURS] = vectors[buffer][place];
             float sum[4][2] = {};
@@ -246,7 +247,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             }
         }
     }
-    if (s.share < s.tokens) px_meet(px, blockIdx.x, turn);  // everybody's results have arrived
+    if (s.share < s.tokens) px_meet(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}

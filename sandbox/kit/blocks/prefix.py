@@ -7,7 +7,7 @@ kernels = cuda.compile(prefix.SOURCE + SOURCE)   # there: place = running + sum_
 """
 
 SOURCE = r"""
-// The sum of `value` over the threads before this one, and over all. All threads of the block call it.
+// The whole block calls this: returns the sum of `value` over the threads before this one; `all` becomes the sum over all.
 static __device__ u32 sum_before(u32 value, u32& all) {
     __shared__ u32 warps[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -17,7 +17,7 @@ static __device__ u32 sum_before(u32 value, u32& all) {
         const u32 other = __shfl_sync(0xffffffffu, sum, (lane - away) & 31);
         if (lane >= away) sum += other;
     }
-    __syncthreads();  // what a call before left there has been read
+    __syncthreads();  // all threads have read `warps` of an earlier call
     if (lane == 31) warps[warp] = sum;
     __syncthreads();
     u32 before = sum - value;

@@ -7,7 +7,7 @@ kernels = cuda.compile(row_keys.SOURCE + SOURCE)   # there: look(row, columns, [
 """
 
 SOURCE = r"""
-// Keys have the order of the values and are above 0; those of bf16 have 16 bits. -0 counts as 0.
+// key_of returns a key above 0, and keys sort like the values; those of bf16 have 16 bits. -0 counts as 0. value_of: the inverse.
 template <class T> struct Key { static const int bits = 32; };
 template <> struct Key<bf16> { static const int bits = 16; };
 template <class T> static __device__ u32 key_of(float value) {
@@ -19,7 +19,7 @@ template <class T> static __device__ float value_of(u32 key) {
     if (Key<T>::bits == 16) word = key << 16 | (key & 0x8000u ? 0 : 0xffffu);
     return __uint_as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
 }
-// Calls `see(value, column)` for every value of a row that is this thread's.
+// All threads of a block call this for a row of `columns` values: calls `see(value, column)` for this thread's values.
 template <class T, class See> static __device__ void look(const T* from, i64 columns, See see) {
     const int each = 16 / sizeof(T);
     const i64 stride = blockDim.x * each;
