@@ -110,6 +110,7 @@ template <Pass PASS> static __device__ void pass(const float* x, const float* we
     for (int w = 0; w < WORDS; ++w)
         px_st_part(partial + team * columns, first + w * 4 * blockDim.x, columns, px_pack<float>(total[w]));
 }
+// The first, the middle and the last passes; `turn` is the number of the pass, from 0 on.
 extern "C" __global__ void __launch_bounds__(256, 2) sum_columns(
         const float* x, float* partial, i64 rows, i64 columns, float scale, int parts) {
     pass<FIRST>(x, 0, partial, 0, 0, rows, columns, scale, parts, 0);

@@ -26,6 +26,7 @@ template <class T> static __device__ void read(const T* logits, const i64* label
     mine[0] = mass.peak, mine[1] = mass.sum;
     if (column >= 0 && column < width) mine[2] = to_float(logits[row * width + column]);
 }
+// Sums and extremes over the tokens that are not ignored.
 struct Sums { float loss, ratio, kl, entropy, count, smallest, largest; };
 static __device__ void add(Sums& to, const Sums& more) {
     to.loss += more.loss, to.ratio += more.ratio, to.kl += more.kl, to.entropy += more.entropy, to.count += more.count;

@@ -9,16 +9,17 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import SIXTEEN, divides_by_product
 
 SOURCE = r"""
+// Returns the largest value of the lanes of a group.
+static __device__ float largest_of(float own, int lanes) {
+    for (int away = lanes / 2; away > 0; away /= 2) own = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, away));
+    return own;
+}
 // Writes the average over the ranks of int8-quantised x to y. x, y: [n], cut into `slices` slices of `share` groups of q
 // elements. Rank s owns slice s; with one slice every rank owns it. codes: [W (senders)][share][pitch] bytes, scales:
 // [W (senders)][share], symmetric: what the owner of a slice received. A lane quantises 16 elements at a time, and writes their
 // codes with one 16-byte store. `lanes` lanes (a power of two) have a group, and find its maximum by shuffles. Block b has the
 // groups of range part * gridDim.x + b of every slice, and depends only on block b of the other ranks. While one part travels,
 // the previous part is averaged.
-static __device__ float largest_of(float own, int lanes) {
-    for (int away = lanes / 2; away > 0; away /= 2) own = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, away));
-    return own;
-}
 template <class T> static __device__ void average(const Px& px, const T* x, uint8_t* codes, float* scales, T* y, i64 n, i64 q,
         i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);

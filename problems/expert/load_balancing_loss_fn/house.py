@@ -10,16 +10,16 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm, tables
 
 SOURCE = r"""
-// Computes the mean of the ranks' losses. A layer has `rows` rows of `experts` logits; number l of the list (few, many) is the
-// address of layer l. mask: [rows], 0 for rows that do not count; without a mask all count. LANES lanes share a row and have
-// WORDS words of 16 bytes each. A lane has the same experts in every row, so it keeps their sums and hits in registers. partial:
-// [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, 0 before and after. boxes: as in px_swap.
 template <int LANES> static __device__ u32 largest(u32 value) {  // over the lanes that share a row
     if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
     #pragma unroll
     for (int away = LANES / 2; away > 0; away /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, away));
     return value;
 }
+// Computes the mean of the ranks' losses. A layer has `rows` rows of `experts` logits; number l of the list (few, many) is the
+// address of layer l. mask: [rows], 0 for rows that do not count; without a mask all count. LANES lanes share a row and have
+// WORDS words of 16 bytes each. A lane has the same experts in every row, so it keeps their sums and hits in registers. partial:
+// [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, 0 before and after. boxes: as in px_swap.
 template <class T, int LANES, int WORDS> static __device__ void balance(const Px& px, const PxNumbers& few, const i64* many,
         const i64* mask, u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
     const int each = 16 / sizeof(T), held = WORDS * (16 / sizeof(T)), lane = threadIdx.x % LANES, warp = threadIdx.x / 32;

@@ -9,17 +9,17 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
 
 SOURCE = r"""
-// Gathers the ranks' x, rounded to E4M3, in y. x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales:
-// [W (senders)][blocks], symmetric; y: [W][n], local. A thread quantises 16 elements at a time, and stores their codes at all
-// peers and their values in its own y. Block b has the words of range part * gridDim.x + b and depends only on block b of the
-// other ranks. While one part travels, the previous part is expanded.
-// expand stores the values of 16 codes, code * scale, from element `first` of `to` on.
+// Stores the values of 16 codes, code * scale, from element `first` of `to` on.
 template <class T> static __device__ void expand(uint4 code, float scale, T* to, i64 first, i64 n) {
     float value[16];
     #pragma unroll
     for (int e = 0; e < 16; ++e) value[e] = __fmul_rn(from_e4m3(byte_of(code, e)), scale);
     store16(to, first, n, value);
 }
+// Gathers the ranks' x, rounded to E4M3, in y. x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales:
+// [W (senders)][blocks], symmetric; y: [W][n], local. A thread quantises 16 elements at a time, and stores their codes at all
+// peers and their values in its own y. Block b has the words of range part * gridDim.x + b and depends only on block b of the
+// other ranks. While one part travels, the previous part is expanded.
 template <class T> static __device__ void all_gather(const Px& px, const T* x, const float* own_scale, uint4* codes,
         float* scales, T* y, i64 n, i64 words, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);

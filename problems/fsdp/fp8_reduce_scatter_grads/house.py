@@ -9,11 +9,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
 
 SOURCE = r"""
-// Writes the mean over the ranks of this rank's chunk of x, rounded to E4M3, to y. x: [W (owners)][n]; codes:
-// [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n]. A thread quantises 16 elements
-// at a time and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and depends only on block b
-// of the other ranks. While one part travels, the previous part is added up.
-// The whole block calls send: quantises words low to high of each owner's chunk, and stores the codes at the owner.
+// The whole block calls this: quantises words low to high of each owner's chunk, and stores the codes at the owner.
 template <class T> static __device__ void send(const Px& px, const T* x, uint4* codes, float scale, i64 n, i64 words,
         i64 low, i64 high) {
     for (int away = 1; away <= px.world; ++away) {
@@ -34,6 +30,10 @@ template <class T> static __device__ void send(const Px& px, const T* x, uint4* 
         }
     }
 }
+// Writes the mean over the ranks of this rank's chunk of x, rounded to E4M3, to y. x: [W (owners)][n]; codes:
+// [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n]. A thread quantises 16 elements
+// at a time and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and depends only on block b
+// of the other ranks. While one part travels, the previous part is added up.
 template <class T> static __device__ void reduce_scatter(const Px& px, const T* x, const float* own_scale, uint4* codes,
         float* scales, T* y, i64 n, i64 words, int parts, float inverse) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);

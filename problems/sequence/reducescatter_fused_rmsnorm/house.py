@@ -8,11 +8,6 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Sends rows to their owners, which average them over the ranks and normalise the means. x: [W (owners)][rows][width]; staged:
-// [W (senders)][rows][words] of 16 bytes, symmetric; y: [rows][width]. Block b works on the rows of range part * gridDim.x + b
-// and waits only for block b of the other ranks. While one part travels, the previous part is added up. `lanes` threads share a
-// row: a warp or the whole block. A lane keeps its first KEPT words of sums in registers. It reads and adds up further words of a
-// long row again.
 #define KEPT 4
 // Returns the sum over all ranks of one word of a row that this rank owns.
 template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, const uint4* staged, i64 rows, i64 width,
@@ -29,6 +24,11 @@ template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, c
         if (source < px.world) total.add(part[source]);
     return total;
 }
+// Sends rows to their owners, which average them over the ranks and normalise the means. x: [W (owners)][rows][width]; staged:
+// [W (senders)][rows][words] of 16 bytes, symmetric; y: [rows][width]. Block b works on the rows of range part * gridDim.x + b
+// and waits only for block b of the other ranks. While one part travels, the previous part is added up. `lanes` threads share a
+// row: a warp or the whole block. A lane keeps its first KEPT words of sums in registers. It reads and adds up further words of a
+// long row again.
 template <class T> static __device__ void scatter_and_norm(const Px& px, const T* x, const T* gamma, uint4* staged, T* y,
         i64 rows, i64 width, float eps, int lanes, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);

@@ -9,11 +9,6 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3
 
 SOURCE = r"""
-// Sends codes and scales to their receivers, which multiply each code by its scale. y: [W (receivers)][n] codes; s:
-// [W][n >> shift] scales; there: [W (senders)][pitch] codes and there_scales: [W (senders)][n >> shift], symmetric, what a rank
-// received; x: [W (senders)][n]. A thread multiplies EACH codes at a time, which have one scale. Block b has the elements of
-// range part * gridDim.x + b of every chunk and depends only on block b of the other ranks. While one part travels, this rank's
-// own codes and the previous part are multiplied.
 template <class Y> static __device__ float number_of(Y value) { return to_float(value); }
 static __device__ float number_of(uint8_t code) { return from_e4m3(code); }
 template <class T, int EACH> struct alignas(sizeof(T) * EACH) Several { T at[EACH]; };
@@ -41,6 +36,11 @@ template <class Y, class S, int EACH> static __device__ void multiply(const Y* y
         }
     }
 }
+// Sends codes and scales to their receivers, which multiply each code by its scale. y: [W (receivers)][n] codes; s:
+// [W][n >> shift] scales; there: [W (senders)][pitch] codes and there_scales: [W (senders)][n >> shift], symmetric, what a rank
+// received; x: [W (senders)][n]. A thread multiplies EACH codes at a time, which have one scale. Block b has the elements of
+// range part * gridDim.x + b of every chunk and depends only on block b of the other ranks. While one part travels, this rank's
+// own codes and the previous part are multiplied.
 template <class Y, class S, int EACH> static __device__ void dequantise(const Px& px, const Y* y, const S* s, Y* there,
         S* there_scales, float* x, i64 n, i64 pitch, int shift, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);

@@ -139,6 +139,7 @@ template <class T> static __device__ void repeat(const int* places, const int* t
         copy_four(from, to, width);
     }
 }
+// Both for elements of 2 and of 4 bytes; larger elements count as several.
 extern "C" __global__ void __launch_bounds__(512) answer_halves(Px px, const u16* shard, const int* wanted,
         const uint2* heads, u16* result, i64 pitch, i64 width) {
     answer(px, shard, wanted, heads, result, pitch, width);

@@ -9,13 +9,11 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Computes the logits of this rank's columns and stores them at all ranks. tokens: [t][width], t <= 8; weight: [columns][width];
-// bias: [columns]; logits: [t][W*columns], symmetric. A warp multiplies a tile of 16 weight rows by all tokens, over its part of
-// the width. Of a tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows g and g + 8 with tokens 2q and 2q + 1,
-// as px_mma returns them.
-// All lanes of a warp call multiply. upper and lower are this lane's rows g and g + 8. For 16-bit types: one px_mma may sum over
-// any 16 elements of the width, if they are the same for both factors. So lane q loads a word of 8 elements of each factor, and
-// uses four of them in each of two px_mma.
+// All lanes of a warp call this: multiplies a tile of 16 weight rows by all tokens, over the warp's part of the width. Of the
+// tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows g and g + 8 with tokens 2q and 2q + 1, as px_mma
+// returns them. upper, lower: the lane's rows g and g + 8. For 16-bit types: one px_mma may sum over any 16 elements of the
+// width, if they are the same for both factors. So lane q loads a word of 8 elements of each factor, and uses four of them in
+// each of two px_mma.
 template <class T> static __device__ void multiply(float* sum, const T* tokens, const T* upper, const T* lower, bool has_upper,
         bool has_lower, bool has_token, i64 width, int part, int parts) {
     const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
@@ -65,7 +63,9 @@ template <> __device__ void multiply<float>(float* sum, const float* tokens, con
         if (i % 8 / 2 == q) sum[i / 8 * 2 + i % 2] = all;
     }
 }
-// A block works on TILES tiles at a time. 8 / TILES of its 8 warps share a tile, each with a part of the width.
+// Computes the logits of this rank's columns and stores them at all ranks. tokens: [t][width], t <= 8; weight: [columns][width];
+// bias: [columns]; logits: [t][W*columns], symmetric. A block works on TILES tiles of 16 weight rows at a time. 8 / TILES of its
+// 8 warps share a tile, each with a part of the width.
 template <class T, int TILES> static __device__ void project(const Px& px, const T* tokens, const T* weight, const T* bias,
         T* logits, int count, i64 columns, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);

@@ -9,11 +9,7 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Normalises rows over the slices of all ranks. x, y: [rows][width]; boxes: [2 (turns)][W (senders)][rows] words of 8 bytes, a
-// sum and a flag, symmetric. Warp w has rows w, w + number of warps, ..., the same rows on every rank. It sends the next row's
-// sum before it waits for this row's sums, so that each sum travels while the previous row is normalised. Two turns are enough: a
-// rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t. A lane keeps KEPT
-// words of a row in registers; with REREAD it reads the further words of a longer row again.
+// A lane keeps KEPT words of a row in registers. With REREAD it reads the further words of a longer row again.
 template <class T, int KEPT> struct Row { uint4 word[KEPT]; float squares; };
 
 // All lanes of a warp call this: loads a row, and sends its sum of squares to the peers.
@@ -73,6 +69,10 @@ template <class T, int KEPT, bool REREAD> static __device__ void finish(const Px
             px_st_part(y + row * width, first, width, px_pack<T>(value));
         }
 }
+// Normalises rows over the slices of all ranks. x, y: [rows][width]; boxes: [2 (turns)][W (senders)][rows] words of 8 bytes, a
+// sum and a flag, symmetric. Warp w has rows w, w + number of warps, ..., the same rows on every rank. It sends the next row's
+// sum before it waits for this row's sums, so that each sum travels while the previous row is normalised. Two turns are enough: a
+// rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
 template <class T, int KEPT, bool REREAD> static __device__ void normalise(
         const Px& px, const T* x, const T* weight, T* y, u64* boxes, i64 rows, i64 width, float epsilon) {
     const u32 turn = px_turn(px, blockIdx.x);
