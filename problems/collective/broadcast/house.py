@@ -8,20 +8,21 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: n halves (two bytes), the root's counts; y: the result, symmetric. Words have 16 bytes. Block b works on the same words
-// of every share on all ranks. In slots PASSED + b a rank says how many pieces of a share have arrived; a launch has room for
-// 7 of them.
+// Copies the root's tensor to all ranks. x: n halves (two bytes each), read on the root only; y: n halves, the result, symmetric.
+// A word has 16 bytes. Helpers are all ranks except the root. The root sends each helper one share of the words, in pieces, and
+// the helper passes each piece on to the other helpers. Block b works on the same words of every share on all ranks. In slot
+// PASSED + b a rank signals how many pieces of a share it has sent. PIECE has numbers for up to 7 pieces a launch.
 #define PASSED 128
 #define PIECE(turn, count) (8 * (turn) + (count))
 extern "C" __global__ void __launch_bounds__(512) broadcast(Px px, const u16* x, u16* y, i64 n, int root, int pieces) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);
+    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     const i64 step = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x;
     if (px.world == 1) {
         px_move(y, x, n, first, step);
         return;
     }
-    const int helpers = px.world - 1, place = (px.rank - root + px.world) % px.world - 1;  // -1: the root itself
+    const int helpers = px.world - 1, place = (px.rank - root + px.world) % px.world - 1;  // -1: the root
     const i64 words = (n + 7) / 8, share = ((words + helpers - 1) / helpers + 31) / 32 * 32;
     const i64 length = (share + pieces - 1) / pieces;
     for (int piece = 0; piece < pieces; ++piece) {
@@ -46,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(512) broadcast(Px px, const u16* x,
             if (px_thread() < helpers) px_signal(px, (root + 1 + px_thread()) % px.world, PASSED + slot, PIECE(turn, piece + 1));
         } else if (helpers > 1) {
             if (px_thread() == 0) px_wait(px, root, PASSED + slot, PIECE(turn, piece + 1));
-            __syncthreads();  // this piece of the own share is here
+            __syncthreads();  // this piece of this rank's share has arrived
             for (i64 i = place * share + piece * length + first; i < place * share + last; i += 4 * step) {
                 uint4 part[4];
                 #pragma unroll
@@ -66,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(512) broadcast(Px px, const u16* x,
     const int peer = px_thread();
     if (peer < px.world && peer != px.rank) {
         if (peer != root) px_signal(px, peer, PASSED + slot, PIECE(turn, pieces));
-        px_wait(px, peer, PASSED + slot, PIECE(turn, pieces));  // its share is here, too
+        px_wait(px, peer, PASSED + slot, PIECE(turn, pieces));  // the share from this peer has arrived
     }
     __syncthreads();
 }

@@ -8,11 +8,12 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: n halves (two bytes); y: [W][n], symmetric, and on the root the result. Block b of the others tells the root's block b.
+// Stores every rank's tensor in the root's y. x: n halves (two bytes each); y: [W][n], symmetric, the result on the root. In slot
+// BROUGHT + b, block b of every other rank signals to block b of the root that its words have arrived.
 #define BROUGHT 128
 extern "C" __global__ void __launch_bounds__(512) gather(Px px, const u16* x, u16* y, i64 n, int root) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);
+    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     px_move(px_at(px, root, y) + px.rank * n, x, n, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
     __syncthreads();
     const int peer = px_thread();

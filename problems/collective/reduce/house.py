@@ -11,25 +11,26 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Ranks but the root are helpers, in rotated order from the root on. Helper h adds up share h of all helpers' tensors, and the
-// root adds its own tensor to the partial sums. So every byte enters the root once. Block b works on the same words of every
-// share on all ranks; pieces of a share follow one another through the three steps. In slots GIVEN + b a helper hears how many
-// pieces of its share another has given it, in slots SUMMED + b the root how many are added up; a launch has room for 7 of them.
-// given: [W][share] words of 16 bytes; partial: a word for each of x; both symmetric. x, y: n elements.
+// Writes the sum of all ranks' x to the root's y, and a copy of x to y on the other ranks. These are the helpers, in rotated
+// order from the root on. Helper h adds up share h of all helpers' tensors and stores this partial sum at the root, which adds
+// its own tensor. So the root receives the bytes of one tensor only. Block b works on the same words of every share on all ranks,
+// and the pieces of a share follow one another through these three steps. In slot GIVEN + b a helper signals to another how many
+// pieces it has sent, and in slot SUMMED + b to the root how many pieces it has added up. PIECE has numbers for up to 7 pieces a
+// launch. given: [W (senders)][share] words of 16 bytes; partial: a word for each word of x; both symmetric. x, y: n elements.
 #define GIVEN 128
 #define SUMMED 256
 #define PIECE(turn, count) (8 * (turn) + (count))
 template <class T> static __device__ void reduce(const Px& px, const T* x, uint4* given, uint4* partial, T* y, i64 n,
         int root, int pieces) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);
+    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     const i64 step = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x;
     if (px.world == 1) {
         px_move(y, x, n, first, step);
         return;
     }
     const int each = 16 / sizeof(T), helpers = px.world - 1, thread = px_thread();
-    const int place = (px.rank - root + px.world) % px.world - 1;  // -1: the root itself
+    const int place = (px.rank - root + px.world) % px.world - 1;  // -1: the root
     const i64 words = (n + each - 1) / each, share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
     if (place < 0) {
         for (int piece = 0; piece < pieces; ++piece) {
@@ -50,7 +51,7 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
     }
     uint4* at_root = px_at(px, root, partial);
     for (int piece = 0; piece <= pieces; ++piece) {
-        if (helpers > 1 && piece < pieces) {  // give the others their words
+        if (helpers > 1 && piece < pieces) {  // send the other helpers their words
             const i64 last = min((piece + 1) * length, share);
             for (int away = 1; away < helpers; ++away) {
                 const int helper = (place + away) % helpers;
@@ -65,7 +66,7 @@ template <class T> static __device__ void reduce(const Px& px, const T* x, uint4
             if (thread < px.world && thread != root && thread != px.rank)
                 px_signal(px, thread, GIVEN + slot, PIECE(turn, piece + 1));
         }
-        if (piece == 0) continue;  // add up the piece before, which has had time to arrive
+        if (piece == 0) continue;  // then add up the previous piece, which has had time to arrive
         if (helpers > 1) {
             if (thread < px.world && thread != root && thread != px.rank) px_wait(px, thread, GIVEN + slot, PIECE(turn, piece));
             __syncthreads();

@@ -8,16 +8,16 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: [W][n] halves (two bytes) on the root, unread elsewhere; y: n halves, symmetric. The root's block b tells block b of the
-// others.
+// Stores chunk r of the root's x in rank r's y. x: [W][n] halves (two bytes each), read on the root only; y: n halves, symmetric.
+// In slot DEALT + b, block b of the root signals to block b of every other rank that its words have arrived.
 #define DEALT 128
 extern "C" __global__ void __launch_bounds__(512) scatter(Px px, const u16* x, u16* y, i64 n, int root) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);
+    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     if (px.rank == root) {
         const i64 step = gridDim.x * blockDim.x;
         for (i64 i = blockIdx.x * blockDim.x + threadIdx.x; 8 * i < n; i += 4 * step)
-            for (int away = 1; away <= px.world; ++away) {  // the own chunk last
+            for (int away = 1; away <= px.world; ++away) {  // this rank's own chunk last
                 const int peer = (root + away) % px.world;
                 const u16* chunk = x + peer * n;
                 u16* there = px_at(px, peer, y);

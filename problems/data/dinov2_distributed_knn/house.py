@@ -13,7 +13,8 @@ SOURCE = (
     row_keys.SOURCE
     + r"""
 const int LIST = 1024, MOST = LIST / 2;
-// x: this rank's queries, n halves (two bytes); y: the queries of all ranks, symmetric, these from `first` on.
+// Stores this rank's queries at all ranks. x: n halves (two bytes each); y: the queries of all ranks, symmetric, this rank's from
+// `first` on.
 extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u16* y, i64 n, i64 first) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 step = (i64)gridDim.x * blockDim.x * 8;
@@ -23,9 +24,10 @@ extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u1
     }
     px_meet(px, blockIdx.x, turn);
 }
-// Leaves in `listed` the k largest values of a row in descending order, as entries: the key above column_bits bits, that are
-// less for later columns. At least k values reach the k-th largest of the threads' maxima, and few others do. They are collected
-// in a second pass over the row, which is still cached, and each counts those in front of it. All entries are different.
+// The whole block calls this: writes the k largest values of a row to `listed`, in descending order. An entry is a value's key,
+// followed by column_bits bits that are smaller for later columns, so all entries are different. The k-th largest of the threads'
+// maxima is a bound that at least k values reach, and few others. They are collected in a second pass over the row, which is
+// still cached. The place of an entry is the number of larger entries.
 template <class T> static __device__ void choose(const T* from, i64 columns, u32 k, int column_bits, u64* entries, u64* listed) {
     __shared__ u32 found, keys[512];
     const u64 last = (1ull << column_bits) - 1;
@@ -51,7 +53,7 @@ template <class T> static __device__ void choose(const T* from, i64 columns, u32
     for (int bit = Key<T>::bits - 1; bit >= 0; --bit)
         if (__syncthreads_count(keys[threadIdx.x] >= (bound | 1u << bit)) >= k) bound |= 1u << bit;
     collect((u64)bound << column_bits);
-    if (found > LIST) {  // many equal values: bit by bit over the whole row to the k-th largest entry
+    if (found > LIST) {  // many equal values: search the whole row bit by bit for the k-th largest entry
         u64 least = 0;
         for (int bit = Key<T>::bits + column_bits - 1; bit >= 0; --bit) {
             const u64 probe = least | 1ull << bit;
@@ -73,16 +75,17 @@ template <class T> static __device__ void choose(const T* from, i64 columns, u32
     }
     __syncthreads();
 }
-// found: [queries of all ranks][columns], those of rank r from row first.at[r] on. A block has the queries of the same numbers on
-// all ranks. It sends the k largest values of each, and their labels, to the queries' owner: boxes [W (senders)][most][k] words
-// of 16 bytes, symmetric, most: the most queries of a rank. Then it merges what it got for the own ones.
+// Finds each query's k nearest of all ranks. found: [queries of all ranks][columns], the products; rank r's queries are the rows
+// from first.at[r] on. most: the largest number of queries of a rank. A block works on the queries with the same numbers on all
+// ranks. It sends the k largest values of each, with their labels, to the query's owner. boxes: [W (senders)][most][k] words of
+// 16 bytes, symmetric. Then it merges what it has received for this rank's own queries. similarities, nearest: [own queries][k].
 template <class T> static __device__ void search(const Px& px, const T* found, const i64* labels, uint4* boxes, T* similarities,
         i64* nearest, i64 columns, int column_bits, int k, i64 most, const PxNumbers& first) {
     const u32 turn = px_turn(px, blockIdx.x);
     __shared__ u64 entries[LIST], listed[MOST];
     __shared__ float values[PX_MAX_WORLD][MOST];
     for (i64 query = blockIdx.x; query < most; query += gridDim.x)
-        for (int away = 1; away <= px.world; ++away) {  // the own ones last
+        for (int away = 1; away <= px.world; ++away) {  // this rank's own queries last
             const int owner = (px.rank + away) % px.world;
             if (query >= first.at[owner + 1] - first.at[owner]) continue;
             choose<T>(found + (first.at[owner] + query) * columns, columns, k, column_bits, entries, listed);
@@ -93,7 +96,7 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
                 px_st16(there + i, make_uint4(__float_as_uint(value), 0, (u32)label, (u32)(label >> 32)));
             }
         }
-    px_meet(px, blockIdx.x, turn);  // everybody's candidates have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' candidates have arrived
     for (i64 query = blockIdx.x; query < first.at[px.rank + 1] - first.at[px.rank]; query += gridDim.x) {
         const uint4* box = boxes + query * k;
         for (int i = threadIdx.x; i < px.world * k; i += blockDim.x)
@@ -105,7 +108,7 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
             const float value = __uint_as_float(word.x);
             int place = i % k;
             for (int other = 0; other < px.world; ++other) {
-                // How many of the other's are in front; of equal ones those of the first rank are.
+                // Counts the other rank's candidates that come before this one: larger values, and equal values of a lower rank.
                 int low = 0, high = other == source ? 0 : k;
                 while (low < high) {
                     const int middle = (low + high) / 2;

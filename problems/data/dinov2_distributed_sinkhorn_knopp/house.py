@@ -10,13 +10,16 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// E = exp(x / temperature): the result is E[b][k] * weight[k] / (sum over k of E[b][k] * weight[k]). weight[k] is 1 / (sum over
-// all samples of E[b][k] / the row sum before). Mass, number of samples and number of prototypes cancel.
-// `parts` blocks share a row, blockDim.x * 16 columns each. Such a team takes ROWS rows at a time. A block keeps its part of them
-// in registers until the partners have sent their row sums. These are words [rows][parts] of a value and a flag, `turn`, on this
-// GPU. Only the blocks of one team wait for one another. Odd turns go through the rows backwards: the last rows are still cached.
+// E = exp(x / temperature). The result is E[b][k] * weight[k] / (sum over k of E[b][k] * weight[k]). weight[k] is 1 / (sum over
+// all samples b of E[b][k] / row_sum[b]), where row_sum is the sum over k with the previous weights, and 1 in the first pass.
+// Total mass, number of samples and number of prototypes cancel.
+// A team of `parts` blocks shares a row, blockDim.x * 16 columns each, and works on ROWS rows at a time. A block keeps its part
+// of the rows in registers until the team's other blocks have sent their parts of the row sums. `words` is [rows][parts] words of
+// a value and a flag, `turn`, in this GPU's memory. Only the blocks of one team wait for one another. Odd turns process the rows
+// backwards, because the last rows are still cached.
 const int ROWS = 2, WORDS = 4;  // words of 16 bytes a thread
-enum Pass { FIRST, MIDDLE, LAST };  // sums of columns; row sums and sums of columns; row sums and the result
+enum Pass { FIRST, MIDDLE, LAST };  // column sums; row sums and column sums; row sums and the result
+// Loads this thread's words of ROWS rows, from element `first` of a row on; zeros beyond the end.
 static __device__ void load(uint4 to[ROWS][WORDS], const float* x, i64 row, i64 rows, i64 columns, i64 first) {
     #pragma unroll
     for (int r = 0; r < ROWS; ++r)
@@ -24,7 +27,8 @@ static __device__ void load(uint4 to[ROWS][WORDS], const float* x, i64 row, i64 
         for (int w = 0; w < WORDS; ++w)
             to[r][w] = px_ld_part(x + (row + r) * columns, first + w * 4 * blockDim.x, row + r < rows ? columns : 0);
 }
-// Threads 32 r ... of a block: one divided by the sum of row r, of which `own` is this thread's part.
+// The whole block calls this: sets inverse[r] to 1 / the sum of row `row` + r, or to 0 beyond the last row. own[r]: this thread's
+// part of the sum. Warp r exchanges the blocks' parts of row r.
 static __device__ void invert_sums(float inverse[ROWS], const float own[ROWS], u64* words, i64 row, i64 rows, int part, int parts,
         u32 turn) {
     __shared__ float warps[ROWS][32], shared[ROWS];
@@ -50,6 +54,8 @@ static __device__ void invert_sums(float inverse[ROWS], const float own[ROWS], u
     #pragma unroll
     for (int r = 0; r < ROWS; ++r) inverse[r] = shared[r];
 }
+// One pass over x: [rows][columns]; exp2(x * scale) is E. weights: [columns]; partial: [teams][columns], the teams' column sums
+// (unless LAST); y: [rows][columns], the result (LAST).
 template <Pass PASS> static __device__ void pass(const float* x, const float* weights, float* partial, float* y, u64* words,
         i64 rows, i64 columns, float scale, int parts, u32 turn) {
     const int part = blockIdx.x % parts, team = blockIdx.x / parts, teams = gridDim.x / parts;
@@ -104,6 +110,7 @@ template <Pass PASS> static __device__ void pass(const float* x, const float* we
     for (int w = 0; w < WORDS; ++w)
         px_st_part(partial + team * columns, first + w * 4 * blockDim.x, columns, px_pack<float>(total[w]));
 }
+// The first, the middle and the last passes; `turn` is the number of the pass, from 0 on.
 extern "C" __global__ void __launch_bounds__(256, 2) sum_columns(
         const float* x, float* partial, i64 rows, i64 columns, float scale, int parts) {
     pass<FIRST>(x, 0, partial, 0, 0, rows, columns, scale, parts, 0);
@@ -116,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) assign(const float* x, cons
         i64 rows, i64 columns, float scale, int parts, u32 turn) {
     pass<LAST>(x, weights, 0, y, words, rows, columns, scale, parts, turn);
 }
-// Adds up the teams' sums [teams][columns] of all ranks, always in the same order, and inverts them. boxes: [2 (turns)][W
-// (senders)][columns] words with flags, symmetric. A rank that sends launch t+2 has everybody's words of launch t+1, so everybody
-// has left launch t: two turns are enough.
+// Sets weights[column] to 1 / the sum of `partial`: [teams][columns] over all teams and ranks, always in the same order. boxes:
+// [2 (turns)][W (senders)][columns] words of 8 bytes with flags, symmetric. Two turns are enough: a rank that sends launch t+2
+// has received all words of launch t+1, so all ranks have read those of launch t.
 extern "C" __global__ void __launch_bounds__(256) join(
         Px px, const float* partial, u64* boxes, float* weights, i64 columns, int teams) {
     const u32 turn = px_turn(px, blockIdx.x);

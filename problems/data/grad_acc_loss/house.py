@@ -9,8 +9,9 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric. A rank that sends launch t+2 has everybody's word of launch
-// t+1, so everybody has left launch t: two turns are enough.
+// One warp calls this. out: [3], {total / *global, total, gradient}; total: the sum over the ranks of *loss * *local. grad_sum: 0
+// for none. boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric. Two turns are enough: a rank that sends launch t+2 has
+// received all words of launch t+1, so all ranks have read those of launch t.
 template <class T> static __device__ void weigh(
         const Px& px, const T* loss, const i64* local, const i64* global, const T* grad_mean, const T* grad_sum,
                 uint4* boxes, T* out) {
@@ -18,7 +19,7 @@ template <class T> static __device__ void weigh(
     uint4* box = boxes + (turn & 1) * px.world;
     const int lane = threadIdx.x;
     const double tokens = (double)*local, all = (double)*global;
-    // An empty rank adds nothing, whatever its loss: NaN or infinite.
+    // A rank without tokens adds 0, even if its loss is NaN or infinite.
     const float term = *local == 0 ? 0.0f : (float)(to_float(*loss) * tokens);
     if (lane < px.world && lane != px.rank)
         px_st_ll16(px_at(px, lane, box) + px.rank, make_uint2(__float_as_uint(term), 0), turn);

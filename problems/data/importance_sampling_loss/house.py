@@ -15,8 +15,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// logits: [rows][width], columns first... of the vocabulary. state: {largest, sum of exponentials, label's logit} of each row
-// so far.
+// A block updates the state of one row with the vocabulary's columns from `first` on. logits: [rows][width]; state: [rows][3],
+// {largest, sum of exponentials, label's logit} of the columns so far.
 template <class T> static __device__ void read(const T* logits, const i64* labels, float* state, i64 first, i64 width) {
     const i64 row = blockIdx.x, column = labels[row] - first;
     const PxMass here = px_block_mass(px_mass(logits + row * width, width, threadIdx.x, blockDim.x));
@@ -27,12 +27,15 @@ template <class T> static __device__ void read(const T* logits, const i64* label
     mine[0] = mass.peak, mine[1] = mass.sum;
     if (column >= 0 && column < width) mine[2] = to_float(logits[row * width + column]);
 }
+// Sums and extremes over the tokens that are not ignored.
 struct Sums { float loss, ratio, kl, entropy, count, smallest, largest; };
 static __device__ void add(Sums& to, const Sums& more) {
     to.loss += more.loss, to.ratio += more.ratio, to.kl += more.kl, to.entropy += more.entropy, to.count += more.count;
     to.smallest = fminf(to.smallest, more.smallest), to.largest = fmaxf(to.largest, more.largest);
 }
-// One block. boxes: [4][2 (turns)][W] words as px_swap has them. out: loss, then the five metrics.
+// One block calls this: writes each token's log-probability and loss, and means over the tokens of all ranks. state: as in
+// `read`; labels, old, advantages, logprobs, losses: [rows]. boxes: [4 (warps)][2 (turns)][W] words of 16 bytes, as in px_swap.
+// out: [6], the loss, then the five metrics.
 template <class T> static __device__ void finish(const Px& px, const float* state, const i64* labels, const T* old,
         const T* advantages, i64 ignored, uint4* boxes, T* logprobs, T* losses, float* out, i64 rows) {
     __shared__ Sums all[1024];
@@ -56,7 +59,7 @@ template <class T> static __device__ void finish(const Px& px, const float* stat
         if (threadIdx.x < half) add(all[threadIdx.x], all[threadIdx.x + half]);
     }
     __syncthreads();
-    if (warp < 4) {  // a pair of numbers each
+    if (warp < 4) {  // each of four warps exchanges a pair of numbers
         const Sums& own = all[0];
         const float first = warp == 0 ? own.loss : warp == 1 ? own.kl : warp == 2 ? own.count : own.smallest;
         const float second = warp == 0 ? own.ratio : warp == 1 ? own.entropy : warp == 2 ? 0 : own.largest;

@@ -10,7 +10,7 @@ from torch.nn import functional
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// texts: [W][n], symmetric; everybody's n elements of text at every rank.
+// Stores this rank's n elements of text at all ranks. texts: [W (senders)][n], symmetric.
 template <class T> static __device__ void send(const Px& px, const T* text, T* texts, i64 n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
@@ -18,14 +18,15 @@ template <class T> static __device__ void send(const Px& px, const T* text, T* t
         px_move(px_at(px, (px.rank + away) % px.world, texts) + px.rank * n, text, n, first, step);
     px_meet(px, blockIdx.x, turn);
 }
-// log(1 + exp(z)); far below zero, where nearly all pairs lie, without a logarithm.
+// Returns log(1 + exp(z)). Far from 0 a series replaces the logarithm, which is slower. Nearly all pairs are far below 0.
 static __device__ float softplus(float z) {
     const float e = expf(-fabsf(z));
     const float rest = e < 0.01f ? e * (1 - e * (0.5f - e * (1 / 3.0f))) : log1pf(e);
     return fmaxf(z, 0) + rest;
 }
-// dots: [rows][width], products of images and texts. Writes the block's part of the sum of softplus(scale * dot + bias), where
-// for positive pairs, (i, diagonal + i) unless diagonal < 0, softplus(-z) = softplus(z) - z counts. partial: [gridDim.x].
+// The whole block calls this: returns its part of the sum of softplus(scale * dot + bias). dots: [rows][width], products of
+// images and texts. Positive pairs are (i, diagonal + i), or none if diagonal < 0; for them softplus(-z) = softplus(z) - z is
+// added instead. sums: shared memory, one number per warp.
 template <class T> static __device__ float block_sum(
         const T* dots, i64 rows, i64 width, i64 diagonal, float scale, float bias, double* sums) {
     const int each = 16 / sizeof(T);
@@ -54,7 +55,8 @@ template <class T> static __device__ float block_sum(
     for (int warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
     return (float)total;
 }
-// One of several launches, number `launch` with gridDim.x places in partial; the last one has `loss` and finishes.
+// Launch number `launch` of a call writes its blocks' sums to partial: [launches][gridDim.x]. Only the last launch has `loss`:
+// its last block adds up all sums and writes the loss. done: a counter, 0 before and after.
 template <class T> static __device__ void add_up(const T* dots, i64 rows, i64 width, i64 diagonal, float scale, float bias,
         float* partial, int launch, u32* done, T* loss, i64 images) {
     __shared__ double sums[256];

@@ -9,18 +9,21 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import SIXTEEN, divides_by_product
 
 SOURCE = r"""
-// x, y: [n], cut into `slices` slices of `share` groups of q elements. Rank s owns slice s; with one slice every rank owns it.
-// codes: [W (senders)][share][pitch] bytes, scales: [W][share], symmetric: what the owner of a slice received. A lane quantises
-// 16 elements, `lanes` lanes (a power of two) a group: one 16-byte store a lane, and the maximum by shuffles.
-// Block b has the groups of range part * gridDim.x + b of every slice and depends only on block b of the other ranks.
+// Returns the largest value of the lanes of a group.
 static __device__ float largest_of(float own, int lanes) {
     for (int away = lanes / 2; away > 0; away /= 2) own = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, away));
     return own;
 }
+// Writes the average over the ranks of int8-quantised x to y. x, y: [n], cut into `slices` slices of `share` groups of q
+// elements. Rank s owns slice s; with one slice every rank owns it. codes: [W (senders)][share][pitch] bytes, scales:
+// [W (senders)][share], symmetric: what the owner of a slice received. A lane quantises 16 elements at a time, and writes their
+// codes with one 16-byte store. `lanes` lanes (a power of two) have a group, and find its maximum by shuffles. Block b has the
+// groups of range part * gridDim.x + b of every slice, and depends only on block b of the other ranks. While one part travels,
+// the previous part is averaged.
 template <class T> static __device__ void average(const Px& px, const T* x, uint8_t* codes, float* scales, T* y, i64 n, i64 q,
         i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the buffers of two launches ago are free at all ranks
+    px_enter(px, slot, turn);  // the buffers of two launches ago may be written again on all ranks
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes, peer = px_thread();
     const bool to_all = slices == 1, is_peer = peer < px.world && peer != px.rank;
     const i64 length = (share + (i64)parts * gridDim.x - 1) / ((i64)parts * gridDim.x);
@@ -29,7 +32,7 @@ template <class T> static __device__ void average(const Px& px, const T* x, uint
             const i64 low = min(((i64)part * gridDim.x + blockIdx.x) * length, share), high = min(low + length, share);
             for (int away = 1; away <= slices; ++away) {
                 const int slice = (px.rank + away) % slices;
-                for (i64 base = low; base < high; base += teams) {  // the same in all lanes: they shuffle
+                for (i64 base = low; base < high; base += teams) {  // the same in all lanes, because they shuffle
                     const i64 group = base + team, start = (slice * share + group) * q, end = min(start + q, n);
                     const bool is_here = group < high && start < n;
                     float value[16], top = 0;
@@ -60,7 +63,7 @@ template <class T> static __device__ void average(const Px& px, const T* x, uint
         }
         if (part == 0) continue;
         if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
-        __syncthreads();  // all ranks' codes of the part before have arrived
+        __syncthreads();  // all ranks' codes of the previous part have arrived
         const int own = to_all ? 0 : px.rank;
         const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, share), high = min(low + length, share);
         for (i64 group = low + team; group < high; group += teams) {

@@ -14,9 +14,10 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: this rank's `objects` masks of `pixels`. Symmetric: masks, [all][pixels] and then scores [all]; bits, [all][4 * chunks].
-// This rank's objects are number `before` and on. A warp takes a chunk of 128 pixels, 4 a lane, so that stores to a peer are 512
-// bytes in one piece. Bit l of word e of a chunk is that of pixel 4 l + e: the same pixels in all masks, in whatever order.
+// Stores this rank's masks, scores and the masks' sign bits at all ranks, masks and scores as float. x: [objects][pixels];
+// scores: [objects]. Symmetric: masks, [all][pixels] and then scores [all]; bits, [all][4 * chunks]. This rank's objects have the
+// numbers from `before` on. A warp works on a chunk of 128 pixels, 4 per lane, so that it stores 512 consecutive bytes at a peer.
+// Bit l of word e of a chunk belongs to pixel 4 l + e. Bits may have any order that is the same in all masks.
 template <class T> static __device__ void share(
         const Px& px, const T* x, const T* scores, float* masks, u32* bits, i64 objects, i64 before, i64 all, i64 pixels) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -36,7 +37,7 @@ template <class T> static __device__ void share(
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const i64 i = first + k * step, object = before + i / chunks, chunk = i % chunks;
-            if (i >= objects * chunks) break;  // the whole warp
+            if (i >= objects * chunks) break;  // all lanes of the warp
             for (int away = 0; away < px.world; ++away) {
                 float* there = px_at(px, (px.rank + away) % px.world, masks) + object * pixels;
                 px_st_part(there, chunk * 128 + 4 * lane, pixels, px_pack<float>(value[k]));
@@ -52,9 +53,11 @@ template <class T> static __device__ void share(
     }
     for (i64 i = threadIdx.x; blockIdx.x == 0 && i < objects * px.world; i += blockDim.x)
         px_at(px, (int)(i / objects), masks)[all * pixels + before + i % objects] = to_float(scores[i % objects]);
-    px_meet(px, blockIdx.x, turn);  // everybody's masks and bits have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' masks and bits have arrived
 }
-// A block decides about an object, each of its warps beside other ones: does it overlap one that it has to give way to?
+// Finds the objects that overlap another object and must give way to it, and sets their masks to -10. A block decides about one
+// object at a time, and its warps compare it with different others. bits: as in `share`; last, suppressed: [all]; masks:
+// [all][pixels].
 extern "C" __global__ void __launch_bounds__(256) suppress(const u32* bits, const i64* last, float* masks, bool* suppressed,
         i64 all, i64 pixels, float threshold, int reverse) {
     __shared__ int yields;

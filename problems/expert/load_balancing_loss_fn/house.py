@@ -10,15 +10,16 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm, tables
 
 SOURCE = r"""
-// Rows of `experts` logits, `rows` in each layer; layer l begins at address l of the list (few, many). LANES lanes share a row
-// and hold WORDS words of 16 bytes each. A lane sees the same experts in every row, so it keeps their sums and hits in registers.
-// partial: [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, left at 0. boxes: px_swap's.
-template <int LANES> static __device__ u32 largest(u32 value) {  // of the lanes of a row
+template <int LANES> static __device__ u32 largest(u32 value) {  // over the lanes that share a row
     if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
     #pragma unroll
     for (int away = LANES / 2; away > 0; away /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, away));
     return value;
 }
+// Computes the mean of the ranks' losses. A layer has `rows` rows of `experts` logits; number l of the list (few, many) is the
+// address of layer l. mask: [rows], 0 for rows that do not count; without a mask all count. LANES lanes share a row and have
+// WORDS words of 16 bytes each. A lane has the same experts in every row, so it keeps their sums and hits in registers. partial:
+// [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, 0 before and after. boxes: as in px_swap.
 template <class T, int LANES, int WORDS> static __device__ void balance(const Px& px, const PxNumbers& few, const i64* many,
         const i64* mask, u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
     const int each = 16 / sizeof(T), held = WORDS * (16 / sizeof(T)), lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
@@ -27,7 +28,7 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
     #pragma unroll
     for (int j = 0; j < held; ++j) sums[j] = hits[j] = 0;
     const i64 all = layers * rows, step = (i64)gridDim.x * blockDim.x / LANES;
-    const i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32) / LANES;  // a warp's lanes stay together
+    const i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32) / LANES;  // the same in all lanes of a warp
     for (i64 base = first; base < all; base += step) {
         const i64 i = base + threadIdx.x % 32 / LANES;
         const bool counts = i < all && (!mask || mask[i % rows]);
@@ -49,7 +50,7 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
         for (int j = 0; j < held; ++j) total += value[j] = expf(value[j] - peak);
         #pragma unroll
         for (int away = LANES / 2; away > 0; away /= 2) total += __shfl_xor_sync(0xffffffffu, total, away);
-        u32 key[held];  // 0: no expert, or chosen already; probabilities are not negative, so their bits have their order
+        u32 key[held];  // 0: no expert, or chosen already. Probabilities are not negative, so their bits sort like them
         #pragma unroll
         for (int j = 0; j < held; ++j) {
             const float rounded = to_float(from_float<T>(value[j] / total));
@@ -76,11 +77,11 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
     for (int e = threadIdx.x; e < experts; e += blockDim.x) block_sums[e] = block_hits[e] = 0;
     #pragma unroll
     for (int j = 0; j < held; ++j)
-        for (int away = LANES; away < 32; away *= 2) {  // the rows of a warp
+        for (int away = LANES; away < 32; away *= 2) {  // over the rows of a warp
             sums[j] += __shfl_xor_sync(0xffffffffu, sums[j], away);
             hits[j] += __shfl_xor_sync(0xffffffffu, hits[j], away);
         }
-    for (int turn = 0; turn < blockDim.x / 32; ++turn) {  // warp after warp: the same order in every call
+    for (int turn = 0; turn < blockDim.x / 32; ++turn) {  // one warp after another: the same order in every call
         __syncthreads();
         #pragma unroll
         for (int j = 0; j < held; ++j) {
@@ -119,7 +120,7 @@ template <class T, int LANES, int WORDS> static __device__ void balance(const Px
     __syncthreads();
     const u32 turn = px_turn(px, 0);
     if (warp == 0) {
-        const double tokens = counted[0] / top_k;  // every row that counts has hit top_k experts
+        const double tokens = counted[0] / top_k;  // every row that counts has top_k hits
         const float loss = (float)(experts * (products[0] / tokens / tokens));
         const uint2 got = px_swap(px, boxes, make_uint2(__float_as_uint(loss), 0), turn);
         float total = 0;

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// given: address and length of each of three arrays, one after the other. Their words of 16 bytes are numbered through; the last
-// word of an array is filled up with zeros.
+// Returns word i of three arrays one after another; zeros beyond their end. given: address and length of each array. A word has
+// 16 bytes; the last word of an array is padded with zeros.
 template <class T> static __device__ uint4 word_of(const PxNumbers& given, i64 i) {
     const int each = 16 / sizeof(T);
     #pragma unroll
@@ -22,9 +22,9 @@ template <class T> static __device__ uint4 word_of(const PxNumbers& given, i64 i
     }
     return make_uint4(0, 0, 0, 0);
 }
-// Small: every rank sends its words to all others, data and flags in one store, and adds up what it gets in the order of the
-// ranks. boxes: [2 (turns)][W (senders)][words][2 halves] words of 16 bytes, symmetric. A rank that sends launch t+2 has
-// everybody's words of launch t+1, so everybody has left launch t: two turns are enough.
+// For small arrays: every rank sends its words to all others, data and flag in one store, and adds up all ranks' words in rank
+// order. y: [words]. boxes: [2 (turns)][W (senders)][words][2 (halves)] words of 16 bytes, symmetric. Two turns are enough: a
+// rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
 template <class T> static __device__ void one_shot(const Px& px, const PxNumbers& given, uint4* boxes, uint4* y, i64 words) {
     const u32 turn = px_turn(px, blockIdx.x);
     uint4* box = boxes + (i64)(turn & 1) * px.world * words * 2;
@@ -49,8 +49,9 @@ template <class T> static __device__ void one_shot(const Px& px, const PxNumbers
     }
     px_reach(px, blockIdx.x, turn);
 }
-// Large: every rank sends share p of its words to rank p, which adds them up and sends the sums to all. staged: [W (senders)]
-// [share], y: [W][share], both symmetric. The same block of every rank works on the same words of a share.
+// For large arrays: every rank sends share p of its words to rank p, which adds them up and stores the sums at all ranks. staged:
+// [W (senders)][share] and y: [W][share], both symmetric. The same block of every rank works on the same words of a share. One
+// `staged` is enough: when a launch has ended, all ranks have read it.
 template <class T> static __device__ void two_shot(const Px& px, const PxNumbers& given, uint4* staged, uint4* y, i64 share) {
     const u32 turn = px_turn(px, blockIdx.x), second = px_turn(px, gridDim.x + blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
@@ -64,7 +65,7 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
             if (away < px.world)
                 px_st16(px_at(px, (px.rank + away) % px.world, staged) + px.rank * share + i, part[away]);
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's part of this rank's share is here
+    px_meet(px, blockIdx.x, turn);  // all ranks' words of this rank's share have arrived
     for (i64 i = first; i < share; i += step) {
         uint4 part[PX_MAX_WORLD];
         #pragma unroll
@@ -80,7 +81,7 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
         for (int away = 0; away < px.world; ++away)
             px_st16(px_at(px, (px.rank + away) % px.world, y) + px.rank * share + i, rounded);
     }
-    px_meet(px, gridDim.x + blockIdx.x, second);  // everybody's sums have arrived, and nobody reads `staged` any more
+    px_meet(px, gridDim.x + blockIdx.x, second);  // all ranks' sums have arrived, and all ranks have read `staged`
 }
 """
 ENTRY = r"""

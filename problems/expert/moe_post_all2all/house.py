@@ -20,22 +20,23 @@ SOURCE = (
     chunks.SOURCE
     + r"""
 const u32 NOTHING = 0xffffffffu;
-// How many cells between two places of the map are true, of those that this lane of a warp counts.
+// All lanes of a warp call this: returns this lane's part of the number of true cells of the map from `first` to `end`.
 static __device__ u32 count_cells(const uint8_t* map, i64 first, i64 end) {
     const int lane = threadIdx.x % 32;
     const i64 head = min(end, first + (i64)(-(u64)(map + first) & 15)), tail = head + (end - head) / 16 * 16;
     u32 found = 0;
     for (i64 i = first + lane; i < head; i += 32) found += map[i] != 0;
-    for (i64 i = head + 16 * lane; i < tail; i += 16 * 32) {  // a true cell is 1
+    for (i64 i = head + 16 * lane; i < tail; i += 16 * 32) {  // a true cell has one bit set
         const uint4 cells = px_ld16(map + i);
         found += __popc(cells.x) + __popc(cells.y) + __popc(cells.z) + __popc(cells.w);
     }
     for (i64 i = tail + lane; i < end; i += 32) found += map[i] != 0;
     return found;
 }
-// map: [experts][tokens]; selected, weights, holders: [tokens][top_k]. first.at[s]: the first returning row that rank s
-// holds. asked: [W askers][tokens][top_k] at every holder, symmetric: which of the rows for the asker (NOTHING: none of this
-// rank's), and its weight. holders: who has the row, -1 for nobody. A cell's row is the number of true cells before it.
+// Tells the holders which rows each token of this rank needs, with what weight. map: [experts][tokens]; selected, weights,
+// holders: [tokens][top_k]. A cell's row is the number of true cells before it; rank s holds the rows from first.at[s] on. asked:
+// [W (askers)][tokens][top_k] at every holder, symmetric: the row's number among those that the holder has for the asker
+// (NOTHING: it is not the holder), and the row's weight. holders: the row's holder, -1: none.
 template <class T> static __device__ void ask(const Px& px, const uint8_t* map, const i64* selected, const T* weights,
         uint2* asked, int* holders, i64 tokens, int experts, int top_k, const PxNumbers& first) {
     __shared__ u32 between[MOST_EXPERTS], row_of[MOST_EXPERTS], chosen[MOST_EXPERTS];
@@ -73,13 +74,13 @@ template <class T> static __device__ void ask(const Px& px, const uint8_t* map, 
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // everybody has been asked
+    px_meet(px, blockIdx.x, turn);  // all ranks have asked
 }
-// One warp: the weighted sum of the rows that its lanes name (0: none), in the order of the lanes.
+// All lanes of a warp call this: stores the weighted sum of the lanes' rows (0: none) at `to`, in the order of the lanes.
 template <class T> static __device__ void add_rows(const T* row, float weight, T* to, i64 width) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
     const u32 named = __ballot_sync(0xffffffffu, row != 0);
-    if (__ballot_sync(0xffffffffu, ((u64)row | (u64)to | width * sizeof(T)) & 15)) {  // rows do not lie on 16 bytes
+    if (__ballot_sync(0xffffffffu, ((u64)row | (u64)to | width * sizeof(T)) & 15)) {  // rows are not aligned to 16 bytes
         for (i64 begin = 0; begin < width; begin += 32) {
             float sum = 0;
             for (int k = 0; k < 32; ++k) {
@@ -117,13 +118,13 @@ template <class T> static __device__ void add_rows(const T* row, float weight, T
             if (begin + j * 32 * each < width) px_st16(to + begin + j * 32 * each, px_pack<T>(sum[j]));
     }
 }
-// The row that this lane names when `wanted` of the rows that return to an asker is asked for. first: the first of them.
+// Returns row `wanted` of those that return to an asker; 0 for NOTHING. first: the arrival number of the asker's first row.
 template <class T> static __device__ const T* held_row(const T* rows, const Chunks& lying, int experts, i64 width,
         i64 first, u32 wanted) {
     return wanted == NOTHING ? 0 : rows + place_of(lying, experts, (u32)first + wanted) * width;
 }
-// rows: [..][width], expert by expert; first.at[d]: the first that returns to rank d. sums: [W holders][tokens][width] at
-// the askers, symmetric.
+// Sends each asker the sums for its tokens. rows: [..][width], expert by expert; first.at[d]: the first row that returns to rank
+// d, in order of arrival. sums: [W (holders)][tokens][width] at the askers, symmetric.
 template <class T> static __device__ void answer(const Px& px, const T* rows, const i64* sizes, const uint2* asked,
         T* sums, i64 tokens, i64 width, int experts, int top_k, const PxNumbers& first) {
     __shared__ Chunks lying;
@@ -140,9 +141,9 @@ template <class T> static __device__ void answer(const Px& px, const T* rows, co
         if (!__ballot_sync(0xffffffffu, row != 0)) continue;
         add_rows(row, __uint_as_float(entry.y), px_at(px, asker, sums) + (px.rank * tokens + token) * width, width);
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's sums have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' sums have arrived
 }
-// The first top_k lanes name own rows, the next W the sums of the peers.
+// Writes each token's sum, one per warp: the first top_k lanes have this rank's own rows, the next W lanes the peers' sums.
 template <class T> static __device__ void combine(const Px& px, const T* rows, const i64* sizes, const uint2* asked,
         const int* holders, const T* sums, T* out, i64 tokens, i64 width, int experts, int top_k,
         const PxNumbers& first) {

@@ -20,9 +20,9 @@ from sandbox.kit.blocks.rows import all_to_all_rows
 SOURCE = (
     chunks.SOURCE
     + r"""
-// mask: [experts][choices][tokens]; map: [experts][tokens], the sums over the choices. cells: [W sources][experts * groups
-// + 1] at every rank, symmetric: a bit for each cell that is not zero, 32 tokens a word, and then which of the source's rows
-// is the first for that rank, first.at[d] for rank d. A warp makes a word.
+// Writes the routing map, and its bits at all ranks. mask: [experts][choices][tokens]; map: [experts][tokens], the sums over the
+// choices. cells: [W (sources)][experts * groups + 1] at every rank, symmetric: a bit for each cell that is not zero, 32 tokens a
+// word, made by one warp. The last word is the number of the source's first row for the receiver, first.at[d] for rank d.
 extern "C" __global__ void __launch_bounds__(512) sum_choices(Px px, const float* mask, float* map, u32* cells,
         i64 tokens, int experts, int choices, PxNumbers first) {
     const int lane = threadIdx.x % 32;
@@ -40,11 +40,12 @@ extern "C" __global__ void __launch_bounds__(512) sum_choices(Px px, const float
     }
     if (blockIdx.x == 0 && threadIdx.x < px.world) px_at(px, threadIdx.x, mine)[words] = (u32)first.at[threadIdx.x];
 }
-// The cells of 32 tokens, by expert: bits, and which of the source's rows is the first. The whole block calls read_cells.
+// A group: the cells of 32 tokens of one source. For each expert: the bits, and the number of its first row among the source's
+// rows. The whole block calls read_cells.
 struct Cells { u32 between[MOST_EXPERTS], row[MOST_EXPERTS], bits[MOST_EXPERTS]; };
 static __device__ void read_cells(Cells& group, const u32* cells, i64 number, i64 groups, int experts) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    __syncthreads();  // nobody needs the group before any more
+    __syncthreads();  // all threads have ended the previous group
     for (int e = threadIdx.x / 32; e < experts; e += warps) {
         const i64 own = e * groups + number;
         u32 found = 0;
@@ -60,12 +61,13 @@ static __device__ void read_cells(Cells& group, const u32* cells, i64 number, i6
     }
     __syncthreads();
 }
+// Returns whether the token has a row for this expert, and sets *row to its number among the source's rows.
 static __device__ bool has_row(const Cells& group, int experts, int expert, int token, u32* row) {
     if (expert >= experts || !(group.bits[expert] >> token & 1)) return false;
     *row = group.row[expert] + __popc(group.bits[expert] & ((1u << token) - 1));
     return true;
 }
-// One warp copies a row to the places that its lanes name (0: none).
+// All lanes of a warp call this: copies a row to the places that the lanes pass as `to` (0: none).
 template <class T> static __device__ void spread(const T* from, T* to, i64 width) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
     const u32 named = __ballot_sync(0xffffffffu, to != 0);
@@ -82,7 +84,8 @@ template <class T> static __device__ void spread(const T* from, T* to, i64 width
         }
     }
 }
-// first: the first of the source's rows for this rank; count: how many; arrives: how many come from sources before it.
+// All lanes of a warp call this: copies a source's token to all its rows on this rank. first, count: the source's rows for this
+// rank; arrives: the number of rows that come from earlier sources.
 template <class T> static __device__ void spread_token(const Cells& group, const Chunks& lying, const T* from, T* rows,
         int token, u32 first, u32 count, u32 arrives, i64 width, int experts) {
     for (int some = 0; some < experts; some += 32) {
@@ -91,8 +94,9 @@ template <class T> static __device__ void spread_token(const Cells& group, const
         spread(from, is_here ? rows + place_of(lying, experts, arrives + row - first) * width : (T*)0, width);
     }
 }
-// x: [tokens][width]; came: [W sources][tokens][width] at every rank, symmetric; rows: this rank's experts'; permutation: the
-// token of each row that this rank sends. sent.at[d], received.at[s]: how many rows go to, come from ranks before that one.
+// Sends each token once to every rank that needs it, and stores the rows of this rank's own experts. x: [tokens][width]; came:
+// [W (sources)][tokens][width] at every rank, symmetric; rows: those of this rank's experts; permutation: the token of each row
+// that this rank sends. sent.at[d], received.at[s]: the number of rows that go to ranks below d, or come from ranks below s.
 template <class T> static __device__ void send(const Px& px, const T* x, const u32* cells, const i64* sizes, T* came,
         T* rows, i64* permutation, i64 tokens, i64 width, int experts, const PxNumbers& sent, const PxNumbers& received) {
     __shared__ Cells group;
@@ -106,10 +110,10 @@ template <class T> static __device__ void send(const Px& px, const T* x, const u
     for (i64 number = blockIdx.x; number < groups; number += gridDim.x) {
         read_cells(group, cells + px.rank * (experts * groups + 1), number, groups, experts);
         const u32 end = group.row[experts - 1] + __popc(group.bits[experts - 1]);
-        if (number == groups - 1 && end != total) __trap();  // the splits are of another mask
+        if (number == groups - 1 && end != total) __trap();  // the splits do not fit the mask
         for (int token = threadIdx.x / 32; token < 32 && 32 * number + token < tokens; token += warps) {
             const i64 at = 32 * number + token;
-            bool needs = false;  // whether the rank of this lane's number needs the token
+            bool needs = false;  // whether rank number `lane` needs the token
             for (int some = 0; some < experts; some += 32) {
                 u32 row = 0;
                 int owner = -1;
@@ -128,8 +132,9 @@ template <class T> static __device__ void send(const Px& px, const T* x, const u
             spread_token(group, lying, x + at * width, rows, token, first, count, arrives, width, experts);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's tokens have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
+// Copies the tokens that have come from the peers to their rows for this rank's experts.
 template <class T> static __device__ void receive(const Px& px, const u32* cells, const i64* sizes, const T* came,
         T* rows, i64 tokens, i64 width, int experts, const PxNumbers& received) {
     __shared__ Cells group;

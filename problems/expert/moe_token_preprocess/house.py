@@ -17,10 +17,11 @@ from sandbox.kit import cuda, symm
 
 SOURCE = r"""
 const int MOST_EXPERTS = 4096;
-// mask: [n / experts][experts]; counts: [experts] and done, zero at first and after every launch. boxes: [2 (turns)]
-// [W senders][local] words of 8 bytes, symmetric, flagged by the call's epoch: whoever writes a turn again has read everybody's
-// words of the turn between. out: pinned host memory: rows to each rank [W], rows from each [W], per source and local expert
-// [W][local] floats, their sums [local], and at `flag` the epoch when all is there.
+// Counts each expert's rows, and exchanges the counts. mask: [n / experts][experts] of 0 and 1; counts: [experts] and done: a
+// counter, both 0 before and after. boxes: [2 (turns)][W (senders)][local] words of 8 bytes, symmetric, flagged with the call's
+// epoch. Two turns are enough: a rank that sends in call e+2 has received all words of call e+1, so all ranks have read those of
+// call e. out: pinned host memory: rows to each rank [W] and from each rank [W] as i64; then, as float, rows per source and local
+// expert [W][local], and their sums over the sources [local]. When all is written, the epoch is stored at `flag`.
 extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const float* mask, u32* counts, u32* done,
         u64* boxes, i64* out, u32* flag, i64 n, int experts, u32 epoch) {
     __shared__ u32 found[MOST_EXPERTS], got[MOST_EXPERTS];

@@ -9,19 +9,21 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
 
 SOURCE = r"""
-// x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [W][n], local. A
-// thread quantises 16 elements, stores their codes at all peers and their values in its own result. Block b has the words of
-// range part * gridDim.x + b and depends only on block b of the other ranks. While one part travels, the one before is expanded.
+// Stores the values of 16 codes, code * scale, from element `first` of `to` on.
 template <class T> static __device__ void expand(uint4 code, float scale, T* to, i64 first, i64 n) {
     float value[16];
     #pragma unroll
     for (int e = 0; e < 16; ++e) value[e] = __fmul_rn(from_e4m3(byte_of(code, e)), scale);
     store16(to, first, n, value);
 }
+// Gathers the ranks' x, rounded to E4M3, in y. x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales:
+// [W (senders)][blocks], symmetric; y: [W][n], local. A thread quantises 16 elements at a time, and stores their codes at all
+// peers and their values in its own y. Block b has the words of range part * gridDim.x + b and depends only on block b of the
+// other ranks. While one part travels, the previous part is expanded.
 template <class T> static __device__ void all_gather(const Px& px, const T* x, const float* own_scale, uint4* codes,
         float* scales, T* y, i64 n, i64 words, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the codes of two launches ago have been expanded at all ranks
+    px_enter(px, slot, turn);  // all ranks have expanded the codes of two launches ago
     const int peer = px_thread();
     const bool is_peer = peer < px.world && peer != px.rank;
     const float scale = *own_scale;
@@ -52,7 +54,7 @@ template <class T> static __device__ void all_gather(const Px& px, const T* x, c
         }
         if (part == 0) continue;
         if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
-        __syncthreads();  // all ranks' codes of the part before have arrived
+        __syncthreads();  // all ranks' codes of the previous part have arrived
         const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, words), high = min(low + length, words);
         for (i64 i = low + threadIdx.x; i < high; i += blockDim.x) {
             uint4 got[PX_MAX_WORLD];

@@ -9,9 +9,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
 
 SOURCE = r"""
-// x: [W (owners)][n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n].
-// A thread quantises 16 elements and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and
-// depends only on block b of the other ranks. While one part travels, the one before is added up.
+// The whole block calls this: quantises words low to high of each owner's chunk, and stores the codes at the owner.
 template <class T> static __device__ void send(const Px& px, const T* x, uint4* codes, float scale, i64 n, i64 words,
         i64 low, i64 high) {
     for (int away = 1; away <= px.world; ++away) {
@@ -32,10 +30,14 @@ template <class T> static __device__ void send(const Px& px, const T* x, uint4* 
         }
     }
 }
+// Writes the mean over the ranks of this rank's chunk of x, rounded to E4M3, to y. x: [W (owners)][n]; codes:
+// [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n]. A thread quantises 16 elements
+// at a time and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and depends only on block b
+// of the other ranks. While one part travels, the previous part is added up.
 template <class T> static __device__ void reduce_scatter(const Px& px, const T* x, const float* own_scale, uint4* codes,
         float* scales, T* y, i64 n, i64 words, int parts, float inverse) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the codes of two launches ago have been read at all ranks
+    px_enter(px, slot, turn);  // all ranks have read the codes of two launches ago
     const int peer = px_thread();
     const bool is_peer = peer < px.world && peer != px.rank;
     const float scale = *own_scale;
@@ -50,7 +52,7 @@ template <class T> static __device__ void reduce_scatter(const Px& px, const T* 
         }
         if (part == 0) continue;
         if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
-        __syncthreads();  // all ranks' codes of the part before have arrived
+        __syncthreads();  // all ranks' codes of the previous part have arrived
         const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, words), high = min(low + length, words);
         for (i64 i = low + threadIdx.x; i < high; i += blockDim.x) {
             uint4 got[PX_MAX_WORLD];

@@ -16,18 +16,20 @@ from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
 from sandbox.kit.symmetric_memory.team import Team
 
 SOURCE = r"""
-// from: [rows][width], goes to rows of `pitch` elements at the same place of every member; to: symmetric.
+// All threads of a launch call this: copies `from`: [rows][width] to rows `pitch` elements apart, at `to` of every member. to:
+// symmetric.
 static __device__ void store(const Px& px, const TYPE* from, TYPE* to, i64 rows, i64 width, i64 pitch) {
     const int each = 16 / sizeof(TYPE);
-    const u32 words = (width + each - 1) / each;  // divisions of 64 bits are several times as slow
+    const u32 words = (width + each - 1) / each;  // 64-bit divisions are several times slower
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += gridDim.x * blockDim.x) {
         const i64 row = i / words, first = i % words * each;
         const uint4 part = px_ld_part(from + row * width, first, width);
-        for (int away = 1; away <= px.world; ++away)  // the own copy last
+        for (int away = 1; away <= px.world; ++away)  // this rank's own copy last
             px_st_part(px_at(px, (px.rank + away) % px.world, to) + row * pitch, first, width, part);
     }
 }
-// w1, w2: [depth / W][width], side by side in both [depth][2 width]; w3: [width][depth / W], in all3 [width][depth].
+// Stores this rank's shards at all members. w1, w2: [depth / W][width], side by side in both: [depth][2 width]; w3:
+// [width][depth / W], in all3: [width][depth]; both and all3 are symmetric.
 extern "C" __global__ void __launch_bounds__(512) gather_weights(Px px, const TYPE* w1, const TYPE* w2, const TYPE* w3,
         TYPE* both, TYPE* all3, i64 width, i64 depth) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -38,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(512) gather_weights(Px px, const TY
     store(px, w3, all3 + px.rank * part, width, part, depth);
     px_meet(px, blockIdx.x, turn);  // all members' parts have arrived
 }
-// u, w: [rows], `pitch` elements apart; z: [rows] of `width` elements, z_pitch apart: silu(u) w, rounded once.
+// z = silu(u) * w, rounded once. u, w: [rows][width], rows `pitch` elements apart; z: [rows][width], rows z_pitch elements apart.
 extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
         i64 z_pitch) {
     const int each = 16 / sizeof(TYPE);
@@ -53,9 +55,9 @@ extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE
         px_st_part(z + row * z_pitch, first, width, px_pack<TYPE>(up));
     }
 }
-// partial: [n] of every member, symmetric; y: [n], their sum in rank order, rounded once.
+// y = the sum of every member's partial in rank order, rounded once. partial: [n], symmetric; y: [n].
 extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* partial, TYPE* y, i64 n) {
-    px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written theirs
+    px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written their partial
     const int each = 16 / sizeof(TYPE);
     const i64 step = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 2 * step) {

@@ -13,7 +13,7 @@ from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
 SOURCE = r"""
-// x: n elements of this rank; y: their place in the whole vector, symmetric. Ranks may have different numbers of elements.
+// Stores x, n elements of this rank, at their place y in the whole vector on all ranks. y: symmetric. n may differ between ranks.
 template <class T> static __device__ void gather(const Px& px, const T* x, T* y, i64 n, u32 slot) {
     const u32 turn = px_turn(px, slot);
     const int each = 16 / sizeof(T);
@@ -22,7 +22,7 @@ template <class T> static __device__ void gather(const Px& px, const T* x, T* y,
         uint4 part[4];
         #pragma unroll  // all loads are in flight before the first store
         for (int k = 0; k < 4; ++k) part[k] = px_ld_part(x, each * (i + k * step), n);
-        for (int away = 1; away <= px.world; ++away) {  // the own copy last
+        for (int away = 1; away <= px.world; ++away) {  // this rank's own copy last
             T* there = px_at(px, (px.rank + away) % px.world, y);
             #pragma unroll
             for (int k = 0; k < 4; ++k) px_st_part(there, each * (i + k * step), n, part[k]);

@@ -9,7 +9,9 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Four shards of n elements; y: [W][n], symmetric. step_size = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t).
+// Computes Adam's step t of this rank's weights, and stores them at all ranks. gradient, weight, mean, square: [n], this rank's
+// shards; y: [W][n], symmetric. rest1 = 1 - beta1, rest2 = 1 - beta2, step_size = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 -
+// beta2^t).
 template <class T> static __device__ void adam(const Px& px, const T* gradient, const T* weight, const T* mean,
         const T* square, T* y, i64 n, float beta1, float rest1, float beta2, float rest2, float step_size,
         float root_scale, float eps) {
@@ -43,7 +45,7 @@ template <class T> static __device__ void adam(const Px& px, const T* gradient, 
                 px_st_part(px_at(px, (px.rank + away) % px.world, y) + px.rank * n, each * (i + k * step), n, updated);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's weights have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' weights have arrived
 }
 """
 ENTRY = r"""

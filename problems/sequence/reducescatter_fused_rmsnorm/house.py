@@ -8,11 +8,8 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: [W (owners)][rows][width]; staged: [W (senders)][rows][words] of 16 bytes, symmetric; y: [rows][width]. Block b works on
-// rows of range part * gridDim.x + b and only ever waits for block b of the others: while one part is on its way, the one
-// before is added up. `lanes` threads share a row: a warp or the whole block. A lane keeps KEPT words; of longer rows it reads
-// the rest again.
 #define KEPT 4
+// Returns the sum over all ranks of one word of a row that this rank owns.
 template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, const uint4* staged, i64 rows, i64 width,
         i64 words, i64 row, i64 word) {
     const uint4 mine = px_ld_part(x + (px.rank * rows + row) * width, word * (16 / sizeof(T)), width);
@@ -27,10 +24,15 @@ template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, c
         if (source < px.world) total.add(part[source]);
     return total;
 }
+// Sends rows to their owners, which average them over the ranks and normalise the means. x: [W (owners)][rows][width]; staged:
+// [W (senders)][rows][words] of 16 bytes, symmetric; y: [rows][width]. Block b works on the rows of range part * gridDim.x + b
+// and waits only for block b of the other ranks. While one part travels, the previous part is added up. `lanes` threads share a
+// row: a warp or the whole block. A lane keeps its first KEPT words of sums in registers. It reads and adds up further words of a
+// long row again.
 template <class T> static __device__ void scatter_and_norm(const Px& px, const T* x, const T* gamma, uint4* staged, T* y,
         i64 rows, i64 width, float eps, int lanes, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);
+    px_enter(px, slot, turn);  // all ranks have ended launch turn - 2: its buffers may be written again
     __shared__ float sums[32];
     const int each = 16 / sizeof(T), lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const i64 words = (width + each - 1) / each, ranges = (i64)parts * gridDim.x, length = (rows + ranges - 1) / ranges;
@@ -58,7 +60,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
         if (part == 0) continue;
         const int peer = px_thread();
         if (peer < px.world && peer != px.rank) px_wait(px, peer, 128 + slot, 16 * turn + part);
-        __syncthreads();  // everybody's share of the part before is here
+        __syncthreads();  // all ranks' rows of the previous part have arrived
         const i64 range = (part - 1ll) * gridDim.x + blockIdx.x, low = min(range * length, rows), high = min(low + length, rows);
         for (i64 first = low; first < high; first += teams) {
             const i64 row = first + team;
@@ -70,7 +72,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
                         const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, lane + k * lanes);
                         #pragma unroll
                         for (int e = 0; e < each; ++e) {
-                            kept[k][e] = total.sum[e] * scale;  // beyond the row's end it is zero
+                            kept[k][e] = total.sum[e] * scale;  // 0 beyond the row's end
                             squares += kept[k][e] * kept[k][e];
                         }
                     }
@@ -82,7 +84,7 @@ template <class T> static __device__ void scatter_and_norm(const Px& px, const T
             }
             squares = px_warp_sum(squares);
             if (lanes > 32) {
-                __syncthreads();  // the sums of the row before have been read
+                __syncthreads();  // all threads have read the previous row's sums
                 if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
                 __syncthreads();
                 squares = 0;

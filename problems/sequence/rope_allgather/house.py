@@ -9,15 +9,16 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// q, k: [B][S][heads][2 half]; cosine, sine: [B][S][2 half]; the results [B][W S][heads][2 half], symmetric. A thread has the
-// same word of both halves of some heads in a row of one position: its four words of the tables serve them all.
+// Rotates this rank's q and k, and stores them at their places in every rank's result. q, k: [B][S][heads][2 half]; cosine, sine:
+// [B][S][2 half]; all_q, all_k: [B][W S][heads][2 half], symmetric; positions: B S; length: S. A thread rotates one word of 16
+// bytes of each half of a head at a time.
 template <class T> static __device__ void rotate(const Px& px, const T* q, const T* k, const T* cosine, const T* sine,
         T* all_q, T* all_k, i64 positions, i64 length, int heads, int half) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int each = 16 / sizeof(T), words = (half + each - 1) / each;
     const i64 items = positions * words;
     for (i64 item = (i64)blockIdx.x * blockDim.x + threadIdx.x; item < items * 2 * heads; item += (i64)gridDim.x * blockDim.x) {
-        // Neighbours have neighbouring words, then the next head of q, then of k, then the next position.
+        // Neighbouring threads have neighbouring words, then the next head of q, then the heads of k, then the next position.
         const i64 position = item / (words * 2 * heads);
         const int rest = item % (words * 2 * heads), word = rest % words, head = rest / words % heads;
         const bool is_k = rest / words >= heads;
@@ -49,7 +50,7 @@ template <class T> static __device__ void rotate(const Px& px, const T* q, const
             px_st_part(there + half, word * each, half, high);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's positions have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' positions have arrived
 }
 """
 ENTRY = r"""

@@ -9,14 +9,11 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3
 
 SOURCE = r"""
-// y: [W (receivers)][n] codes, s: [W][n >> shift] scales; there: [W (senders)][pitch] codes and there_scales: [W][n >> shift],
-// symmetric: what a rank received; x: [W (senders)][n]. A thread takes EACH codes that have one scale. Block b has the elements
-// of range part * gridDim.x + b of every chunk and depends only on block b of the other ranks. While one part travels, the own
-// chunk and the part before are multiplied.
 template <class Y> static __device__ float number_of(Y value) { return to_float(value); }
 static __device__ float number_of(uint8_t code) { return from_e4m3(code); }
 template <class T, int EACH> struct alignas(sizeof(T) * EACH) Several { T at[EACH]; };
 
+// The whole block calls this: multiplies elements low to high of a chunk by their scales.
 template <class Y, class S, int EACH> static __device__ void multiply(const Y* y, const S* s, float* x, i64 low, i64 high,
         int shift) {
     const i64 step = (i64)EACH * blockDim.x;
@@ -39,10 +36,15 @@ template <class Y, class S, int EACH> static __device__ void multiply(const Y* y
         }
     }
 }
+// Sends codes and scales to their receivers, which multiply each code by its scale. y: [W (receivers)][n] codes; s:
+// [W][n >> shift] scales; there: [W (senders)][pitch] codes and there_scales: [W (senders)][n >> shift], symmetric, what a rank
+// received; x: [W (senders)][n]. A thread multiplies EACH codes at a time, which have one scale. Block b has the elements of
+// range part * gridDim.x + b of every chunk and depends only on block b of the other ranks. While one part travels, this rank's
+// own codes and the previous part are multiplied.
 template <class Y, class S, int EACH> static __device__ void dequantise(const Px& px, const Y* y, const S* s, Y* there,
         S* there_scales, float* x, i64 n, i64 pitch, int shift, int parts) {
     const u32 slot = blockIdx.x, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the codes of two launches ago have been multiplied at all ranks
+    px_enter(px, slot, turn);  // all ranks have multiplied the codes of two launches ago
     const int peer = px_thread();
     const bool is_peer = peer < px.world && peer != px.rank;
     const i64 length = (pitch / 64 + (i64)parts * gridDim.x - 1) / ((i64)parts * gridDim.x) * 64, scales = n >> shift;
@@ -63,7 +65,7 @@ template <class Y, class S, int EACH> static __device__ void dequantise(const Px
         }
         if (part == 0) continue;
         if (is_peer) px_wait(px, peer, 512 + slot, 16 * turn + part);
-        __syncthreads();  // all ranks' codes and scales of the part before have arrived
+        __syncthreads();  // all ranks' codes and scales of the previous part have arrived
         const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, n), high = min(low + length, n);
         for (int away = 1; away < px.world; ++away) {
             const int from = (px.rank + away) % px.world;

@@ -9,15 +9,16 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, LARGEST_CODE, SIXTEEN
 
 SOURCE = r"""
-// x: [16 words]; codes: [W][words] of 16 bytes, scales: [W][words / lanes], symmetric. A lane has 16 elements, and `lanes`
-// lanes (a power of two) have a block, whose maximum they find by shuffles. A warp has 128 words that follow each other, so
-// that it stores its scales together: single stores of 4 bytes would cross the link slowly.
+// Quantises blocks of elements to E4M3 codes, and stores codes and scales at their places on all ranks. x: [16 words]; codes:
+// [W][words] of 16 bytes and scales: [W][words / lanes], symmetric. A lane has 16 elements at a time. `lanes` lanes (a power of
+// two) have a block of elements, and find its maximum by shuffles. A warp has 128 consecutive words and stores all their scales
+// together, because single stores of 4 bytes would cross the link slowly.
 template <class T> static __device__ void quantise(const Px& px, const T* x, uint4* codes, float* scales, i64 words, int lanes,
         float largest_code) {
-    const int STEPS = 4, lane = threadIdx.x % 32, blocks = 32 / lanes;  // blocks of one step
+    const int STEPS = 4, lane = threadIdx.x % 32, blocks = 32 / lanes;  // blocks of elements in one step
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
-    for (i64 base = warp * 32 * STEPS; base < words; base += warps * 32 * STEPS) {  // the same in all lanes: they shuffle
+    for (i64 base = warp * 32 * STEPS; base < words; base += warps * 32 * STEPS) {  // the same in all lanes, because they shuffle
         float value[STEPS][16], scale[STEPS];
         #pragma unroll  // all loads are in flight before the first comparison
         for (int k = 0; k < STEPS; ++k) load16(x, 16 * (base + 32 * k + lane), 16 * words, value[k]);
@@ -28,7 +29,7 @@ template <class T> static __device__ void quantise(const Px& px, const T* x, uin
             for (int e = 0; e < 16; ++e) top = fmaxf(top, fabsf(value[k][e]));
             for (int away = lanes / 2; away > 0; away /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, away));
             scale[k] = __fdiv_rn(top, largest_code);
-            // The reciprocal of a tiny scale would be infinite, so tiny blocks are lifted first.
+            // The reciprocal of a tiny scale would be infinite, so the values of such blocks are multiplied by 2^100 first.
             const float lift = top < 0x1p-100f ? 0x1p100f : 1.0f;
             const float inverse = top == 0 ? 0.0f : __fdiv_rn(largest_code, top * lift);
             u32 code[16];
@@ -37,11 +38,11 @@ template <class T> static __device__ void quantise(const Px& px, const T* x, uin
             const i64 word = base + 32 * k + lane;
             if (word >= words) continue;
             const uint4 sent = bytes16(code);
-            for (int away = 1; away <= px.world; ++away)  // the own copy last
+            for (int away = 1; away <= px.world; ++away)  // this rank's own copy last
                 px_st16(px_at(px, (px.rank + away) % px.world, codes) + px.rank * words + word, sent);
         }
         for (int first = 0; first < STEPS * blocks; first += 32) {
-            const int at = first + lane;  // of this warp's scales
+            const int at = first + lane;  // index among this warp's scales
             float mine = 0;
             #pragma unroll
             for (int k = 0; k < STEPS; ++k) {

@@ -15,8 +15,9 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// ids: [n] of W * owned rows, those of owner o from o * owned on. A chunk is `each` ids, one block's.
-// counts: [chunks][W], the ids of each owner; chosen: [W * owned], one of the places in the list that want the row.
+// Counts a rank's ids by owner. ids: [n], numbers of rows; owner o has the `owned` rows from o * owned on. A chunk is the `each`
+// ids of one block. counts: [chunks][W], the number of ids of each owner. chosen: [W * owned], for each row of a peer that is
+// wanted, one of its places in ids.
 extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64* ids, u32* counts, int* chosen, i64 n,
         i64 owned, i64 each) {
     __shared__ u32 found[PX_MAX_WORLD];
@@ -26,14 +27,15 @@ extern "C" __global__ void __launch_bounds__(512) count_owners(Px px, const i64*
     for (i64 i = blockIdx.x * each + threadIdx.x; i < end; i += blockDim.x) {
         const i64 id = ids[i];
         atomicAdd(&found[id / owned], 1u);
-        if (id / owned != px.rank) chosen[id] = (int)i;  // whoever writes last
+        if (id / owned != px.rank) chosen[id] = (int)i;  // any one of equal ids
     }
     __syncthreads();
     if (threadIdx.x < px.world) counts[(i64)blockIdx.x * px.world + threadIdx.x] = found[threadIdx.x];
 }
-// places: [n], where the id's row lies in the result; twins: [n], who gets the row for this id, -1: itself.
-// wanted: [W askers][pitch] at every owner, symmetric: rows of its shard, -1 for one that the asker copies. heads: [W askers]
-// at every owner, symmetric: where its rows begin in the asker's result, and how many they are.
+// Asks the owners for rows. places: [n], the row of the result for each id. twins: [n], -1 if the owner stores this row, else the
+// place in ids of an equal id, whose row is copied. wanted: [W (askers)][pitch] at every owner, symmetric: numbers of rows in its
+// shard, -1 for a row that the asker copies. heads: [W (askers)] at every owner, symmetric: the first of these rows in the
+// asker's result, and their number.
 extern "C" __global__ void __launch_bounds__(512) ask_owners(Px px, const i64* ids, const u32* counts, const int* chosen,
         int* places, int* twins, int* wanted, uint2* heads, i64 n, i64 owned, i64 each, i64 pitch) {
     __shared__ u32 total[PX_MAX_WORLD], next[PX_MAX_WORLD], start[PX_MAX_WORLD], in_warp[16][PX_MAX_WORLD];
@@ -64,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(512) ask_owners(Px px, const i64* i
     for (i64 tile = blockIdx.x * each; tile < end; tile += blockDim.x) {
         const i64 i = tile + threadIdx.x, id = i < end ? ids[i] : 0;
         const int own = i < end ? (int)(id / owned) : -1;
-        u32 number = 0;  // among the ids of the same owner
+        u32 number = 0;  // index among the ids of the same owner
         for (int owner = 0; owner < px.world; ++owner) {
             const u32 same = __ballot_sync(0xffffffffu, own == owner);
             if (own == owner) number = next[owner] + __popc(same & ((1u << lane) - 1));
@@ -83,9 +85,9 @@ extern "C" __global__ void __launch_bounds__(512) ask_owners(Px px, const i64* i
             for (int w = 0; w < warps; ++w) next[threadIdx.x] += in_warp[w][threadIdx.x];
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // everybody has asked
+    px_meet(px, blockIdx.x, turn);  // all ranks have asked
 }
-// One warp copies four rows; from 0: none.
+// All lanes of a warp call this: copies four rows of `width` elements, from[k] to to[k]. Where from[k] is 0, there is no row.
 template <class T> static __device__ void copy_four(const T* const* from, T* const* to, i64 width) {
     const int each = 16 / sizeof(T);
     for (i64 at = threadIdx.x % 32 * each; at < width; at += 32 * each) {
@@ -98,7 +100,8 @@ template <class T> static __device__ void copy_four(const T* const* from, T* con
             if (from[k]) px_st_part(to[k], at, width, part[k]);
     }
 }
-// shard: [owned][width]; result: [n][width], symmetric. The askers take turns, so that own rows are stored beside the peers'.
+// Stores the wanted rows in the askers' results. shard: [owned][width]; result: [n][width], symmetric. Consecutive rows go to
+// different askers, so that stores to this rank's own memory and to the peers' overlap.
 template <class T> static __device__ void answer(const Px& px, const T* shard, const int* wanted, const uint2* heads,
         T* result, i64 pitch, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -119,8 +122,9 @@ template <class T> static __device__ void answer(const Px& px, const T* shard, c
         }
         copy_four(from, to, width);
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's rows have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' rows have arrived
 }
+// Copies the rows of equal ids within the result, from their twins' rows.
 template <class T> static __device__ void repeat(const int* places, const int* twins, T* result, i64 n, i64 width) {
     const i64 warp = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = (i64)gridDim.x * (blockDim.x / 32);
     for (i64 first = warp; first < n; first += 4 * warps) {
@@ -136,6 +140,7 @@ template <class T> static __device__ void repeat(const int* places, const int* t
         copy_four(from, to, width);
     }
 }
+// Both for elements of 2 and of 4 bytes; larger elements count as several.
 extern "C" __global__ void __launch_bounds__(512) answer_halves(Px px, const u16* shard, const int* wanted,
         const uint2* heads, u16* result, i64 pitch, i64 width) {
     answer(px, shard, wanted, heads, result, pitch, width);

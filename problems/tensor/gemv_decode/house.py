@@ -9,11 +9,11 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// tokens: [t][width], t <= 8; weight: [columns][width]; logits: [t][W*columns], symmetric. A warp multiplies a tile of 16 weight
-// rows with all tokens, over its part of the width. Of a tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows
-// g and g + 8 with tokens 2q and 2q + 1, as px_mma leaves them.
-// 16 bits. Which 16 places of the width one product takes does not matter if it is the same for both sides: lane q takes the 8
-// elements of its word of 16 bytes, four in each of two products.
+// All lanes of a warp call this: multiplies a tile of 16 weight rows by all tokens, over the warp's part of the width. Of the
+// tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows g and g + 8 with tokens 2q and 2q + 1, as px_mma
+// returns them. upper, lower: the lane's rows g and g + 8. For 16-bit types: one px_mma may sum over any 16 elements of the
+// width, if they are the same for both factors. So lane q loads a word of 8 elements of each factor, and uses four of them in
+// each of two px_mma.
 template <class T> static __device__ void multiply(float* sum, const T* tokens, const T* upper, const T* lower, bool has_upper,
         bool has_lower, bool has_token, i64 width, int part, int parts) {
     const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
@@ -34,7 +34,8 @@ template <class T> static __device__ void multiply(float* sum, const T* tokens, 
         }
     }
 }
-// float32: the lanes of a row add up products with all tokens, and keep those of two.
+// The same for float32, without tensor cores: the four lanes of a row add up its products with all tokens, and each keeps the
+// sums of two tokens.
 template <> __device__ void multiply<float>(float* sum, const float* tokens, const float* upper, const float* lower,
         bool has_upper, bool has_lower, bool has_token, i64 width, int part, int parts) {
     const int q = threadIdx.x % 4, count = __popc(__ballot_sync(0xffffffffu, has_token)) / 4;
@@ -62,7 +63,9 @@ template <> __device__ void multiply<float>(float* sum, const float* tokens, con
         if (i % 8 / 2 == q) sum[i / 8 * 2 + i % 2] = all;
     }
 }
-// A block has TILES tiles of rows at a time; its 8 warps share each of them by width.
+// Computes the logits of this rank's columns and stores them at all ranks. tokens: [t][width], t <= 8; weight: [columns][width];
+// bias: [columns]; logits: [t][W*columns], symmetric. A block works on TILES tiles of 16 weight rows at a time. 8 / TILES of its
+// 8 warps share a tile, each with a part of the width.
 template <class T, int TILES> static __device__ void project(const Px& px, const T* tokens, const T* weight, const T* bias,
         T* logits, int count, i64 columns, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -90,7 +93,7 @@ template <class T, int TILES> static __device__ void project(const Px& px, const
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // everybody's logits have arrived
+    px_meet(px, blockIdx.x, turn);  // all ranks' logits have arrived
 }
 """
 ENTRY = r"""

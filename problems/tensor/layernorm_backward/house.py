@@ -9,11 +9,12 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x, dy: [rows][columns]. Block (s, b) adds up the b-th run of rows in strip s of 32 words (of 16 bytes) of columns and leaves
-// its sums in partial: [blocks of rows][strips][2][strip]. The last block of a strip to come adds these up, always in the same
-// order, sends a word of 16 bytes per column to every peer, and adds up what it gets, in the order of the ranks. done: a
-// counter per strip, left at 0. boxes: [2 (turns)][W (senders)][columns] words of 16 bytes, symmetric. A rank that sends
-// launch t+2 has everybody's words of launch t+1, so everybody has left launch t: two turns are enough.
+// Writes the column sums of x * dy over all ranks to gamma, and those of dy to beta. x, dy: [rows][columns]. A strip is 32 words
+// (of 16 bytes) of columns. Block (s, b) adds up the b-th run of rows in strip first_strip + s, and writes its sums to partial:
+// [blocks of rows][strips][2][columns of a strip]. The last block of a strip to finish adds these up, always in the same order.
+// It sends a column's two sums to every peer in a word of 16 bytes, and adds up the ranks' sums in rank order. done: a counter
+// per strip, 0 before and after. boxes: [2 (turns)][W (senders)][columns] words of 16 bytes, symmetric. Two turns are enough: a
+// rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
 template <class T> static __device__ void column_sums(const Px& px, const T* x, const T* dy, float* partial, u32* done,
         uint4* boxes, T* gamma, T* beta, i64 rows, i64 columns, i64 first_strip, i64 strips) {
     const int each = 16 / sizeof(T), strip_columns = 32 * each, warps = blockDim.x / 32;
@@ -62,7 +63,7 @@ template <class T> static __device__ void column_sums(const Px& px, const T* x, 
     if (threadIdx.x == 0) last = atomicAdd(done + strip, 1u) == gridDim.y - 1;
     __syncthreads();
     if (!last) return;
-    __threadfence();  // all partial sums of the strip are there
+    __threadfence();  // all partial sums of the strip are visible
     const u32 turn = px_turn(px, blockIdx.x);
     uint4* box = boxes + (i64)(turn & 1) * px.world * columns;
     for (int place = threadIdx.x; place < strip_columns; place += blockDim.x) {

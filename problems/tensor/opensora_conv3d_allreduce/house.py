@@ -19,7 +19,7 @@ const int PIXELS = 64, WORDS = 512;
 template <class T> struct Tile {
     static const int each = 16 / sizeof(T), channels = 8 * each, pitch = PIXELS + 4 / sizeof(T);
 };
-struct Place { i64 batch, pixel, channel; };  // where a tile begins
+struct Place { i64 batch, pixel, channel; };  // a tile's batch, first pixel and first channel
 template <class T> static __device__ Place place_of(i64 tile, i64 pixels, i64 channels) {
     const i64 across = (channels + Tile<T>::channels - 1) / Tile<T>::channels, down = (pixels + PIXELS - 1) / PIXELS;
     return {tile / across / down, tile / across % down * PIXELS, tile % across * Tile<T>::channels};
@@ -27,13 +27,14 @@ template <class T> static __device__ Place place_of(i64 tile, i64 pixels, i64 ch
 template <class T> static __device__ i64 tiles_of(i64 batches, i64 pixels, i64 channels) {
     return batches * ((channels + Tile<T>::channels - 1) / Tile<T>::channels) * ((pixels + PIXELS - 1) / PIXELS);
 }
+// Returns a word from a row in shared memory, which need not be aligned to 16 bytes.
 template <class T> static __device__ uint4 row_word(const T* row) {
     float value[8];
     #pragma unroll
     for (int e = 0; e < Tile<T>::each; ++e) value[e] = to_float(row[e]);
     return px_pack<T>(value);
 }
-// x: [batches][channels][pixels] -> y: [batches][pixels][channels].
+// Transposes x: [batches][channels][pixels] to y: [batches][pixels][channels].
 template <class T> static __device__ void channels_last(const T* x, T* y, i64 batches, i64 pixels, i64 channels) {
     const int each = Tile<T>::each;
     __shared__ T tile[Tile<T>::channels][Tile<T>::pitch];
@@ -57,14 +58,15 @@ template <class T> static __device__ void channels_last(const T* x, T* y, i64 ba
         __syncthreads();
     }
 }
+// Returns word i of a tile of x: [batches][pixels][channels]; zeros beyond its borders.
 template <class T> static __device__ uint4 load_word(const T* x, const Place& at, int i, i64 pixels, i64 channels) {
     const i64 pixel = at.pixel + i / 8, channel = at.channel + i % 8 * Tile<T>::each;
     return px_ld_part(x + (at.batch * pixels + pixel) * channels, channel, pixel < pixels ? channels : 0);
 }
-// x: this rank's part of the sum, [batches][pixels][channels]; y: the sum with bias, [batches][channels][pixels], symmetric.
-// Tile g W + r belongs to rank r: it gets the others' parts of it in staged, [W (senders)][groups][512]
-// words, symmetric, adds them up in the order of the ranks, and sends the rounded sum to everybody, by channels.
-// Nobody reads `staged` any more when a launch has ended.
+// Adds up the ranks' outputs and the bias. x: this rank's part of the sum, [batches][pixels][channels]; y: the sum with bias,
+// [batches][channels][pixels], symmetric. Tile g W + r belongs to rank r. It receives the other ranks' parts of the tile in
+// staged: [W (senders)][groups][512] words, symmetric. It adds them up in rank order, and stores the rounded sum, transposed, at
+// all ranks. At the second px_meet all ranks have read `staged`, so the next launch may write it again.
 template <class T> static __device__ void add_up(const Px& px, const T* x, uint4* staged, T* y, const T* bias, i64 batches,
         i64 pixels, i64 channels) {
     const u32 turn = px_turn(px, blockIdx.x);

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// The sum of squares of all ranks' x. partial: [blocks]; done: a counter, left at 0; boxes: px_swap's; inverse: 1 / the norm.
+// Writes 1 / the Frobenius norm of all ranks' x to `inverse`. partial: [blocks]; done: a counter, 0 before and after; boxes: as
+// in px_swap.
 extern "C" __global__ void __launch_bounds__(256) find_norm(
         Px px, const bf16* x, i64 n, float* partial, u32* done, uint4* boxes, float* inverse) {
     __shared__ float sums[32];
@@ -47,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(256) find_norm(
     }
     px_reach(px, slot, turn);
 }
-// What a step leaves: the float32 matrix and its float16 factor for the next products, or at the end the result.
+// Stores 8 elements of X from `first` on: at the end to `result`, before that to `wide` in float32 and, times narrow_scale, to
+// `narrow` as the float16 factor of the next products.
 static __device__ void keep(float* value, i64 first, i64 n, float* wide, f16* narrow, float narrow_scale, bf16* result) {
     if (result) {
         px_st_part(result, first, n, px_pack<bf16>(value));
@@ -59,6 +61,7 @@ static __device__ void keep(float* value, i64 first, i64 n, float* wide, f16* na
     for (int e = 0; e < 8; ++e) value[e] *= narrow_scale;
     px_st_part(narrow, first, n, px_pack<f16>(value));
 }
+// X = x * *inverse; stored as in `keep`.
 extern "C" __global__ void __launch_bounds__(256) normalise(
         const bf16* x, i64 n, const float* inverse, float* wide, f16* narrow, float narrow_scale, bf16* result) {
     for (i64 first = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x); first < n; first += 8ll * gridDim.x * blockDim.x) {
@@ -69,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(256) normalise(
         keep(value, first, n, wide, narrow, narrow_scale, result);
     }
 }
-// wide = a * wide + scale * product
+// X = a * wide + scale * product; stored as in `keep`.
 extern "C" __global__ void __launch_bounds__(256) update(const float* product, i64 n, float a, float scale, float* wide,
         f16* narrow, float narrow_scale, bf16* result) {
     for (i64 first = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x); first < n; first += 8ll * gridDim.x * blockDim.x) {
@@ -83,8 +86,9 @@ extern "C" __global__ void __launch_bounds__(256) update(const float* product, i
         keep(value, first, n, wide, narrow, narrow_scale, result);
     }
 }
-// own, total: `words` words of 16 bytes, symmetric. Each rank adds up 1/W of them out of everybody's memory and stores the sums
-// at all. The first meeting: own is complete, and total is read no more; the second: total is complete, and own is read no more.
+// Sums `own` over the ranks. own, total: `words` words of 16 bytes, symmetric. Each rank adds up 1/W of the words of all ranks,
+// and stores the sums at all ranks. At the first px_meet all ranks have written `own`, and have ended reading `total` of the
+// previous launch. At the second one `total` is complete, and `own` may be written again.
 extern "C" __global__ void __launch_bounds__(512) add_up(Px px, const uint4* own, uint4* total, i64 words) {
     const u32 turn = px_turn(px, blockIdx.x), second = px_turn(px, gridDim.x + blockIdx.x);
     px_meet(px, blockIdx.x, turn);

@@ -9,13 +9,10 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x, y: [rows][width]; boxes: [2 (turns)][W (senders)][rows] words of 8 bytes: a sum and a flag, symmetric. Warp w takes rows
-// w, w + all warps, ... the same ones on every rank. It publishes the next row's sum before it waits for this one's, so nobody
-// waits for what is published only after a wait of the same turn. A rank that sends launch t+2 has words of launch t+1 from
-// everybody, so everybody has left launch t: two turns are enough. KEPT words a lane stay in registers; REREAD: the rest is
-// read again.
+// A lane keeps KEPT words of a row in registers. With REREAD it reads the further words of a longer row again.
 template <class T, int KEPT> struct Row { uint4 word[KEPT]; float squares; };
 
+// All lanes of a warp call this: loads a row, and sends its sum of squares to the peers.
 template <class T, int KEPT, bool REREAD> static __device__ void publish(const Px& px, Row<T, KEPT>& held, const T* x,
         u64* box, i64 rows, i64 width, i64 row, u32 turn) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
@@ -40,6 +37,7 @@ template <class T, int KEPT, bool REREAD> static __device__ void publish(const P
     if (lane < px.world && lane != px.rank)
         px_st_ll(px_at(px, lane, box) + px.rank * rows + row, __float_as_uint(held.squares), turn);
 }
+// All lanes of a warp call this: waits for the peers' sums of the row, then writes the normalised row.
 template <class T, int KEPT, bool REREAD> static __device__ void finish(const Px& px, const Row<T, KEPT>& held, const T* x,
         const T* weight, T* y, const u64* box,
         i64 rows, i64 width, float epsilon, i64 row, u32 turn) {
@@ -71,6 +69,10 @@ template <class T, int KEPT, bool REREAD> static __device__ void finish(const Px
             px_st_part(y + row * width, first, width, px_pack<T>(value));
         }
 }
+// Normalises rows over the slices of all ranks. x, y: [rows][width]; boxes: [2 (turns)][W (senders)][rows] words of 8 bytes, a
+// sum and a flag, symmetric. Warp w has rows w, w + number of warps, ..., the same rows on every rank. It sends the next row's
+// sum before it waits for this row's sums, so that each sum travels while the previous row is normalised. Two turns are enough: a
+// rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
 template <class T, int KEPT, bool REREAD> static __device__ void normalise(
         const Px& px, const T* x, const T* weight, T* y, u64* boxes, i64 rows, i64 width, float epsilon) {
     const u32 turn = px_turn(px, blockIdx.x);

@@ -9,11 +9,11 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// logits: [rows][width], columns rank*width... of the vocabulary. WARPS warps (1, or all 8 of a block) read a row and find the
-// largest logit, the sum of exponentials relative to it, and the target's logit if it is here. These go to all ranks at once in
-// words with flags: boxes [2 (turns)][W (senders)][rows][2] words of 16 bytes, symmetric, {largest, sum} and {target's logit,
-// whether it is here}. A block waits only when all of its rows are out. A rank that sends launch t+2 has everybody's words of
-// launch t+1, so everybody has left launch t: two turns are enough.
+// Computes loss: [rows] from logits: [rows][width], columns rank * width and on of the vocabulary. WARPS warps (1, or all 8 of a
+// block) read a row, and find its largest logit, the sum of exponentials relative to it, and the target's logit if this rank has
+// it. They store these on all ranks, in words with flags. boxes: [2 (turns)][W (senders)][rows][2] words of 16 bytes, symmetric,
+// {largest, sum} and {target's logit, whether the sender has it}. A block waits only when it has sent all its words. Two turns
+// are enough: a rank that sends launch t+2 has received all words of launch t+1, so all ranks have read those of launch t.
 template <class T, int WARPS> static __device__ void cross_entropy(
         const Px& px, const T* logits, const i64* target, uint4* boxes, T* loss, i64 rows, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -34,7 +34,7 @@ template <class T, int WARPS> static __device__ void cross_entropy(
             px_st_ll16(there + 1, make_uint2(__float_as_uint(picked), here), turn);
         }
     }
-    for (i64 j = threadIdx.x;; j += blockDim.x) {  // the block's rows, a thread each
+    for (i64 j = threadIdx.x;; j += blockDim.x) {  // the block's rows, one thread each
         const i64 base = first + j / at_a_time * step, row = base + j % at_a_time;
         if (base >= rows) break;
         if (row >= rows) continue;

@@ -10,13 +10,14 @@ from sandbox.kit import cuda
 from sandbox.kit.blocks.truncation import Cut, find_cut
 
 SOURCE = r"""
-// The column of a row's `count`-th value that equals `least`, -1 for none. Each warp counts those of a run of columns.
+// The whole block calls this: returns the column of the `count`-th value of a row that equals `least`; -1 if count is 0 or there
+// are fewer. Each warp counts in its own run of columns.
 template <class T> static __device__ i64 last_of(const T* from, i64 columns, float least, u32 count) {
     __shared__ u32 counts[32];
     __shared__ i64 found;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const i64 run = (columns + blockDim.x - 1) / blockDim.x * 32, low = warp * run, high = min(low + run, columns);
-    __syncthreads();  // the row before is done with
+    __syncthreads();  // all threads have ended the previous row
     if (threadIdx.x == 0) found = -1;
     if (count) {
         u32 own = 0;
@@ -37,8 +38,8 @@ template <class T> static __device__ i64 last_of(const T* from, i64 columns, flo
     __syncthreads();
     return found;
 }
-// gradient: [rows][columns], these from column `first` of the vocabulary on. A block takes a row. Of the values that equal the
-// least one kept, the first `dropped` are not.
+// Writes gradient: [rows][columns], the vocabulary's columns from `first` on, from logits of the same shape. A block works on one
+// row at a time. The gradient is 0 for values below the row's `least`, and for the first `dropped` values that equal it.
 template <class T> static __device__ void write_gradient(const T* logits, const float* least, const float* log_sum,
         const i64* dropped, const i64* target, const float* incoming, float* gradient, i64 rows, i64 columns, i64 first) {
     const int each = 16 / sizeof(T);
