@@ -1,5 +1,7 @@
 """Keys that lead to every pane of the kernel screen, and the keys that footer, help and palette show there."""
 
+import math
+
 import pytest
 
 from screens.dialogs.help import help_pages
@@ -7,6 +9,7 @@ from screens.kernel.history import HistoryScreen
 from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
+from screens.kernel.screen import KernelScreen
 from screens.kernel.setting_dialog import SettingDialog
 from screens.kernel.source.source_pane import VIEW_LETTERS
 from screens.pane_jump import PaneJump
@@ -152,7 +155,9 @@ async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, u
         text = screen_text(app)
         assert text.index("Keys of this dialog: History") < text.index("compare with the editor")
         assert text.index("compare with the editor") < text.index("Keys at a kernel")
-        await pilot.press("escape", "escape", "f4")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app._vanished_at < math.inf)
+        await pilot.press("f4")
         await until(pilot, lambda: isinstance(app.screen, SettingDialog))
         await pilot.press("f1")
         await until(pilot, lambda: hasattr(app.screen, "_sections"))
@@ -167,7 +172,9 @@ async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
         await until(pilot, lambda: hasattr(app.screen, "_sections"))
         assert app.screen._sections[0].startswith("## Keys of the pane with the focus: Problems")
         assert "| enter |" not in app.screen._sections[0]
-        await pilot.press("escape", "slash")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker and app._vanished_at < math.inf)
+        await pilot.press("slash")
         await until(pilot, lambda: type(app.focused).__name__ == "FilterInput")
         await pilot.press("f1")
         await until(pilot, lambda: hasattr(app.screen, "_sections"))
