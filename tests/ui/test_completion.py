@@ -102,7 +102,7 @@ async def test_up_goes_round_and_what_is_chosen_is_explained() -> None:
         await pilot.pause()
         shown = app.query_one(CompletionList)
         assert shown.query_one(OptionList).highlighted == 2
-        assert "slots and epochs of their own" in str(shown.query_one("PlainStatic").render())
+        assert "their own slots and epochs" in str(shown.query_one("PlainStatic").render())
         await pilot.press("pageup")
         assert editor.completion.chosen.name == "signal"
 
