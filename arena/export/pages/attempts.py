@@ -217,8 +217,8 @@ def _single_runs(
         except (OSError, ValueError) as error:
             left_out.append(_left_out(path, error, "run"))
             continue
-        part = header.versus or header.other_than or header.correctness_only or header.run_id in covered
-        if end is None or part:
+        no_attempt = header.versus or header.other_than or header.correctness_only
+        if end is None or no_attempt or header.run_id in covered:
             continue
         whose = (header.player, header.slug)
         if whose in last and last[whose][0] != header.sha256:
