@@ -339,6 +339,7 @@ class Referee:
             self.references.start(setting, count)
             self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
         prepared = self.oracle.prepare(setting)
+        self.contenders.tend_spares()  # the spare opens the problem while the reference worlds do
         return prepared, self.references.take(prepared, setting, count) if count else []
 
     def close(self) -> None:
