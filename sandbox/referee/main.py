@@ -88,6 +88,8 @@ class Referee:
         self.hung_up = False
         self.run: events.Run | None = None
         self.cancelled = False
+        self.opening = False
+        """Whether the oracle and reference worlds open a problem; spares open it meanwhile."""
 
     # --- commands and events ---------------------------------------------------------------------------------
 
@@ -157,6 +159,8 @@ class Referee:
         for selected, _ in self.selector.select(max(timeout, 0.0)):
             handler: Callable[[], None] = selected.data
             handler()
+        if self.opening:
+            self.contenders.open_spares()
 
     def stopped(self) -> bool:
         """Whether the run was cancelled or the engine is gone."""
@@ -338,9 +342,12 @@ class Referee:
             self.contenders.prepare_spare(setting)
             self.references.start(setting, count)
             self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
-        prepared = self.oracle.prepare(setting)
-        self.contenders.tend_spares()  # the spare opens the problem while the reference worlds do
-        return prepared, self.references.take(prepared, setting, count) if count else []
+        self.opening = True
+        try:
+            prepared = self.oracle.prepare(setting)
+            return prepared, self.references.take(prepared, setting, count) if count else []
+        finally:
+            self.opening = False
 
     def close(self) -> None:
         """Kills every world, and the fork servers."""

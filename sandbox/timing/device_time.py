@@ -12,6 +12,7 @@ from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER, Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
+from sandbox.timing.stopping_rule import LEAST_PAIRS
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
@@ -26,8 +27,10 @@ CALLS = (128, 32, 4, 1)
 NOOP_BATCHES = 3
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SELDOM = 3
-"""After two gated rounds of every reference only one round in this many is gated, because device time has little
-noise."""
+"""After two gated rounds of every reference, and LEAST_PAIRS pairs, only one round in this many is gated, because device
+time has little noise."""
+SINGLES_AT_ONCE = 6
+"""Single calls whose inputs are drawn together."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 """Limits for the time between a rank's mark and its DONE, beyond that of worlds without a kernel."""
 
@@ -103,7 +106,8 @@ class DeviceTime:
     def round(self, number: int) -> None:
         """Times some pairs, if there is device time."""
         many = 2 * len(self.turns.base.worlds)
-        if not self._gates or (number >= many and number % SELDOM):
+        often = number < many or len(self.clock.raw) < LEAST_PAIRS
+        if not self._gates or (not often and number % SELDOM):
             return
         for pair in self._pairs(self.calls, self.pace.gated_pairs, number, probing=True) or ():
             self.clock.note(pair)
@@ -113,6 +117,17 @@ class DeviceTime:
         self.probes.hurry = True
         while self._gates and self.probes.open(self.calls):
             self._pairs(self.calls, self.pace.gated_pairs, probing=True)
+
+    def single_calls(self, wanted: int) -> list[Pair]:
+        """Times `wanted` pairs of gated batches of one call, on fresh inputs; fewer if a call cannot be queued.
+
+        They do not count. A call is launched before the gate opens, so its launch is no part of its time.
+        """
+        found: list[Pair] = []
+        for number in range(-(-wanted // SINGLES_AT_ONCE)):
+            if self._gates:
+                found += self._pairs(1, SINGLES_AT_ONCE, number, probing=True) or ()
+        return found
 
     @property
     def proven(self) -> bool:

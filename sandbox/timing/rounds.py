@@ -13,7 +13,7 @@ from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.single_calls import SingleCalls
+from sandbox.timing.single_calls import PAIRS, SingleCalls
 from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
@@ -29,6 +29,8 @@ WARM_PAIRS = 2
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
 its deadline. The first pair shows how long a call is; later calls are shorter."""
+LEAST_ROUNDS = 12
+"""Rounds that fit into the longest time of a run; their pairs are fewer if that takes it. Each has another reference."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -56,6 +58,8 @@ class Rounds:
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
+        self._pair_seconds = 0.0
+        """Seconds of the last pair, with its inputs and comparisons."""
         self._turn = 0
 
     @property
@@ -120,11 +124,22 @@ class Rounds:
             return
         baseline_us = self.call.medians()[0] or 0.0
         self.single_calls.measure(self.pairs, self.seconds, lambda: self.single_calls.decide(call, baseline_us))
-        if self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1):
+        contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
+        if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
             self.withheld = Withheld(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
             self.behind_gate.give_up()
+
+    def _confirmed_behind_gate(self, call: Interval, baseline_us: float) -> bool:
+        """Whether single calls behind the gate save what a lead needs.
+
+        Many launches take long in a single call, but the device's work hides them in a batch. Behind the gate they are
+        no part of the time, and a kernel cannot work ahead there either.
+        """
+        gated = SingleCalls(self.turns)
+        gated.pairs = self.behind_gate.single_calls(PAIRS)
+        return gated.confirm(call, baseline_us)
 
     def _leads(self, call: Interval) -> bool:
         """Whether a kernel is ahead of the other side. The baseline's lead needs no confirmation."""
@@ -202,6 +217,7 @@ class Rounds:
         world makes before.
         """
         self.done = number
+        started = self.timer.monotonic()
         batch = Batch(0, self.calls)
         self.turns.draw(batch.calls)
         for side in self.turns.kernels if calls else []:
@@ -209,6 +225,7 @@ class Rounds:
         pair, *_ = self.pairs(batch)
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
+        self._pair_seconds = self.timer.monotonic() - started
         return pair
 
     def round(self, counts: bool = True) -> bool:
@@ -218,7 +235,8 @@ class Rounds:
         belong to the measurement. Returns whether a pair was timed.
         """
         self.turns.check_memory()
-        places = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
+        started = self.timer.monotonic()
+        places = min(pairs_for(self.pace, self.calls, self.prepared.layout.slots), self._affordable_pairs)
         if not counts:
             places = max(1, min(places, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places)
@@ -244,7 +262,15 @@ class Rounds:
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()
         self.turns.compare(chosen, timed)
+        self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
+
+    @property
+    def _affordable_pairs(self) -> int:
+        """Most pairs of a round, so that LEAST_ROUNDS fit into the time of an adaptive run."""
+        if self.run.rounds is not None:
+            return self.pace.pairs
+        return max(1, int(self.stopping_rule.most_s / LEAST_ROUNDS / max(self._pair_seconds, 1e-6)))
 
     def pairs(self, batch: Batch) -> list[Pair]:
         """Times the same iterations in the contender's world and in each of the round's references, in random order."""

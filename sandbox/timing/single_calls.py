@@ -145,9 +145,13 @@ class SingleCalls:
             return True
         return self._leader_saves(call, MIDDLE, 0.5) < LEAST_SAVED * _saved_by(call.median, baseline_us)
 
+    def confirm(self, call: Interval, baseline_us: float) -> bool:
+        """Whether single calls show that they save what this lead needs. baseline_us: as for `contradict`."""
+        return len(self.pairs) >= LEAST_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(call, baseline_us)
+
     def _excludes(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls save less than the lead needs."""
-        needed = LEAST_SAVED * _saved_by(call.low if call.low > 1 else call.high, baseline_us)
+        needed = _needed(call, baseline_us)
         if self._leader_saves(call, MIDDLE, 1 - TAIL) < needed:
             return True
         quick = self._leader_saves(call, QUICK, 1 - TAIL)
@@ -169,6 +173,11 @@ class SingleCalls:
         """Microseconds that a single call of the leading side saves. share: the quantile of calls; tail: that of resamples."""
         saved = self.saved_us(share)
         return float(np.quantile(saved if call.low > 1 else -saved, tail))
+
+
+def _needed(call: Interval, baseline_us: float) -> float:
+    """Microseconds that a single call of the leading side must save for this lead."""
+    return LEAST_SAVED * _saved_by(call.low if call.low > 1 else call.high, baseline_us)
 
 
 def _saved_by(speedup: float, baseline_us: float) -> float:

@@ -37,8 +37,8 @@ class Contenders:
         if not self.spares:
             self.spares.append(self.starter.start("spare", setting))
 
-    def tend_spares(self) -> None:
-        """Advances starting spares without waiting for them, and starts the next one when all are ready."""
+    def open_spares(self) -> None:
+        """Opens the problem in spares that have started, without waiting for them."""
         setting = self._setting
         if setting is None:
             return
@@ -47,6 +47,13 @@ class Contenders:
                 self._tend(world, setting)
             except (WorldFailed, OSError):
                 self._drop(world)
+
+    def tend_spares(self) -> None:
+        """Opens the problem in spares, and starts the next one when all have it open."""
+        self.open_spares()
+        setting = self._setting
+        if setting is None:
+            return
         if 0 < len(self.spares) < SPARES and all(has_open(world, setting) for world in self.spares):
             with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
                 self.spares.append(self.starter.start("spare", setting))
