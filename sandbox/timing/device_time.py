@@ -74,10 +74,10 @@ class DeviceTime:
             assert world.gate is not None
             self._gates[world] = world.gate
 
-    def try_out(self, count: int) -> None:
+    def try_out(self, count: int, most: int) -> None:
         """Finds whether calls can be queued, then how many, then the overhead. None of its pairs counts.
 
-        count: calls of a batch that is not gated.
+        count: calls of a batch that is not gated. most: most calls of a gated one.
         """
         found: list[Pair] | None = None
         for calls in (1, count):
@@ -89,7 +89,7 @@ class DeviceTime:
         quicker = min(min(pair.baseline_us, pair.contender_us) for pair in found) / 1e6
         self.call_seconds = quicker
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
-        self.calls = max(calls, min(wanted, self.exchange.prepared.layout.slots, self._most_calls[0]))
+        self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots, self._most_calls[0]))
         if self.calls > calls and self._pairs(self.calls, 1) is None:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]

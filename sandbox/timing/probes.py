@@ -28,9 +28,9 @@ WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 3, 2
 """Probes of each kind in a run, for each kernel."""
 SHARE = 0.15
 """Share of the batches that become probes, as long as some are due."""
-MOST_TRIES, MOST_HELD_TRIES = 30, 10
-"""Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped,
-or if no other inputs fit."""
+MOST_TRIES, MOST_HELD_TRIES, MOST_UNFIT_TRIES = 30, 10, 8
+"""Most tries of the kinds "replaced" and "held". A try is repeated if the batch ended before it or a rank was stopped.
+It is also repeated if no other inputs fit, up to the third number."""
 LEAST_CALLS, DRAWS = 2, 4
 """Least calls of a batch that is stopped, because a single call has no later one. Most draws until inputs fit in the
 place of others."""
@@ -70,6 +70,8 @@ class Due:
     """Tries of the kind "replaced"."""
     held_tries: int = 0
     """Tries of the kind "held"."""
+    unfit_tries: int = 0
+    """Tries of the kind "replaced" in which no other inputs fitted."""
     compared: dict[str, list[int]] = field(default_factory=dict)
     """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
 
@@ -78,7 +80,7 @@ class Due:
         """The kinds that are due and have tries left."""
         found = {
             "apart": self.apart > 0,
-            "replaced": self.replaced > 0 and self.tries < MOST_TRIES,
+            "replaced": self.replaced > 0 and self.tries < MOST_TRIES and self.unfit_tries < MOST_UNFIT_TRIES,
             "held": self.held > 0 and self.held_tries < MOST_HELD_TRIES,
         }
         return [kind for kind, is_due in found.items() if is_due]
@@ -223,6 +225,7 @@ class Probes:
                 # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
                 self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
             found = self._replace_from(side, batch, begun)
+            due.unfit_tries += not found and begun < batch.calls
             world.processes.resume()
             replaced |= found
             shown |= bool(found) and begun > 0

@@ -1,5 +1,6 @@
 """Timing: rounds of pairs of batches, one of each side, until the stopping rule ends them."""
 
+import math
 from collections.abc import Sequence
 
 from sandbox.machine.devices import kind_of
@@ -29,8 +30,9 @@ WARM_PAIRS = 2
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
 its deadline. The first pair shows how long a call is; later calls are shorter."""
-LEAST_ROUNDS = 12
-"""Rounds that fit into the longest time of a run; their pairs are fewer if that takes it. Each has another reference."""
+LEAST_ROUNDS, LEAST_BATCHES, FEWEST_CALLS = 12, 24, 2
+"""Rounds, and pairs of batches of each clock, that fit into the longest time of a run. Large inputs take long to draw, so
+rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -58,6 +60,8 @@ class Rounds:
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
+        self._draw_seconds = math.inf
+        """Least seconds to draw the inputs of a call, as far as known."""
         self._pair_seconds = 0.0
         """Seconds of the last pair, with its inputs and comparisons."""
         self._turn = 0
@@ -84,9 +88,11 @@ class Rounds:
         self.behind_gate.install()
         base_s, mine_s = self.warm_up()
         self.turns.pins = True
-        self.behind_gate.try_out(self.calls)
+        most = self.affordable_calls(base_s + mine_s)
+        self.behind_gate.try_out(self.calls, most)
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
-            self.calls = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
+            long = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
+            self.calls = min(long, most)
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
@@ -177,7 +183,8 @@ class Rounds:
         found = [self.warm_pair(0)]
         slower = max(found[0].baseline_us, found[0].contender_us) / 1e6
         self.turns.call_seconds = slower
-        self.calls = max(1, min(self.prepared.calls, slots, int(FIRST_SECONDS / slower)))
+        affordable = self.affordable_calls((found[0].baseline_us + found[0].contender_us) / 1e6)
+        self.calls = max(1, min(self.prepared.calls, slots, int(FIRST_SECONDS / slower), affordable))
         self.warm_up_shapes(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
         for number in range(len(self.turns.base.worlds)):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
@@ -185,7 +192,8 @@ class Rounds:
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(base, mine)
-        self.calls = calls_for(self.pace, self.pace.batch_s, base, mine, slots)
+        affordable = self.affordable_calls(base + mine)
+        self.calls = min(calls_for(self.pace, self.pace.batch_s, base, mine, slots), affordable)
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
                 self.warm_pair(number % len(self.turns.base.worlds))
@@ -220,6 +228,7 @@ class Rounds:
         started = self.timer.monotonic()
         batch = Batch(0, self.calls)
         self.turns.draw(batch.calls)
+        self._draw_seconds = min(self._draw_seconds, (self.timer.monotonic() - started) / batch.calls)
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
         pair, *_ = self.pairs(batch)
@@ -264,6 +273,17 @@ class Rounds:
         self.turns.compare(chosen, timed)
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
+
+    def affordable_calls(self, call_seconds: float) -> int:
+        """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run.
+
+        call_seconds: of a call of both sides together.
+        """
+        if self.run.rounds is not None:
+            return self.pace.calls
+        clocks = 2 if self.behind_gate.runs else 1
+        pair_seconds = self.stopping_rule.most_s / (LEAST_BATCHES * clocks)
+        return max(FEWEST_CALLS, int(pair_seconds / (call_seconds + self._draw_seconds)))
 
     @property
     def _affordable_pairs(self) -> int:

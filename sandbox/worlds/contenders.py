@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
+from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
@@ -91,8 +92,15 @@ class Contenders:
     # --- the worlds of a run ---------------------------------------------------------------------------------
 
     def take(self, setting: Setting) -> World:
-        """The contender of a run: a spare with the problem open, or a world that is started now."""
+        """The contender of a run: a spare with the problem open, or a world that is started now.
+
+        A world on GPUs takes a second to start. So if this was the last spare, the next one starts now, while the
+        contender is checked.
+        """
         self.contender = self._take(setting)
+        if kind_of(setting.device).on_gpus and not self.spares:
+            with contextlib.suppress(HarnessFailed):  # the machine has no room for it now
+                self.prepare_spare(setting)
         return self.contender
 
     def take_rival(self, setting: Setting) -> World:

@@ -93,6 +93,8 @@ class MadeOracle:
 
     seconds: float = 100e-6
     """The baseline's time per call that the probe measures."""
+    draw_s: float = 0.0
+    """Seconds to draw the inputs of a call."""
     in_bytes: int = 1 << 10
     out_bytes: int = 1 << 10
     sealed: bool = True

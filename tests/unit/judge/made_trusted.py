@@ -51,7 +51,8 @@ class TrustedRanks(MadeRanks):
         if reply is None:
             super().take_order(rank, order)
         else:
-            self._reply(rank, order.kind, reply.kind, ORDER_SECONDS, reply)
+            drawing = self.oracle.draw_s * len(order.seeds) if isinstance(order, Draw) else 0.0
+            self._reply(rank, order.kind, reply.kind, ORDER_SECONDS + drawing, reply)
 
     def _fds(self, kind: Kind) -> list[int]:
         count = {Kind.ARENAS_MADE: 1 if self.oracle.lost_fds else 2}.get(kind, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from made_kernels import Fault, MadeKernel
-from made_machine import PROBLEM, MadeMachine, Pool
+from made_machine import PROBLEM, MadeGpu, MadeMachine, Pool
 
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
@@ -60,6 +60,28 @@ def test_a_spare_that_is_open_is_taken_before_an_older_one_that_is_not() -> None
     assert taken.state is State.OPENED
     assert pool.contenders.contender is taken
     assert [world.state for world in pool.contenders.spares] == [State.STARTING]
+
+
+@pytest.mark.parametrize("on_gpus", [True, False])
+def test_on_gpus_the_next_spare_starts_when_the_last_one_is_taken(
+    on_gpus: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MadeGpu, "on_gpus", on_gpus)
+    machine = MadeMachine("made-gpu")
+    pool = machine.pool()
+    taken = pool.contenders.take(machine.setting())
+    assert [world.state for world in pool.contenders.spares] == [State.STARTING] * on_gpus
+    assert taken not in pool.contenders.spares
+
+
+def test_spares_open_the_problem_while_others_do_without_a_second_spare() -> None:
+    machine = MadeMachine()
+    pool = machine.pool()
+    pool.contenders.prepare_spare(machine.setting())
+    for _ in range(10):
+        machine.poll(0.1)
+        pool.contenders.open_spares()
+    assert [has_open(world, machine.setting()) for world in pool.contenders.spares] == [True]
 
 
 def test_without_a_spare_a_world_is_started_and_opened() -> None:

@@ -14,6 +14,7 @@ from sandbox.timing.probes import (
     MOST_HELD_TRIES,
     MOST_MISFITS,
     MOST_TRIES,
+    MOST_UNFIT_TRIES,
     NOT_ITS_OWN,
     NOT_YET,
     OF_A_PEER,
@@ -177,6 +178,15 @@ def test_a_count_that_stays_at_nothing_proves_nothing() -> None:
     rounds = measured(machine)
     assert not rounds.probes.proven
     assert orders(machine, DrawAgain)
+
+
+def test_inputs_that_never_fit_are_drawn_in_few_batches() -> None:
+    machine = made()
+    machine.oracle.fits = lambda rank, order: order.alone is not None
+    rounds = measured(machine)
+    assert rounds.probes.due[0].replaced == WANTED_REPLACED
+    assert rounds.probes.due[0].unfit_tries == MOST_UNFIT_TRIES
+    assert not rounds.probes.proven
 
 
 def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:

@@ -14,8 +14,8 @@ from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.rounds import NOOP_EVERY, NOOP_FIRST, Rounds
-from sandbox.timing.stopping_rule import StoppingRule
+from sandbox.timing.rounds import FEWEST_CALLS, LEAST_ROUNDS, NOOP_EVERY, NOOP_FIRST, Rounds
+from sandbox.timing.stopping_rule import LEAST_PAIRS, StoppingRule
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
@@ -49,6 +49,29 @@ def test_a_slow_side_shortens_the_batch() -> None:
     rounds = machine.rounds()
     rounds.measure()
     assert rounds.calls == int(MadeCpu.pace.slower_s / 10e-3)
+
+
+@pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
+def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -> None:
+    machine = MadeMachine(device)
+    machine.oracle.draw_s = 0.02
+    rounds = machine.rounds(machine.run(budget_s=0.5))
+    rounds.measure()
+    clocks = (rounds.call, rounds.device) if device == "made-gpu" else (rounds.call,)
+    for clock in clocks:
+        assert len(clock.raw) >= LEAST_PAIRS
+        assert FEWEST_CALLS <= max(pair.calls for pair in clock.raw) <= 5  # of 60 and more
+    assert rounds.done >= LEAST_ROUNDS / 2
+    assert {pair.reference for pair in rounds.call.raw} == {0, 1}
+
+
+def test_inputs_that_are_drawn_quickly_leave_batches_and_rounds_as_they_are() -> None:
+    quick, fixed = MadeMachine(), MadeMachine()
+    adaptive, counted = quick.rounds(quick.run(budget_s=0.5)), fixed.rounds(fixed.run(rounds=6))
+    adaptive.measure()
+    counted.measure()
+    assert adaptive.calls == counted.calls
+    assert len(adaptive.call.raw) == adaptive.done * PAIRS
 
 
 def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:

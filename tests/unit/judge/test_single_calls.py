@@ -94,6 +94,41 @@ def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
     assert outcome(rounds.call.speed) == "faster"
 
 
+LAUNCH_US = 400.0
+"""Time to launch a call. In a batch the device's work hides it."""
+
+
+def behind_the_gate(call_us: BatchTime, gated_us: BatchTime) -> Rounds:
+    """Measures a kernel on a GPU whose baseline takes 1000 us a call on the device."""
+    reference = MadeKernel(noisy(1000.0, 0.01), noisy(1000.0, 0.01), start_us=START_US, noop_us=BASELINE.noop_us)
+    reference.noop_gated_us = lambda calls: START_US
+    made = MadeKernel(call_us, gated_us, start_us=START_US, noop_us=BASELINE.noop_us)
+    made.noop_gated_us = reference.noop_gated_us
+    machine = MadeMachine("made-gpu", made, reference=reference)
+    machine.probing = True
+    rounds = machine.rounds(machine.run(rounds=12))
+    rounds.measure()
+    return rounds
+
+
+def test_a_launch_that_only_single_calls_wait_for_does_not_contradict_a_lead() -> None:
+    launched = noisy(700.0, 0.01)
+    rounds = behind_the_gate(lambda calls: launched(calls) + LAUNCH_US, noisy(700.0, 0.01))
+    assert rounds.single_calls.contradict(Interval(1.42, 1.40, 1.44), 1000.0, proven=True)
+    assert rounds.withheld is None
+    for clock in (rounds.call, rounds.device):
+        assert clock.speed is not None
+        assert outcome(clock.speed) == "faster"
+
+
+def test_behind_the_gate_a_batch_done_in_its_first_call_is_not_called_faster_either() -> None:
+    rounds = behind_the_gate(ahead(1100.0, 30.0), ahead(1100.0, 30.0))
+    assert rounds.withheld is not None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "faster"
+    assert not rounds.behind_gate.runs
+
+
 def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
     """Returns pairs of single calls whose baseline takes 100 us. A start takes 300 us plus exponential noise."""
     found = SingleCalls(measured(BASELINE).turns)
