@@ -55,3 +55,8 @@ $stop 45 $arena run 44 house --other-sizes --world 2 >> "$out/other-sizes.txt" 2
 only=$(for id in 1 2 3 4 5 6 7 14 16 18 21 22 23 24 26; do printf -- '--only H%s ' $id; done)
 $stop 130 python3 -m benchmarks attacks --device cuda --backend shmem $only > "$out/attacks-shmem.txt" 2>&1
 $stop 600 python3 -m pytest -q --durations=15 --timeout 60 tests/gpu/test_kernel_folder.py tests/gpu/test_nccl.py tests/gpu/test_shmem.py tests/gpu/test_kittens.py tests/gpu/test_transfers.py > "$out/backend-tests.txt" 2>&1
+# attacks-t18-t29.txt, aa-13.txt, house-sweep.txt: 2026-11-26, commits and commands in the files.
+$stop 230 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18 --only T29 > "$out/attacks-t18-t29.txt" 2>&1
+$stop 560 $arena sweep --players house --one-size --seconds 0.5 --preset production --world 2 --name whole > "$out/house-sweep.txt" 2>&1
+$stop 420 $arena sweep --resume --name whole > "$out/house-sweep.txt" 2>&1
+$stop 150 $arena sweep --problems 40-43,78,80-87 --preset paper --world 2 --seconds 0.7 --name aa13 > "$out/aa-13.txt" 2>&1

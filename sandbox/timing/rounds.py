@@ -88,7 +88,7 @@ class Rounds:
         self.behind_gate.install()
         base_s, mine_s = self.warm_up()
         self.turns.pins = True
-        most = self.affordable_calls(base_s + mine_s)
+        most = self.affordable_calls(base_s, mine_s)
         self.behind_gate.try_out(self.calls, most)
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
             long = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
@@ -183,7 +183,7 @@ class Rounds:
         found = [self.warm_pair(0)]
         slower = max(found[0].baseline_us, found[0].contender_us) / 1e6
         self.turns.call_seconds = slower
-        affordable = self.affordable_calls((found[0].baseline_us + found[0].contender_us) / 1e6)
+        affordable = self.affordable_calls(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
         self.calls = max(1, min(self.prepared.calls, slots, int(FIRST_SECONDS / slower), affordable))
         self.warm_up_shapes(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
         for number in range(len(self.turns.base.worlds)):
@@ -192,7 +192,7 @@ class Rounds:
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(base, mine)
-        affordable = self.affordable_calls(base + mine)
+        affordable = self.affordable_calls(base, mine)
         self.calls = min(calls_for(self.pace, self.pace.batch_s, base, mine, slots), affordable)
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
@@ -274,16 +274,17 @@ class Rounds:
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
-    def affordable_calls(self, call_seconds: float) -> int:
+    def affordable_calls(self, base_s: float, mine_s: float) -> int:
         """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run.
 
-        call_seconds: of a call of both sides together.
+        base_s, mine_s: seconds per call on either side.
         """
         if self.run.rounds is not None:
             return self.pace.calls
         clocks = 2 if self.behind_gate.runs else 1
         pair_seconds = self.stopping_rule.most_s / (LEAST_BATCHES * clocks)
-        return max(FEWEST_CALLS, int(pair_seconds / (call_seconds + self._draw_seconds)))
+        call_seconds = self._draw_seconds + len(self.references) * base_s + mine_s
+        return max(FEWEST_CALLS, int(pair_seconds / call_seconds))
 
     @property
     def _affordable_pairs(self) -> int:
