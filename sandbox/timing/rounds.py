@@ -129,7 +129,12 @@ class Rounds:
         if call is None or not self._leads(call):
             return
         baseline_us = self.call.medians()[0] or 0.0
-        self.single_calls.measure(self.pairs, self.seconds, lambda: self.single_calls.decide(call, baseline_us))
+        self.single_calls.measure(
+            self.pairs,
+            self.seconds,
+            enough=lambda: self.single_calls.decide(call, baseline_us),
+            confirmed=lambda: self.single_calls.confirm(call, baseline_us),
+        )
         contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
         if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
