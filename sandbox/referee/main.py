@@ -151,7 +151,12 @@ class Referee:
                 elif isinstance(command, events.TimeTransfers):
                     self.time_transfers(command.setting)
                 continue
-            self.poll(0.5)
+            self.wait_for_command()
+
+    def wait_for_command(self) -> None:
+        """Waits for a short time. Spares advance meanwhile, unless a command has arrived, which may be for another problem."""
+        self.poll(0.5)
+        if not self.commands:
             self.contenders.tend_spares()
 
     def poll(self, timeout: float) -> None:

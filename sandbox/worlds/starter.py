@@ -66,13 +66,14 @@ class WorldStarter:
 
     def open_problem(self, worlds: Sequence[World], setting: Setting, role: str) -> None:
         """Opens the problem in all of these worlds at the same time, and waits until it is open."""
+        order, stamps = opening(setting), stamps_of(setting)
         for world in worlds:
             if world.state is State.STARTING:
                 self.await_all(world, Kind.READY, deadlines.START)
-            if world.state is State.OPENING:  # a cancelled run has asked for it
+            if world.state is State.OPENING and not world.opens(order, stamps):  # another run has asked for it
                 self.await_all(world, Kind.OPENED, deadlines.START)
-            if not has_open(world, setting):
-                world.open(opening(setting), stamps_of(setting))
+            if world.state is not State.OPENING and not has_open(world, setting):
+                world.open(order, stamps)
         for world in worlds:
             if world.state is State.OPENING:
                 self.await_all(world, Kind.OPENED, deadlines.START)

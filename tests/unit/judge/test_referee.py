@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from made_kernels import Fault, MadeKernel, noisy
 from made_machine import JAIL, MadeGpu, MadeMachine
+from made_worlds import OPEN_SECONDS
 
 from sandbox.protocol import events
 from sandbox.protocol.events import (
@@ -73,6 +74,34 @@ def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(told: 
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
     assert machine.started["spare"][0].state is machine.started["spare"][1].state is State.DEAD
+
+
+def test_a_spare_opens_the_next_problem_while_the_reference_worlds_do(
+    told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MadeGpu, "on_gpus", True)  # the spare starts while the first kernel is checked
+    machine = MadeMachine("made-gpu")
+    referee = machine.referee()
+    referee.judge(machine.run(rounds=2))
+    told()
+    referee.judge(msgspec.structs.replace(machine.run(rounds=2), setting=machine.setting(dtype="float32")))
+    found = told()
+    at = {(e.role, e.state): e for e in found if isinstance(e, events.WorldChanged)}
+    prepared = next(e for e in found if isinstance(e, events.PhaseEnded) and e.phase == "prepare")
+    opened_in = at["spare", "ready"].at - prepared.at
+    assert opened_in < OPEN_SECONDS  # after the preparation it only waits for the rest
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_spare_opens_no_problem_that_the_next_command_may_leave(arrives: bool) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    referee.contenders.prepare_spare(machine.setting())
+    machine.poll(0.6)
+    if arrives:
+        referee.commands.append(machine.run())
+    referee.wait_for_command()
+    assert (referee.contenders.spares[0].state is State.STARTING) == arrives
 
 
 @pytest.mark.parametrize(("rounds", "references"), [(0, 0), (3, 1), (4, 2), (40, 4), (None, 4)])
