@@ -88,11 +88,10 @@ class Rounds:
         self.behind_gate.install()
         base_s, mine_s = self.warm_up()
         self.turns.pins = True
-        most = self.affordable_calls(base_s, mine_s)
-        self.behind_gate.try_out(self.calls, most)
+        self.behind_gate.try_out(self.calls, self.affordable_calls(base_s, mine_s))
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
             long = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
-            self.calls = min(long, most)
+            self.calls = min(long, self.affordable_calls(base_s, mine_s))
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
