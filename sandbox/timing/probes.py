@@ -225,12 +225,12 @@ class Probes:
                 # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
                 self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
             found = self._replace_from(side, batch, begun)
-            due.unfit_tries += not found and begun < batch.calls
             world.processes.resume()
             replaced |= found
             shown |= bool(found) and begun > 0
             if not found:
                 break
+        due.unfit_tries += not replaced and begun < batch.calls
         if shown:
             due.replaced -= 1
         if replaced:
