@@ -58,5 +58,5 @@ $stop 600 python3 -m pytest -q --durations=15 --timeout 60 tests/gpu/test_kernel
 # attacks-t18-t29.txt, aa-13.txt, house-sweep.txt: 2026-11-26, commits and commands in the files.
 $stop 230 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18 --only T29 > "$out/attacks-t18-t29.txt" 2>&1
 $stop 560 $arena sweep --players house --one-size --seconds 0.5 --preset production --world 2 --name whole > "$out/house-sweep.txt" 2>&1
-$stop 420 $arena sweep --resume --name whole > "$out/house-sweep.txt" 2>&1
+$stop 420 $arena sweep --resume --name whole >> "$out/house-sweep.txt" 2>&1
 $stop 150 $arena sweep --problems 40-43,78,80-87 --preset paper --world 2 --seconds 0.7 --name aa13 > "$out/aa-13.txt" 2>&1

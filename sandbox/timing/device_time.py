@@ -126,7 +126,7 @@ class DeviceTime:
         found: list[Pair] = []
         for number in range(-(-wanted // SINGLES_AT_ONCE)):
             if self._gates:
-                found += self._pairs(1, SINGLES_AT_ONCE, number, probing=True) or ()
+                found += self._pairs(1, SINGLES_AT_ONCE, number, probing=True) or ()  # compared; no probe fits one call
         return found
 
     @property

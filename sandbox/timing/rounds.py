@@ -90,8 +90,7 @@ class Rounds:
         self.turns.pins = True
         self.behind_gate.try_out(self.calls, self.affordable_calls(base_s, mine_s))
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
-            long = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.prepared.layout.slots)
-            self.calls = min(long, self.affordable_calls(base_s, mine_s))
+            self.calls = self.calls_lasting(self.pace.long_s, base_s, mine_s)
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
@@ -182,22 +181,21 @@ class Rounds:
 
         Pairs that do not count show how long calls are. Returns (baseline's, contender's) seconds per call.
         """
-        slots, started = self.prepared.layout.slots, self.timer.monotonic()
+        started = self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
         found = [self.warm_pair(0)]
-        slower = max(found[0].baseline_us, found[0].contender_us) / 1e6
-        self.turns.call_seconds = slower
-        affordable = self.affordable_calls(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
-        self.calls = max(1, min(self.prepared.calls, slots, int(FIRST_SECONDS / slower), affordable))
-        self.warm_up_shapes(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
+        first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
+        self.turns.call_seconds = slower = max(first)
+        most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
+        self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
+        self.warm_up_shapes(*first)
         for number in range(len(self.turns.base.worlds)):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
                 found.append(self.warm_pair(number, 0 if number else warm_calls(slower)))
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(base, mine)
-        affordable = self.affordable_calls(base, mine)
-        self.calls = min(calls_for(self.pace, self.pace.batch_s, base, mine, slots), affordable)
+        self.calls = self.calls_lasting(self.pace.batch_s, base, mine)
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
                 self.warm_pair(number % len(self.turns.base.worlds))
@@ -249,7 +247,7 @@ class Rounds:
         """
         self.turns.check_memory()
         started = self.timer.monotonic()
-        places = min(pairs_for(self.pace, self.calls, self.prepared.layout.slots), self._affordable_pairs)
+        places = self.affordable_pairs
         if not counts:
             places = max(1, min(places, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places)
@@ -278,24 +276,26 @@ class Rounds:
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
-    def affordable_calls(self, base_s: float, mine_s: float) -> int:
-        """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run.
+    def calls_lasting(self, batch_s: float, base_s: float, mine_s: float) -> int:
+        """Calls of a batch of about so many seconds, fewer if their inputs take long to draw.
 
         base_s, mine_s: seconds per call on either side.
         """
-        if self.run.rounds is not None:
-            return self.pace.calls
-        clocks = 2 if self.behind_gate.runs else 1
-        pair_seconds = self.stopping_rule.most_s / (LEAST_BATCHES * clocks)
-        call_seconds = self._draw_seconds + len(self.references) * base_s + mine_s
-        return max(FEWEST_CALLS, int(pair_seconds / call_seconds))
+        lasting = calls_for(self.pace, batch_s, base_s, mine_s, self.prepared.layout.slots)
+        return min(lasting, self.affordable_calls(base_s, mine_s))
+
+    def affordable_calls(self, base_s: float, mine_s: float) -> int:
+        """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run."""
+        pair_s = self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs))
+        call_s = self._draw_seconds + len(self.references) * base_s + mine_s
+        return int(min(self.pace.calls, max(FEWEST_CALLS, pair_s / call_s)))
 
     @property
-    def _affordable_pairs(self) -> int:
+    def affordable_pairs(self) -> int:
         """Most pairs of a round, so that LEAST_ROUNDS fit into the time of an adaptive run."""
-        if self.run.rounds is not None:
-            return self.pace.pairs
-        return max(1, int(self.stopping_rule.most_s / LEAST_ROUNDS / max(self._pair_seconds, 1e-6)))
+        round_s = self.stopping_rule.share_s(LEAST_ROUNDS)
+        fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
+        return int(min(fit, max(1, round_s / max(self._pair_seconds, 1e-6))))
 
     def pairs(self, batch: Batch) -> list[Pair]:
         """Times the same iterations in the contender's world and in each of the round's references, in random order."""

@@ -45,6 +45,10 @@ class StoppingRule:
         """Seconds after which timing ends if there are enough pairs."""
         return self._check_times[-1]
 
+    def share_s(self, parts: int) -> float:
+        """Seconds of each of so many parts of the longest time; infinite if the number of rounds is fixed."""
+        return math.inf if self.rounds is not None else self.most_s / parts
+
     def extend(self, elapsed_s: float, seconds: float) -> None:
         """Continues timing: the only check left is `seconds` from now."""
         self._check_times = [max(elapsed_s, 0.0) + seconds]

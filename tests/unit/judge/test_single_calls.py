@@ -11,7 +11,7 @@ from made_machine import MadeMachine
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import Pair, outcome
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.single_calls import FIRST_PAIRS, LEAST_SAVED, MOST_PAIRS, PAIRS, SingleCalls
+from sandbox.timing.single_calls import LEAST_PAIRS, LEAST_SAVED, MOST_PAIRS, PAIRS, SingleCalls
 from sandbox.worlds.exchange import Failed
 
 START_US = 300.0
@@ -40,11 +40,11 @@ def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) 
     assert rounds.withheld is None
     assert rounds.call.speed is not None
     assert rounds.call.speed.median == pytest.approx(100.0 / us, rel=0.15)
-    assert len(rounds.single_calls.pairs) >= FIRST_PAIRS
+    assert len(rounds.single_calls.pairs) >= LEAST_PAIRS
 
 
 def test_a_clear_lead_is_confirmed_by_few_pairs() -> None:
-    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == FIRST_PAIRS
+    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == LEAST_PAIRS
     assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= PAIRS
 
 
