@@ -46,6 +46,7 @@ class Kind(IntEnum):
     LOADED = 67
     ARMED = 68
     DONE = 69
+    """The batch is done. `value` is REUSES or LOST if the kernel returned the memory of an earlier result, else 0."""
     RECOPIED = 70
     COMPILING = 71
     COMPILED = 72
@@ -88,6 +89,8 @@ class Kind(IntEnum):
     TRANSFERS_MEASURED = 107
 
 
+REUSES, LOST = 1, 2
+"""LOST: it was returned again before the earlier result was copied, so outputs of this batch are lost."""
 FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.PROBED)
 
 

@@ -201,7 +201,7 @@ class ContenderRank(Rank):
 
     def done(self) -> None:
         """Sends DONE, which stops the referee's clock, and then delivers unsealed outputs."""
-        self.say(Kind.DONE, int(self.output_copies.reuses))
+        self.say(Kind.DONE, self.output_copies.report)
         if not self.device.sealed:
             self.deliver()
             self.say(Kind.DELIVERED)

@@ -2,17 +2,19 @@
 
 Launching a copy among real calls costs the host 13 to 30 us on an H200, and 7 us in a loop of copies. Copying each output before
 the next call would be a third of a short call, and cannot be subtracted exactly. So results are held and copied many at a time if
-every call returns new memory. The output of a kernel that reuses memory is copied before its next call. The same happens after
-random calls of each batch: if a later call completes a result, this copy is wrong.
+every call returns new memory. The output of a kernel that reuses memory is copied before its next call. A kernel may choose its
+memory by its inputs, so its first reuse can be of a result that is held. Then outputs of the batch are lost, and timing starts
+again. Some results, chosen at random, are never held: if a later call completes one, its copy is wrong.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
 from sandbox.memory.slots import Slot, copy_all
+from sandbox.protocol.frames import LOST, REUSES
 
 HELD = 64
 """Most results that are held."""
@@ -29,9 +31,11 @@ class OutputCopies:
         self.holds = holds
         self.reuses = False
         """Whether the kernel returned the memory of an earlier result that was held."""
+        self.lost = False
+        """Whether it returned the memory of a result in this batch that was held and not copied yet."""
         self.watched = 0
         """Calls of the longest batch that was checked for reused memory."""
-        self._warm = False
+        self._warm = self._noop = False
         self._watching = False
         self._defers = False
         self._at_once: frozenset[int] = frozenset()
@@ -60,6 +64,8 @@ class OutputCopies:
     def start(self, calls: int, noop: bool) -> None:
         """Prepares a batch before its GO. noop: the batch returns one stored result. A prepared batch need not run."""
         self.forget()
+        self.lost = False
+        self._noop = noop
         self._number = 0
         self._calls = min(calls, HELD)
         self._watching = self.holds and not noop and not self.reuses and self._calls > self.watched
@@ -99,12 +105,19 @@ class OutputCopies:
 
     def finish(self) -> None:
         """Copies and releases the held results. Called at the end of a batch, before the device is synchronized."""
+        if self._held and not self._noop and start_at_same_address(zip(*self._held, strict=True)):
+            self.reuses = self.lost = True
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
         if self._watching:
             self.watched = self._calls
             self.reuses |= share_memory(self._alive)
         self.forget()
+
+    @property
+    def report(self) -> int:
+        """The value of the batch's DONE."""
+        return LOST if self.lost else REUSES if self.reuses else 0
 
     def forget(self) -> None:
         """Releases all results, also after a failed batch."""
@@ -117,6 +130,12 @@ class OutputCopies:
             tensors = slot.tensors_of(result) or []
             self._alive.append(tensors)
             self._bytes += sum(tensor.nbytes for tensor in tensors)
+
+
+def start_at_same_address(results: Iterable[Sequence[torch.Tensor]]) -> bool:
+    """Whether tensors of two results start at the same address. A quick check for timed batches."""
+    each = [{tensor.data_ptr() for tensor in result if tensor.numel()} for result in results]
+    return len(set().union(*each)) < sum(map(len, each))
 
 
 def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:

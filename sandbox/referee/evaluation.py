@@ -20,7 +20,7 @@ from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
-from sandbox.worlds.failures import Deadline, WorldFailed
+from sandbox.worlds.failures import Deadline, OutputsLost, WorldFailed
 
 
 class Evaluation:
@@ -30,13 +30,19 @@ class Evaluation:
         """base: the reference worlds, or the rival's world; None: correctness only."""
         self.correctness = correctness
         self.peaks = peaks
-        self.rounds: Rounds | None = None
+        self.base = base
+        self.rounds = self.new_rounds()
         self.energy: Energy | None = None
-        if base is not None:
-            mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
-            self.rounds = Rounds(correctness.run, Turns(correctness.run.setting, base, mine), peaks)
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """The context of timing. It keeps other arenas from timing on these devices."""
+
+    def new_rounds(self) -> Rounds | None:
+        """The timing of this run, from its start; None for correctness only."""
+        if self.base is None:
+            return None
+        correctness = self.correctness
+        mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
+        return Rounds(correctness.run, Turns(correctness.run.setting, self.base, mine), self.peaks)
 
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
@@ -49,11 +55,19 @@ class Evaluation:
         return self.result(verdict, failure)
 
     def measure(self) -> None:
-        """Times the kernel.
+        """Times the kernel, and starts again if outputs were lost, which happens at most once a kernel.
 
         Raises:
             Failed, WorldFailed, Deadline: timing ended early.
         """
+        while True:
+            try:
+                self._measure()
+                return
+            except OutputsLost:
+                self.rounds = self.new_rounds()
+
+    def _measure(self) -> None:
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy

@@ -154,9 +154,11 @@ class Referee:
             self.wait_for_command()
 
     def wait_for_command(self) -> None:
-        """Waits for a short time. Spares advance meanwhile, unless a command has arrived, which may be for another problem."""
+        """Waits for a short time. Worlds get ready meanwhile, unless a command has arrived, which may be for another problem."""
         self.poll(0.5)
         if not self.commands:
+            with contextlib.suppress(HarnessFailed):  # the next run starts them, and reports the reason
+                self.references.renew()
             self.contenders.tend_spares()
 
     def poll(self, timeout: float) -> None:
@@ -272,8 +274,8 @@ class Referee:
             for killed in self.contenders.end():
                 self.oracle.examine(killed)
             if not self.hung_up and evaluation is not None:
+                self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
-                    self.references.renew(self.oracle.prepared, run.setting)
                     self.contenders.prepare_spare(run.setting)
 
     def judges(

@@ -200,7 +200,7 @@ class DeviceTime:
             stop(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
-            self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
+            side.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
         self.turns.take(side, batch)
 
     def _pair(self, batch: Batch, number: int) -> Pair:
@@ -237,7 +237,7 @@ class DeviceTime:
             world.processes.resume()
             world.tell(FinishBatch())
             ended = page.wait(self.turns.batch_limit(batch.calls))
-            done = self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
+            done = side.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
         self.turns.take(side, batch)
         if ended is None or (side.observations is not None and self._went_on(started, ended, done)):
             ended = done
@@ -258,7 +258,7 @@ class DeviceTime:
         self._gates[world].open()
         self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
         world.tell(FinishBatch())
-        self.exchange.await_done(world, self.turns.batch_limit(batch.calls))
+        side.exchange.await_done(world, self.turns.batch_limit(batch.calls))
 
 
 class _NotQueued(Exception):

@@ -237,7 +237,7 @@ class Turns:
                 self.fill_in(side, world, batch, "call")
             started = world.go()
             limit = self.batch_limit(batch.calls)
-            seconds = (self.exchange.await_done(world, limit, stops=True) - started) / 1e9
+            seconds = (side.exchange.await_done(world, limit, stops=True) - started) / 1e9
         self.take(side, batch)
         self.require_priorities(side, world)
         if side.observations is not None and not batch.noop:

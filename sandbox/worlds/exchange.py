@@ -13,10 +13,10 @@ from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.finding import OutputFinding
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.worlds.deadlines import TimeLimits
-from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.failures import HarnessFailed, OutputsLost
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 
@@ -156,6 +156,8 @@ class Exchange:
         self.findings: dict[int, dict[str, OutputError]] = {}
         self.reuses = False
         """Whether a rank reports that the kernel returned the memory of an earlier result again."""
+        self.lost = False
+        """Whether a rank has reported lost outputs. A kernel could report them again and again, so only the first counts."""
         self.paper: bool | None = None
 
     def hand_over_arenas(self) -> None:
@@ -212,9 +214,22 @@ class Exchange:
 
         stops: also stop the world. The batch then ends when all processes known before it have got the order to stop.
         If a process that was started in the batch still runs, it ends when that one has got the order, too.
+
+        Raises OutputsLost, once, if outputs of the batch are lost and it was timed.
         """
         done = self.await_all(world, Kind.DONE, limit)
-        self.reuses |= world is self.contender and any(answer.value for answer in done)
+        ended = self._after_done(world, stops)
+        if world is self.contender:
+            self._note_memory([answer.value for answer in done])
+        return ended
+
+    def _note_memory(self, reports: Sequence[int]) -> None:
+        self.reuses |= any(reports)
+        if LOST in reports and self.phase == "time" and not self.lost:
+            self.lost = True
+            raise OutputsLost
+
+    def _after_done(self, world: World, stops: bool) -> int:
         if not self.sealed:
             ended = self.timer.perf_counter_ns()
             self.await_all(world, Kind.DELIVERED, self.prepared.limits.load)

@@ -35,5 +35,9 @@ class Deadline(Exception):
         self.kind = kind
 
 
+class OutputsLost(Exception):
+    """A kernel wrote over a result that was not copied yet, in memory that it had not been seen to use again."""
+
+
 class HarnessFailed(Exception):
     """The oracle world, a reference world, the machine or the harness failed. The kernel is not at fault."""

@@ -22,6 +22,8 @@ class References:
         self.worlds: list[World] = []
         self._loaded: tuple[PreparedSetting, list[World]] | None = None
         """The setting whose baseline is loaded, and the worlds that have loaded it."""
+        self._outdated: Setting | None = None
+        """The setting of the last run if its shapes vary. For a run with the same setting they are too old."""
 
     def start(self, setting: Setting, count: int) -> None:
         """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
@@ -44,12 +46,15 @@ class References:
         """Whether `count` worlds, or as many as fit into memory, have the baseline of this setting loaded."""
         if count == 0:
             return True
-        if prepared is None or self._loaded is None or self._loaded[0] is not prepared:
+        if self._outdated is not None or prepared is None or self._loaded is None or self._loaded[0] is not prepared:
             return False
         return len(self._loaded[1]) >= prepared.references_of(count)
 
     def take(self, prepared: PreparedSetting, setting: Setting, count: int) -> list[World]:
         """`count` worlds, or as many as fit into memory, with the baseline loaded."""
+        if self._loaded is not None and self._loaded[0] is prepared:
+            self.renew()
+        self._outdated = None
         count = prepared.references_of(count)
         for world in self.worlds[prepared.references_of(len(self.worlds)) :]:
             self._drop(world)
@@ -88,16 +93,23 @@ class References:
 
     def drop(self) -> None:
         """Kills all of them; the next run starts new ones."""
+        self._outdated = None
         for world in list(self.worlds):
             self._drop(world)
 
-    def renew(self, prepared: PreparedSetting | None, setting: Setting) -> None:
-        """After a run: replaces all of them if the shapes of the setting vary.
+    def note_run(self, prepared: PreparedSetting | None, setting: Setting) -> None:
+        """After a run: if the shapes of the setting vary, the worlds are older than the next contender, which has run none."""
+        self._outdated = setting if prepared is not None and prepared.varies else None
 
-        So the worlds of the next run are equally old.
+    def renew(self) -> None:
+        """Starts new worlds in place of those that are too old for another run with the setting of the last one.
+
+        A run with another setting can use them.
+
+        Raises HarnessFailed as `start`.
         """
-        if prepared is not None and prepared.varies:
-            count = len(self.worlds)
+        if self._outdated is not None:
+            setting, count = self._outdated, len(self.worlds)
             self.drop()
             self.start(setting, count)
 

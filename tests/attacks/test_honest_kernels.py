@@ -3,6 +3,9 @@
 import pytest
 
 from benchmarks.attacks.attack_suite import TWIN, AttackKernel
+from sandbox.protocol.events import PhaseStarted
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.labels import REUSES
 
 pytestmark = pytest.mark.slow
 
@@ -13,3 +16,39 @@ def covers(kernel: AttackKernel) -> bool:
 
 def test_a_kernel_gets_its_verdict(judged, kernel_name):
     judged(kernel_name)
+
+
+USES_ITS_BUFFER_LATE = """
+import gc
+import torch.distributed as dist
+from sandbox.rank.output_copies import OutputCopies
+
+class Holding(OutputCopies):  # others are deferred on GPUs only
+    batches = 0
+
+    def start(self, calls, noop):
+        self.holds = True
+        super().start(calls, noop)
+        self.batches += self._defers and calls > 8
+
+for each in gc.get_objects():
+    if isinstance(each, OutputCopies):
+        each.__class__ = Holding
+        copies = each
+buffer = None
+
+def solution(tensor):
+    global buffer
+    if copies.batches < 3 or buffer is None:
+        buffer = tensor.new_empty(dist.get_world_size(), *tensor.shape)
+    dist.all_gather_into_tensor(buffer, tensor)
+    return buffer
+"""
+
+
+def test_timing_starts_again_where_a_kernel_used_memory_again_that_was_not_copied_yet(referee):
+    result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)
+    assert (result.verdict, result.rounds) == (Verdict.PASS, 12)
+    assert REUSES in result.labels
+    started = [event.phase for event in referee.events if isinstance(event, PhaseStarted)]
+    assert started.count("time") == 2

@@ -80,6 +80,8 @@ class MadeKernel:
     """Seconds per second for which its ranks are ready to run but have no core."""
     excess: str = ""
     """The excess over its memory limit, in words; empty: none."""
+    memory_reports: list[int] = field(default_factory=list)
+    """The values of the first rank's next DONEs: REUSES or LOST."""
     arm_s: float = 0.0
     """Extra seconds to assemble a batch."""
     compile_s: float = 0.0

@@ -239,7 +239,8 @@ class MadeRanks:
         """Sends an answer in so many seconds, unless a fault replaces it."""
         fault = self._fault(rank, order)
         if fault is None or fault.extra:
-            self._later(rank, Received(kind, 0, reply, self._fds(kind)), seconds)
+            reports = self.kernel.memory_reports if kind is Kind.DONE and rank == 0 else []
+            self._later(rank, Received(kind, reports.pop(0) if reports else 0, reply, self._fds(kind)), seconds)
         if fault is None:
             return
         fault.times -= 1

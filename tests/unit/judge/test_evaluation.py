@@ -4,15 +4,15 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.events import PhaseStarted, Result
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.events import Checked, PhaseStarted, Result
+from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
-from sandbox.referee.labels import NO_DEVICE_TIME
+from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds.exchange import REFERENCE, Exchange
@@ -113,6 +113,27 @@ def test_whatever_fails_while_it_is_timed_has_its_verdict_and_no_times(kernel: M
     assert result.failure is not None
     assert result.failure.phase == "time"
     assert (result.speedup, result.baseline_us, result.roofline, result.outcome) == (None, None, None, "")
+
+
+def test_timing_starts_again_once_where_outputs_are_lost() -> None:
+    machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[0] * 12 + [LOST] * 3))
+    result = judged(machine, rounds=12)
+    assert (result.verdict, result.rounds, result.labels) == (Verdict.PASS, 12, [REUSES])
+    assert [event.phase for event in machine.of(PhaseStarted)].count("time") == 2
+    assert result.speedup is not None
+    assert len(result.samples.call) == len(judged(gpu(), rounds=12).samples.call)
+
+
+def test_memory_that_is_used_again_in_the_check_loses_nothing() -> None:
+    machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[LOST]))
+    assert judged(machine).verdict is Verdict.PASS
+    assert [event.phase for event in machine.of(PhaseStarted)].count("time") == 1
+
+
+def test_outputs_that_are_lost_again_and_again_are_compared() -> None:
+    machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[0] + [LOST] * 1000))
+    machine.oracle.finding = lambda rank, order, slot: wrong() if machine.of(Checked) else right()
+    assert judged(machine).verdict is Verdict.WRONG_RESULT
 
 
 def test_the_machine_is_asked_for_its_turn_only_for_what_is_timed() -> None:

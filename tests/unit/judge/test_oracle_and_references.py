@@ -144,16 +144,35 @@ def test_slow_calls_on_many_inputs_are_fewer() -> None:
     assert machine.pool().oracle.prepare(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
 
 
+@pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("varies", [False, True])
-def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_kernel(varies: bool) -> None:
+def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_kernel(varies: bool, idle: bool) -> None:
     machine = MadeMachine()
     machine.oracle.varies = varies
     pool, setting = machine.pool(), machine.setting()
     before = pool.references.take(pool.prepare(setting, 2), setting, 2)
-    pool.references.renew(pool.oracle.prepared, setting)
+    pool.references.note_run(pool.oracle.prepared, setting)
+    assert pool.references.are_loaded(pool.oracle.prepared, 2) != varies
+    if idle:
+        pool.references.renew()
+    else:
+        pool.references.take(pool.oracle.prepare(setting), setting, 2)
     assert [world.state is State.DEAD for world in before] == [varies] * 2
     assert len(pool.references.worlds) == 2
-    assert pool.references.are_loaded(pool.oracle.prepared, 2) != varies
+
+
+def test_another_setting_takes_references_whose_shapes_differed() -> None:
+    machine = MadeMachine()
+    machine.oracle.varies = True
+    pool, setting, other = machine.pool(), machine.setting(), machine.setting(sizes={"M": 64, "N": 64})
+    before = list(pool.references.take(pool.prepare(setting, 2), setting, 2))
+    pool.references.note_run(pool.oracle.prepared, setting)
+    for world in before:
+        world.processes.pause()
+    assert pool.references.take(pool.prepare(other, 2), other, 2) == before
+    assert pool.references.are_loaded(pool.oracle.prepared, 2)
+    pool.references.renew()
+    assert pool.references.worlds == before
 
 
 def test_references_are_loaded_again_for_another_stage() -> None:

@@ -5,6 +5,7 @@ import torch
 
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
+from sandbox.protocol.frames import LOST, REUSES
 from sandbox.rank import output_copies
 from sandbox.rank.output_copies import OutputCopies
 
@@ -113,6 +114,18 @@ def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_tha
     for number, (tensor,) in enumerate(run(taken, solution, 3)):
         assert torch.equal(tensor, fresh(number))
     assert taken.reuses
+
+
+def test_a_batch_that_loses_outputs_is_reported_and_no_later_one_does():
+    """Its inputs choose when a kernel returns its buffer: so no batch before showed it twice."""
+    taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
+    run(taken, fresh, CALLS)
+    assert taken.report == 0
+    for report in (LOST, REUSES, REUSES):
+        outputs = run(taken, lambda number: kept.fill_(number) if number % 2 else fresh(number), CALLS)
+        assert taken.report == report
+        right = [torch.equal(tensor, fresh(number)) for number, (tensor,) in enumerate(outputs)]
+        assert all(right) is (report != LOST)
 
 
 def test_a_kept_result_is_no_reuse():
