@@ -131,8 +131,8 @@ class DeviceTime:
 
     @property
     def proven(self) -> bool:
-        """Whether inputs were replaced in gated batches, or these have a single call."""
-        return self.probes.proven or self.calls == 1
+        """Whether inputs were replaced in gated batches, or every timed one had a single call."""
+        return self.probes.proven or all(pair.calls == 1 for pair in self.clock.raw)
 
     def give_up(self) -> None:
         """Ends device time for this run."""
@@ -172,7 +172,9 @@ class DeviceTime:
             self.turns.stop_all()
             self.exchange.discard_outputs()
             self._most_calls = [fewer for fewer in self._most_calls if fewer < calls]
-            if not self._most_calls:
+            if self._most_calls:
+                self.calls = min(self.calls, self._most_calls[0])
+            else:
                 self.give_up()
                 self.cannot_queue = True
             return None

@@ -276,3 +276,18 @@ def test_a_kernel_whose_launches_begin_to_wait_while_it_is_timed_gets_fewer_call
     assert rounds.done == 24
     if queues:
         assert {pair.calls for pair in rounds.device.raw} == {128, 32}
+
+
+def test_probes_end_where_launches_begin_to_wait_and_batches_of_one_call_are_left() -> None:
+    kernel = MadeKernel(gated_us=QUICK)
+    machine = made(kernel)
+    machine.probing = True
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+
+    def shorten() -> None:
+        kernel.queues = 3
+
+    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, shorten, after=18)
+    rounds.measure()
+    assert rounds.behind_gate.calls == 1
+    assert rounds.device.raw == []  # no inputs were replaced where it had more calls
