@@ -103,20 +103,20 @@ class DeviceTime:
         self.turns.stop_all()
         self.exchange.discard_outputs()
 
-    def round(self, number: int) -> None:
-        """Times some pairs, if there is device time."""
+    def round(self, number: int, most: int) -> None:
+        """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
         many = 2 * len(self.turns.base.worlds)
         often = number < many or len(self.clock.raw) < LEAST_PAIRS
         if not self._gates or (not often and number % SELDOM):
             return
-        for pair in self._pairs(self.calls, self.pace.gated_pairs, number, probing=True) or ():
+        for pair in self._pairs(self.calls, min(self.pace.gated_pairs, most), number, probing=True) or ():
             self.clock.note(pair)
 
     def finish(self) -> None:
         """Runs the probes that are still due."""
         self.probes.hurry = True
         while self._gates and self.probes.open(self.calls):
-            self._pairs(self.calls, self.pace.gated_pairs, probing=True)
+            self._pairs(self.calls, min(self.pace.gated_pairs, self.probes.left(self.calls)), probing=True)
 
     def single_calls(self, wanted: int) -> list[Pair]:
         """Times `wanted` pairs of gated batches of one call, on fresh inputs; fewer if a call cannot be queued.

@@ -100,7 +100,7 @@ class Rounds:
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
             if self.round():
-                self.behind_gate.round(self.done)
+                self.behind_gate.round(self.done, self.affordable_pairs)
                 self.done += 1
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)

@@ -9,8 +9,9 @@ from sandbox.timing.interval import detectable_percent, half_width, outcome
 
 CHECK_TIMES = (0.5, 1.0, 2.0, 4.0)
 """Times of the checks, in budgets. The last check ends timing."""
-LEAST_PAIRS = 12
-"""Fewer pairs are never enough."""
+LEAST_PAIRS, FEW_PAIRS = 12, 8
+"""Fewer pairs are not enough. After the last check's time, the second number is enough if its pairs are precise or their
+differences clear; that is checked once."""
 LONGER = 2.0
 """Factor of the last check's time that timing may take to get enough pairs."""
 ENOUGH_PERCENT = 10.0
@@ -39,6 +40,7 @@ class StoppingRule:
         self.rounds = rounds
         self._check_times = [share * max(budget_s, 0.0) for share in CHECK_TIMES]
         self._next = 0
+        self._checked_few = False
 
     @property
     def most_s(self) -> float:
@@ -63,9 +65,13 @@ class StoppingRule:
             return Decision.ENOUGH if rounds >= self.rounds else Decision.GO_ON
         if elapsed_s < self._check_times[self._next]:
             return Decision.GO_ON
-        enough = pairs >= LEAST_PAIRS
-        if not enough:
-            return Decision.OUT_OF_TIME if elapsed_s >= LONGER * self.most_s else Decision.GO_ON
+        if pairs < LEAST_PAIRS:
+            if elapsed_s >= LONGER * self.most_s:
+                return Decision.OUT_OF_TIME
+            if pairs < FEW_PAIRS or elapsed_s < self.most_s or self._checked_few:
+                return Decision.GO_ON
+            self._checked_few = True
+            return Decision.ENOUGH if is_enough(*clocks()) else Decision.GO_ON
         while self._next + 1 < len(self._check_times) and elapsed_s >= self._check_times[self._next]:
             self._next += 1
         if is_enough(*clocks()):

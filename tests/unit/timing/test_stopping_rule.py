@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.stopping_rule import LEAST_PAIRS, Decision, StoppingRule, is_enough
+from sandbox.timing.stopping_rule import FEW_PAIRS, LEAST_PAIRS, Decision, StoppingRule, is_enough
 
 NARROW = Interval(1.0, 0.97, 1.03)
 WIDE = Interval(1.0, 0.8, 1.25)
@@ -41,6 +41,16 @@ def test_slow_calls_get_more_time_for_the_fewest_pairs():
     assert decide(stopping_rule, 4.5, pairs=3) is Decision.GO_ON
     assert decide(stopping_rule, 5.0, pairs=MANY, call=NARROW) is Decision.ENOUGH
     assert decide(StoppingRule(1.0), 8.0, pairs=3) is Decision.OUT_OF_TIME
+
+
+def test_slow_calls_end_with_few_pairs_if_these_are_clear():
+    stopping_rule = StoppingRule(1.0)
+    assert decide(stopping_rule, 3.9, pairs=FEW_PAIRS, call=CLEAR) is Decision.GO_ON
+    assert decide(stopping_rule, 4.1, pairs=FEW_PAIRS - 1, call=CLEAR) is Decision.GO_ON
+    assert decide(stopping_rule, 4.5, pairs=FEW_PAIRS, call=CLEAR) is Decision.ENOUGH
+    stopping_rule = StoppingRule(1.0)
+    assert decide(stopping_rule, 4.5, pairs=FEW_PAIRS, call=WIDE) is Decision.GO_ON
+    assert decide(stopping_rule, 4.7, pairs=FEW_PAIRS + 1, call=CLEAR) is Decision.GO_ON  # the only check before was that
 
 
 def test_a_number_of_rounds_is_kept_whatever_the_time():
