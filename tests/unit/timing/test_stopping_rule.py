@@ -50,7 +50,7 @@ def test_slow_calls_end_with_few_pairs_if_these_are_clear():
     assert decide(stopping_rule, 4.5, pairs=FEW_PAIRS, call=CLEAR) is Decision.ENOUGH
     stopping_rule = StoppingRule(1.0)
     assert decide(stopping_rule, 4.5, pairs=FEW_PAIRS, call=WIDE) is Decision.GO_ON
-    assert decide(stopping_rule, 4.7, pairs=FEW_PAIRS + 1, call=CLEAR) is Decision.GO_ON  # the only check before was that
+    assert decide(stopping_rule, 4.7, pairs=FEW_PAIRS + 1, call=CLEAR) is Decision.GO_ON  # checked once
 
 
 def test_a_number_of_rounds_is_kept_whatever_the_time():
