@@ -60,3 +60,5 @@ $stop 230 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18
 $stop 560 $arena sweep --players house --one-size --seconds 0.5 --preset production --world 2 --name whole > "$out/house-sweep.txt" 2>&1
 $stop 420 $arena sweep --resume --name whole >> "$out/house-sweep.txt" 2>&1
 $stop 150 $arena sweep --problems 40-43,78,80-87 --preset paper --world 2 --seconds 0.7 --name aa13 > "$out/aa-13.txt" 2>&1
+# house-sweep.txt (again), attacks-again.txt: the same day, later; commits and commands in the files.
+$stop 118 python3 -m benchmarks attacks --device cuda --repetitions 3 --only T18 --only T29 --only T21 > "$out/attacks-again.txt" 2>&1
