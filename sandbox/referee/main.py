@@ -9,13 +9,10 @@ import contextlib
 import os
 import selectors
 import signal
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -41,6 +38,7 @@ from sandbox.protocol.unjudged import harness_error_result, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck
+from sandbox.referee.engine_pipe import EnginePipe
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, devices_of
@@ -76,72 +74,30 @@ class Referee:
         self.jail = jail or choose()
         self.selector = selector or selectors.DefaultSelector()
         self.timer = timer
-        self.await_all = Awaiting(self.poll, self.stopped, timer)
+        self.pipe = EnginePipe(self.selector, timer)
+        self.emit = self.pipe.emit
+        self.await_all = Awaiting(self.poll, self.pipe.stopped, timer)
         self.servers = ForkServers()
         start = start_processes or partial(World.start, selector=self.selector, heard=self.hear, servers=self.servers)
         self.starter = WorldStarter(self.jail, start, self.await_all, self.emit, timer)
         self.oracle = OracleWorld(self.starter)
         self.references = References(self.starter)
         self.contenders = Contenders(self.starter)
-        self.commands: deque[Any] = deque()
-        self.buffer = bytearray()
-        self.hung_up = False
-        self.run: events.Run | None = None
-        self.cancelled = False
         self.opening = False
         """Whether the oracle and reference worlds open a problem; spares open it meanwhile."""
 
-    # --- commands and events ---------------------------------------------------------------------------------
-
-    def emit(self, event: Any) -> None:
-        """Writes an event."""
-        stamped = msgspec.structs.replace(event, at=self.timer.monotonic())
-        try:
-            sys.stdout.buffer.write(events.encode(stamped) + b"\n")
-            sys.stdout.buffer.flush()
-        except (BrokenPipeError, ValueError):
-            self.hung_up = True
-
-    def listen(self) -> None:
-        """Reads commands that have arrived."""
-        data = os.read(0, 1 << 20)
-        if not data:
-            self.hung_up = True
-            self.selector.unregister(0)
-            return
-        *lines, rest = (bytes(self.buffer) + data).split(b"\n")
-        self.buffer = bytearray(rest)
-        for line in filter(None, map(bytes.strip, lines)):
-            try:
-                self.hear_command(events.decode_command(line))
-            except msgspec.MsgspecError as error:
-                self.emit(Fatal(message=f"cannot read a command: {error}"))
-
-    def hear_command(self, command: Any) -> None:
-        """Handles a cancel or a shutdown at once, and queues all other commands."""
-        if isinstance(command, events.Shutdown):
-            self.hung_up = True
-        elif isinstance(command, events.Cancel):
-            self.cancelled |= self.run is not None and self.run.run_id == command.run_id
-            kept = [c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)]
-            if len(kept) < len(self.commands):
-                self.commands = deque(kept)
-                self.emit(Cancelled(run_id=command.run_id, phase="waiting"))
-        else:
-            self.commands.append(command)
-
     def hear(self, world: World, rank: int, text: str) -> None:
         """Reports what a rank printed, if it is the contender's."""
-        if self.run is not None and world is self.contenders.contender:
-            self.emit(Log(run_id=self.run.run_id, rank=rank, stream="out", text=text))
+        if self.pipe.running is not None and world is self.contenders.contender:
+            self.emit(Log(run_id=self.pipe.running, rank=rank, stream="out", text=text))
 
     def serve(self) -> None:
         """Serves commands until the engine closes the pipe."""
-        self.selector.register(0, selectors.EVENT_READ, self.listen)
+        self.pipe.open()
         self.emit(Ready(pid=os.getpid(), jail=self.jail.name))
-        while not self.hung_up:
-            if self.commands:
-                command = self.commands.popleft()
+        while not self.pipe.hung_up:
+            if self.pipe.commands:
+                command = self.pipe.commands.popleft()
                 if isinstance(command, events.Run):
                     self.judge(command)
                 elif isinstance(command, events.Warm):
@@ -156,7 +112,7 @@ class Referee:
     def wait_for_command(self) -> None:
         """Waits for a short time. Worlds get ready meanwhile, unless a command has arrived, which may be for another problem."""
         self.poll(0.5)
-        if not self.commands:
+        if not self.pipe.commands:
             with contextlib.suppress(HarnessFailed):  # the next run starts them, and reports the reason
                 self.references.renew()
             self.contenders.tend_spares()
@@ -169,15 +125,10 @@ class Referee:
         if self.opening:
             self.contenders.open_spares()
 
-    def stopped(self) -> bool:
-        """Whether the run was cancelled or the engine is gone."""
-        return self.cancelled or self.hung_up
-
     # --- the work of each command ----------------------------------------------------------------------------
 
     def warm(self, setting: events.Setting) -> None:
         """Prepares worlds for a setting. The next run reports failures."""
-        self.cancelled = False
         try:
             check_setting(setting)
             count = kind_of(setting.device).pace.references_for(None)
@@ -206,7 +157,6 @@ class Referee:
         Raises:
             UNMEASURED: one of these; the oracle world has then been dropped.
         """
-        self.cancelled = False
         try:
             self.contenders.drop_spares()
             self.references.drop()
@@ -220,7 +170,7 @@ class Referee:
 
     def judge(self, run: events.Run) -> None:
         """Judges one run, from RunStarted to its last event."""
-        self.run, self.cancelled = run, False
+        self.pipe.begin_run(run.run_id)
         evaluation: Evaluation | None = None
         started = self.timer.monotonic()
         digest = ""
@@ -253,7 +203,7 @@ class Referee:
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
-            self.cancelled = False
+            self.pipe.end_run()
             self.oracle.finish_orders(self.poll)
             if evaluation is not None:
                 self.references.drop_busy()
@@ -270,10 +220,10 @@ class Referee:
             result = harness_error_result(_phase(evaluation), message, text, self.jail.name, sealed=True)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
-            self.run = None
+            self.pipe.end_run()
             for killed in self.contenders.end():
                 self.oracle.examine(killed)
-            if not self.hung_up and evaluation is not None:
+            if not self.pipe.hung_up and evaluation is not None:
                 self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting)
@@ -316,7 +266,7 @@ class Referee:
                     self.emit(waiting)
                     text = f"waiting: another run is timing ({waiting.words})\n"
                     self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
-                if self.stopped():
+                if self.pipe.stopped():
                     raise Stopped
                 if self.timer.monotonic() > until:
                     raise HarnessFailed(
@@ -385,7 +335,7 @@ def main() -> None:
     referee = Referee()
 
     def end(*_: object) -> None:
-        referee.hung_up = True
+        referee.pipe.hung_up = True
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

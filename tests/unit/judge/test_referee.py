@@ -99,7 +99,7 @@ def test_a_spare_opens_no_problem_that_the_next_command_may_leave(arrives: bool)
     referee.contenders.prepare_spare(machine.setting())
     machine.poll(0.6)
     if arrives:
-        referee.commands.append(machine.run())
+        referee.pipe.commands.append(machine.run())
     referee.wait_for_command()
     assert (referee.contenders.spares[0].state is State.STARTING) == arrives
 
@@ -288,7 +288,7 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
     def starting(spec: Any) -> Any:
         world = start(spec)
         if machine.started[role][:1] == [world]:
-            machine.at_order(world, order, lambda: referee.hear_command(Cancel(run_id="1")), after)
+            machine.at_order(world, order, lambda: referee.pipe.hear(Cancel(run_id="1")), after)
         return world
 
     referee.starter.start_processes = starting
@@ -309,7 +309,7 @@ def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, t
 
     def cancel() -> None:
         if any(world.state is State.QUEUED for world in machine.started[role]):
-            referee.hear_command(Cancel(run_id="1"))
+            referee.pipe.hear(Cancel(run_id="1"))
 
     machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
     referee.judge(machine.run(rounds=12))
@@ -322,18 +322,18 @@ def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, t
 def test_a_run_that_waits_its_turn_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
-    referee.hear_command(machine.run())
-    referee.hear_command(Cancel(run_id="2"))
-    assert len(referee.commands) == 1
-    referee.hear_command(Cancel(run_id="1"))
-    assert not referee.commands
+    referee.pipe.hear(machine.run())
+    referee.pipe.hear(Cancel(run_id="2"))
+    assert len(referee.pipe.commands) == 1
+    referee.pipe.hear(Cancel(run_id="1"))
+    assert not referee.pipe.commands
     assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["waiting"]
 
 
 def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
     machine = MadeMachine()
     referee = machine.referee()
-    referee.hear_command(events.Shutdown())
+    referee.pipe.hear(events.Shutdown())
     referee.judge(machine.run(rounds=6))
     assert len(machine.started["spare"]) == 1
 
