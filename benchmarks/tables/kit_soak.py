@@ -29,8 +29,8 @@ DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on", "recurre
 """The blocks of `benchmarks/kit_soak/device_blocks.py`, for GPUs only."""
 THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
 """Thousands of calls per block."""
-CALLS = 1000
-"""Calls of one order. Between two orders a block's progress is known."""
+CALLS_ON_CPUS, CALLS_ON_GPUS = 1000, 5000
+"""Calls of one order. Each order draws inputs and expected results anew, which takes the longest on GPUs."""
 CPU_RANKS = 2
 
 
@@ -115,10 +115,12 @@ async def soaked(block: str, ranks: PlainRanks, thousands: int) -> SoakRow:
     calls = wrong = 0
     first, detail = -1, ""
     started = time.monotonic()
+    at_once = CALLS_ON_GPUS if kind_of(ranks.device).on_gpus else CALLS_ON_CPUS
     try:
-        for number in range(thousands):
-            found = await ranks.soak(SoakBlock(block, number * CALLS, CALLS, seed + number))
-            calls += CALLS
+        while calls < 1000 * thousands:
+            count = min(at_once, 1000 * thousands - calls)
+            found = await ranks.soak(SoakBlock(block, calls, count, seed + calls))
+            calls += count
             wrong += sum(each.wrong for each in found)
             early = [each.first_wrong for each in found if each.first_wrong >= 0]
             if early and first < 0:
