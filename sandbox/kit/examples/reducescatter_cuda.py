@@ -1,6 +1,6 @@
 """Reduce-scatter in one launch: push block p of the tensor to rank p, and add up what arrives.
 
-In parts: while one part is on its way the one before is added up, so that NVLink and memory work at once.
+Half of the blocks push and half add up, in parts, so that NVLink and memory work at once.
 """
 
 import torch
@@ -8,17 +8,16 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: [W][n]; staged: [W (senders)][words] of 16 bytes, symmetric; y: n elements. Block b works on range part * gridDim.x + b of
-// the words, and only ever waits for block b of the others.
+// x: [W][n]; staged: [W (senders)][words] of 16 bytes, symmetric; y: n elements. Blocks b and gridDim.x / 2 + b work on the ranges
+// part * gridDim.x / 2 + b of the words. The first pushes them and never waits; the second adds up what the first blocks pushed.
 template <class T>
 static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T* y, i64 n, int parts, u32 epoch) {
-    const int each = 16 / sizeof(T);
-    const i64 words = (n + each - 1) / each, ranges = (i64)parts * gridDim.x;
+    const int each = 16 / sizeof(T), pushing = gridDim.x / 2;
+    const i64 words = (n + each - 1) / each, ranges = (i64)parts * pushing;
     const i64 length = (words + ranges - 1) / ranges;
-    for (int turn_of = 0; turn_of <= parts; ++turn_of) {
-        if (turn_of < parts) {
-            const int range = turn_of * gridDim.x + blockIdx.x;
-            const i64 last = min((range + 1) * length, words);
+    for (int range = blockIdx.x % pushing; range < ranges; range += pushing) {
+        const i64 last = min((range + 1) * length, words);
+        if (blockIdx.x < pushing) {
             for (i64 i = range * length + threadIdx.x; i < last; i += blockDim.x) {
                 uint4 part[PX_MAX_WORLD];
                 #pragma unroll  // all loads are in flight before the first store
@@ -30,11 +29,8 @@ static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T
                         px_st16(px_at(px, (px.rank + turn) % px.world, staged) + px.rank * words + i, part[turn]);
             }
             px_arrive(px, range, epoch);
-        }
-        if (turn_of > 0) {
-            const int range = (turn_of - 1) * gridDim.x + blockIdx.x;
-            const i64 last = min((range + 1) * length, words);
-            px_await(px, range, epoch);     // every rank's share of this range is here
+        } else {
+            px_await(px, range, epoch);  // every rank's share of this range is here
             for (i64 i = range * length + threadIdx.x; i < last; i += blockDim.x) {
                 uint4 part[PX_MAX_WORLD];
                 #pragma unroll
@@ -70,7 +66,7 @@ REDUCE_SCATTER = {
     torch.float16: kernels.reduce_scatter_f16,
     torch.float32: kernels.reduce_scatter_f32,
 }
-BLOCKS, PARTS = 64, 8  # a slot of the signal pad for each range: 512 of 1008
+BLOCKS, PARTS = 64, 8  # blocks that push; a slot of the signal pad for each range: 512 of 1008
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
@@ -85,6 +81,6 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     staged = symm.out((symm.world, words, each), tensor.dtype, tag="staged", ring=2)
     blocks = min(max(-(-words // 512), 1), BLOCKS)
     parts = min(max(words // (blocks * 512 * 4), 1), PARTS)  # a thread has at least four words of a part
-    kernel = REDUCE_SCATTER[tensor.dtype][blocks, 512]
+    kernel = REDUCE_SCATTER[tensor.dtype][2 * blocks, 512]
     kernel(symm.px, tensor, staged, result, result.numel(), parts, symm.next_epoch())
     return result
