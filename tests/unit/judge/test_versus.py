@@ -7,7 +7,7 @@ from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import Checked, PhaseStarted, RankChecked, Result, Rival
-from sandbox.protocol.frames import Kind
+from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.versus import Versus
@@ -62,6 +62,15 @@ def test_only_phases_are_shown_of_the_rival_as_its_figures_would_pass_for_the_co
     assert [event.phase for event in machine.of(PhaseStarted)] == ["load", "check", "load", "check", "time"]
     assert len(machine.of(Checked)) == 1
     assert len(machine.of(RankChecked)) == 2
+
+
+def test_timing_starts_again_where_outputs_of_either_kernel_are_lost() -> None:
+    kernel, rival = (MadeKernel(memory_reports=[0] * many + [LOST] * 2) for many in (12, 30))
+    machine = MadeMachine("made-gpu", kernel, rival)
+    result = fought(machine, rounds=12)
+    assert verdicts(result) == (Verdict.PASS, Verdict.PASS)
+    assert [event.phase for event in machine.of(PhaseStarted)].count("time") == 3
+    assert result.rounds == 12
 
 
 def test_without_rounds_both_are_checked_alone() -> None:
