@@ -8,8 +8,8 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: [W][n]; staged: [W (senders)][words] of 16 bytes, symmetric; y: n elements. Blocks b and gridDim.x / 2 + b work on the ranges
-// part * gridDim.x / 2 + b of the words. The first pushes them and never waits; the second adds up what the first blocks pushed.
+// x: [W][n]; staged: [W (senders)][words] of 16 bytes, symmetric; y: n elements. With P = gridDim.x / 2, blocks b and P + b
+// work on the ranges part * P + b of the words. Block b pushes them and never waits; block P + b adds up what arrives.
 template <class T>
 static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T* y, i64 n, int parts, u32 epoch) {
     const int each = 16 / sizeof(T), pushing = gridDim.x / 2;
