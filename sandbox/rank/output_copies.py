@@ -43,6 +43,8 @@ class OutputCopies:
         self._held: list[list[torch.Tensor]] = []
         """Tensors to be copied, by output."""
         self._targets: list[list[torch.Tensor]] = []
+        self._between: list[list[torch.Tensor]] = []
+        """Results that were copied at once while others were held. They are kept alive like these."""
         self._since = 0
         """Calls since the oldest held result, including its own call and those whose results were copied at once."""
         self._bytes = 0
@@ -91,6 +93,7 @@ class OutputCopies:
             slot.put(result)
             if not self._held:
                 return
+            self._between.append(tensors)
         elif not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
         # Never more calls than were watched for reuse, because a kernel may use a few buffers in turn.
@@ -105,7 +108,7 @@ class OutputCopies:
 
     def finish(self) -> None:
         """Copies and releases the held results. Called at the end of a batch, before the device is synchronized."""
-        if self._held and not self._noop and start_at_same_address(zip(*self._held, strict=True)):
+        if self._held and not self._noop and start_at_same_address([*zip(*self._held, strict=True), *self._between]):
             self.reuses = self.lost = True
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
@@ -122,7 +125,7 @@ class OutputCopies:
     def forget(self) -> None:
         """Releases all results, also after a failed batch."""
         self._held, self._targets, self._since, self._bytes = [], [], 0, 0
-        self._alive = []
+        self._alive, self._between = [], []
 
     def _watch(self, slot: Slot, result: Any) -> None:
         """Keeps a copied result alive."""

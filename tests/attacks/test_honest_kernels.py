@@ -23,7 +23,7 @@ import gc
 import torch.distributed as dist
 from sandbox.rank.output_copies import OutputCopies
 
-class Holding(OutputCopies):  # others are deferred on GPUs only
+class Holding(OutputCopies):  # on CPU ranks, others copy every result at once
     batches = 0
 
     def start(self, calls, noop):

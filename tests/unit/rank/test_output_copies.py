@@ -128,6 +128,16 @@ def test_a_batch_that_loses_outputs_is_reported_and_no_later_one_does():
         assert all(right) is (report != LOST)
 
 
+def test_a_result_that_is_copied_at_once_into_held_memory_loses_outputs_too(monkeypatch):
+    taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
+    run(taken, fresh, 2)
+    draws = iter([1, 0])  # the second result is copied at once
+    monkeypatch.setattr(output_copies.random, "randrange", lambda many: next(draws))
+    outputs = run(taken, kept.fill_, 2)
+    assert not torch.equal(outputs[0][0], fresh(0))
+    assert taken.report == LOST
+
+
 def test_a_kept_result_is_no_reuse():
     taken, kept = OutputCopies(holds=True), fresh(1)
     run(taken, fresh, CALLS)
