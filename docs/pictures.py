@@ -3,6 +3,7 @@
     python docs/pictures.py                     all of them, into docs/pictures; minutes
     python docs/pictures.py arena duel          some
     python docs/pictures.py arena-gpu           on a machine with GPUs
+    python docs/pictures.py demo-gpu            there, too: live duels for ten minutes
     python docs/pictures.py duel-gpu            of the duel that was recorded there (duel-gpu.jsonl)
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
@@ -23,6 +24,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +44,7 @@ SHOWN = Path(tempfile.gettempdir()) / "pkb-arena"
 SIZES = ((160, 42), (100, 34))
 THEMES = ("dark", "light")
 BUDGET_S = 3.0
+DEMO_S = 600.0
 PATIENCE_S = 240.0
 
 
@@ -298,6 +301,36 @@ async def demo() -> None:
         playing.cancel()
 
 
+async def demo_gpu() -> None:
+    """The verdict of a duel on this machine. The demo's live duels are played for ten minutes, and their results printed."""
+    from arena.demo.performance import Performance
+    from arena.demo.script import DemoScript, load_script
+    from arena.paths import find_paths
+    from arena.settings import Settings
+    from screens.demo.screen import DemoScreen
+    from screens.demo.words import winner
+
+    live = [scene for scene in load_script().scene if scene.problem is not None]
+    async with opened(Settings()) as (app, pilot):
+        paths = find_paths()
+        performance = Performance(DemoScript(live), app.services.catalogue, Settings(), paths, loop=True)
+        app.push_screen(DemoScreen(app, performance))
+        playing = asyncio.create_task(performance.play())
+        started = monotonic()
+        while monotonic() - started < DEMO_S:
+            played = performance.played
+            await until(pilot, lambda: performance.stage.slide in ("verdict", "trouble"))
+            stage = performance.stage
+            if stage.state is None or stage.state.ended is None:
+                raise SystemExit(stage.trouble)
+            if not played:
+                await draw(app, pilot, "demo-gpu")
+            words = f"{winner(stage.state)[0]}, {stage.state.ended.reason}"
+            print(f"{monotonic() - started:.0f} s: {stage.problem}: {words}", flush=True)
+            await until(pilot, lambda before=played: performance.played > before)
+        playing.cancel()
+
+
 PICTURES = {
     "arena": arena,
     "duel": duel,
@@ -312,6 +345,7 @@ PICTURES = {
     "pages": pages,
     "ncu": ncu,
     "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
+    "demo-gpu": demo_gpu,
     "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
