@@ -6,8 +6,9 @@ static __device__ u32 to_e4m3(float value) {
     if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));
     return sign | ((size + 0x7ffff + (size >> 20 & 1) - (120u << 23)) >> 20);
 }
-// Converts a code other than NaN to float, exactly: moves exponent and mantissa to their places in a float, and multiplies by
-// 2^120 because the exponents' biases, 7 and 127, differ by 120.
+// Converts a code to float, exactly: moves exponent and mantissa to their places in a float, and multiplies by 2^120 because the
+// exponents' biases, 7 and 127, differ by 120. A code of seven ones is NaN.
 static __device__ float from_e4m3(u32 code) {
-    return __uint_as_float((code & 0x80) << 24 | (code & 0x7f) << 20) * 0x1p120f;
+    const u32 size = code & 0x7f;
+    return __uint_as_float((code & 0x80) << 24 | (size == 0x7f ? 0x7fffffffu : size << 20)) * 0x1p120f;
 }

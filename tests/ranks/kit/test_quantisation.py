@@ -60,11 +60,11 @@ def test_float32_near_ties_has_the_code_that_torch_gives_it(kernels):
     assert torch.equal(codes_of(kernels, values), codes_by_torch(values))
 
 
-def test_every_code_but_nan_has_its_value(kernels):
+def test_every_code_has_its_value(kernels):
     codes = torch.arange(256, dtype=torch.int32)
     found = torch.empty(256)
     kernels.decode[1, 64](codes, found, 256)
     wanted = codes.to(torch.uint8).view(torch.float8_e4m3fn).float()
     numbers = ~wanted.isnan()
-    assert int(numbers.sum()) == 254
+    assert torch.equal(found.isnan(), wanted.isnan())
     assert torch.equal(found[numbers].view(torch.int32), wanted[numbers].view(torch.int32))
