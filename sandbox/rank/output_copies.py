@@ -30,7 +30,7 @@ class OutputCopies:
         """holds: whether results may be held."""
         self.holds = holds
         self.reuses = False
-        """Whether the kernel returned the memory of an earlier result that was held."""
+        """Whether the kernel returned the memory of an earlier result that was kept alive."""
         self.lost = False
         """Whether it returned the memory of a result in this batch that was held and not copied yet."""
         self.watched = 0
@@ -88,12 +88,13 @@ class OutputCopies:
             return
         number, self._number = self._number, self._number + 1
         tensors = slot.tensors_of(result) or []
-        at_once = not tensors or number in self._at_once
+        fits = tensors and (not self._held or len(tensors) == len(self._held))
+        at_once = not fits or number in self._at_once
         if at_once:
             slot.put(result)
             if not self._held:
                 return
-            self._between.append(tensors)
+            self._between.append(tensors or slot.tensors_of(result) or [])  # after `put`, the slot has the result's layout
         elif not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
         # Never more calls than were watched for reuse, because a kernel may use a few buffers in turn.

@@ -138,6 +138,31 @@ def test_a_result_that_is_copied_at_once_into_held_memory_loses_outputs_too(monk
     assert taken.report == LOST
 
 
+def test_a_result_of_another_layout_in_held_memory_loses_outputs_too(monkeypatch):
+    taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
+    run(taken, fresh, 2)
+    monkeypatch.setattr(output_copies.random, "randrange", lambda many: 1)  # none is copied at once by chance
+    outputs = run(taken, lambda number: kept.fill_(number).view(4, 8) if number else kept.fill_(number), 2)
+    assert not torch.equal(outputs[0][0], fresh(0))
+    assert taken.report == LOST
+
+
+def test_results_of_one_and_two_tensors_in_turn_arrive():
+    def in_turn(number):
+        return two(number) if number % 2 else fresh(number)
+
+    taken = OutputCopies(holds=True)
+    batch = [ready_slots(in_turn(number), 1)[0] for number in range(CALLS)]
+    for _ in range(2):  # results are held in the second batch
+        taken.start(CALLS, noop=False)
+        for number, slot in enumerate(batch):
+            taken.put(slot, in_turn(number))
+        taken.finish()
+    for number, slot in enumerate(batch):
+        expected = [t for _, t in flatten(in_turn(number))[1]]
+        assert all(map(torch.equal, slots.Unpacked(slot.memory, ROOM).tensors, expected))
+
+
 def test_a_kept_result_is_no_reuse():
     taken, kept = OutputCopies(holds=True), fresh(1)
     run(taken, fresh, CALLS)
