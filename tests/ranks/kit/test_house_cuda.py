@@ -31,6 +31,7 @@ HOUSE = {
             "sandbox.kit.blocks.sums",
             "sandbox.kit.blocks.clipping",
             "sandbox.kit.blocks.truncation",
+            "sandbox.kit.blocks.zero_step",
         )
     )
 }

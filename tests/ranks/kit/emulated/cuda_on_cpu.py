@@ -24,6 +24,7 @@ from sandbox.kit.symmetric_memory.team import Team
 KIT_BLOCKS = (
     "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
     "gathered_gemm", "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
+    "zero_step",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_MEETING": 0}

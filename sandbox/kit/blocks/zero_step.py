@@ -1,0 +1,89 @@
+"""Training step of a two-layer perceptron with Adam's state in slices (ZeRO stages 1 and 2).
+
+    from sandbox.kit.blocks.zero_step import zero_step
+
+    new = zero_step((X_local, y_local), (W1, b1, W2, b2), (exp_avg_part, exp_avg_sq_part), Adam(lr, beta1, beta2, eps, step))
+
+A rank needs the averaged gradient of its own slice alone, so neither stage needs an all-reduce. The owner of a slice reduces it,
+updates it and stores it at all ranks in one launch, while the products of the next piece run.
+"""
+
+import functools
+
+import torch
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.fan_out import fan_out
+from sandbox.kit.blocks.fan_out import kernel_for as fan_out_kernel
+from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
+from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
+from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
+from sandbox.kit.blocks.side_stream import beside, join
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+LARGE = 16 << 20
+"""Bytes of parameters from which exchanges run beside products."""
+PIECES = 4
+"""Pieces of the first layer's gradient: each is reduced and applied beside the product of the next."""
+FEW, ALL = 32, 128
+"""Blocks of an exchange that runs beside a product, and of one that runs alone."""
+
+
+@functools.cache
+def compile_all(dtype: torch.dtype, world: int) -> None:
+    """Compiles before the first launch: a kernel that waits for a rank which still compiles traps after 2 s."""
+    fan_out_kernel(dtype)
+    gradient_kernels(dtype)
+    step_kernel(dtype, world)
+
+
+@torch.no_grad()
+def zero_step(batch: Pair, given: Parameters, moments: Pair, adam: Adam) -> tuple[torch.Tensor, ...]:
+    """Returns (W1, b1, W2, b2, exp_avg, exp_avg_sq) after the step, in fresh memory.
+
+    batch: X_local [n, d_in] and y_local [n, d_out]; given: W1 [h, d_in], b1 [h], W2 [d_out, h], b2 [d_out], of which rank 0's
+    count; moments: exp_avg_part and exp_avg_sq_part [q] with q·W = P. Parameters are whole and the same on every rank, moments
+    this rank's slice [q] of the flat vector W1, b1, W2, b2. Gradients are summed in float32, and Adam rounds once.
+    """
+    team, dtype = symm.connect(), given[0].dtype
+    if batch[0].is_cuda:
+        compile_all(dtype, team.world)
+    shapes = [parameter.shape for parameter in given]
+    count, border, q = sum(map(torch.Tensor.numel, given)), given[0].numel() + given[1].numel(), moments[0].numel()
+    weight = symm.out(count, dtype, "weight", ring=2)
+    gradient = symm.empty(count, dtype, "gradient")  # free again at the end of a call
+    result = symm.out(count, dtype, "result")
+    mean, square = map(torch.empty_like, moments)
+
+    def step_within(first: int, last: int, most_blocks: int) -> None:
+        """Updates the elements `first` to `last` of the flat vector that this rank owns."""
+        low = min(max(team.rank * q, first), last)
+        high = min(max((team.rank + 1) * q, first), last)
+        mine, place = slice(low, high), slice(low - team.rank * q, high - team.rank * q)
+        old = weight[mine], moments[0][place], moments[1][place]
+        updated = result[mine], mean[place], square[place]
+        longest = -(-min(last - first, q) * weight.element_size() // 16)
+        step_slice(team, adam, gradient[mine], old, updated, (0,), 512, longest, most_blocks)
+
+    X, y = batch[0].contiguous(), batch[1].contiguous()
+    parameters, gradients = parameters_in(weight, shapes), parameters_in(gradient, shapes)
+    if not weight.is_cuda or weight.nbytes < LARGE:
+        fan_out(given, weight, team)
+        write_gradient(X, y, parameters, gradients)
+        step_within(0, count, ALL)
+    else:
+
+        def ready(first: int, last: int) -> None:
+            with beside():
+                step_within(first, last, ALL if last == border else FEW)
+
+        # Weights of the second layer arrive during the first product. Both exchanges have their own signal slots.
+        fan_out(given[:2], weight[:border], team)
+        with beside():
+            fan_out(given[2:], weight[border:], team, 256, FEW)
+        write_gradient(X, y, parameters, gradients, join, ready, PIECES)
+        join()
+    return (*parameters_in(result, shapes), mean, square)
