@@ -94,7 +94,8 @@ class OutputCopies:
             slot.put(result)
             if not self._held:
                 return
-            self._between.append(tensors or slot.tensors_of(result) or [])  # after `put`, the slot has the result's layout
+            # After `put`, the slot has the layout of the result.
+            self._between.append(tensors or slot.tensors_of(result) or [])
         elif not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
         # Never more calls than were watched for reuse, because a kernel may use a few buffers in turn.
