@@ -1,6 +1,7 @@
 """The referee's connections to all ranks of a world: answers, the first failure, and compile time."""
 
 import contextlib
+import re
 import selectors
 import socket
 import time
@@ -17,6 +18,10 @@ GO = frames.encode(Go.kind)
 STATUS_SECONDS = 2.0
 """Limit from the end of a rank's connection to its wait status. A process closes its files first, which takes a GPU's driver up
 to 1 s."""
+PEER_SECONDS = 0.5
+"""Limit from a failure that the end of a peer explains to the end of that peer's connection."""
+PEER_ENDED = re.compile(r"gloo/transport/|ncclRemoteError")
+"""Found in the text of an exception of a collective whose connection to a peer broke."""
 
 
 class Wires:
@@ -34,7 +39,9 @@ class Wires:
         self.failure: WorldFailed | None = None
         """The failure of the world. `missing` raises it for any answer."""
         self._lost: RankWire | None = None
-        """The first rank whose connection or process ended before any rank reported a failure."""
+        """The first rank whose connection or process ended before any rank reported a failure of its own."""
+        self._explained_until: float | None = None
+        """Until when a peer's end is waited for, which may explain a failure (time.monotonic)."""
         self._launcher_ended = False
         self._status = status
         self._selector = selector
@@ -102,8 +109,12 @@ class Wires:
             self._note_compiling(wire.rank, answer.kind is Kind.COMPILING)
 
     def _note_lost(self, wire: RankWire) -> None:
-        if self._lost is None and not any(each.failure() for each in self.ranks):
+        if self._lost is None and wire.failure() is None and all(map(_follows, self._failures())):
             self._lost = wire
+
+    def _failures(self) -> list[WorldFailed]:
+        """The ranks' failures; last those that the end of a peer may explain."""
+        return sorted((failure for wire in self.ranks if (failure := wire.failure())), key=_follows)
 
     def _note_compiling(self, rank: int, active: bool) -> None:
         before = bool(self._compiling)
@@ -156,9 +167,10 @@ class Wires:
             if not self._has_status(self._lost):
                 return [self._lost.rank]
             raise self._died(self._lost, ended)
-        for wire in self.ranks:
-            if failure := wire.failure():
-                raise failure
+        if failures := self._failures():
+            if _follows(failures[0]) and (silent := self._silent_peers()):
+                return silent
+            raise failures[0]
         waiting = []
         for wire in self.ranks:
             if wire.answers:
@@ -170,6 +182,14 @@ class Wires:
                 raise self._died(wire, ended)
             waiting.append(wire.rank)
         return waiting
+
+    def _silent_peers(self) -> list[int]:
+        """Ranks without an answer whose end may still be reported; none after PEER_SECONDS."""
+        if self._explained_until is None:
+            self._explained_until = time.monotonic() + PEER_SECONDS
+        if time.monotonic() > self._explained_until:
+            return []
+        return [wire.rank for wire in self.ranks if not wire.answers]
 
     def _died(self, wire: RankWire, ended: Callable[[], str]) -> WorldFailed:
         """The failure of a rank that is gone. First passes on its last printed text, which shows where it ended.
@@ -223,3 +243,8 @@ class Wires:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(self._status)
         self._status.close()
+
+
+def _follows(failure: WorldFailed) -> bool:
+    """Whether the end of a peer may explain a failure."""
+    return PEER_ENDED.search(failure.text) is not None

@@ -4,9 +4,12 @@ import contextlib
 import os
 import selectors
 import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Kind
 from sandbox.worlds.rank_wire import RankWire
 from sandbox.worlds.wires import Wires
 
@@ -18,6 +21,14 @@ class OtherEnds:
     ranks: list[socket.socket]
     launcher: socket.socket
     selector: selectors.BaseSelector
+    reports: list[int]
+    """Descriptors of the ranks' report pages."""
+
+    def raises(self, rank: int, text: str) -> None:
+        """Reports an exception as a rank does."""
+        os.pwrite(self.reports[rank], struct.pack("<I", len(text)) + text.encode(), 0)
+        self.ranks[rank].sendall(frames.encode(Kind.RAISED))
+        self.serve()
 
     def serve(self) -> None:
         """Lets the wires read what has arrived."""
@@ -30,10 +41,11 @@ class OtherEnds:
 def wires_of() -> Iterator[tuple[Wires, OtherEnds]]:
     """The wires of two ranks, and their other ends."""
     with contextlib.ExitStack() as stack:
-        wires, theirs = [], []
+        wires, theirs, reports = [], [], []
         for rank in range(2):
             wire, ends = RankWire.connect(rank, trusted=False)
-            os.close(ends.report)
+            stack.callback(os.close, ends.report)
+            reports.append(ends.report)
             stack.callback(os.close, ends.pipe)
             theirs.append(stack.enter_context(socket.socket(fileno=ends.sock)))
             wires.append(wire)
@@ -42,4 +54,4 @@ def wires_of() -> Iterator[tuple[Wires, OtherEnds]]:
         selector = stack.enter_context(selectors.DefaultSelector())
         made = Wires(wires, status, selector, lambda rank, text: None)
         stack.callback(made.close)
-        yield made, OtherEnds(theirs, launcher, selector)
+        yield made, OtherEnds(theirs, launcher, selector, reports)

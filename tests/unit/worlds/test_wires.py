@@ -58,6 +58,35 @@ def test_what_another_rank_reported_before_is_the_cause() -> None:
         assert failure_of(wires)[:2] == ("RAISED", 0)
 
 
+BROKEN = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"
+
+
+def test_a_broken_connection_is_explained_by_the_peer_whose_end_is_seen_later() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.raises(0, BROKEN)
+        assert wires.missing(Kind.DONE, alive) == [1]
+        theirs.ranks[1].close()
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == [1]
+        ends(theirs, 1, signal.SIGSEGV)
+        assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
+
+
+def test_a_broken_connection_is_the_failure_where_no_peer_ends(monkeypatch) -> None:
+    with wires_of() as (wires, theirs):
+        theirs.raises(0, BROKEN)
+        assert wires.missing(Kind.DONE, alive) == [1]
+        monkeypatch.setattr(wires_module.time, "monotonic", lambda later=wires_module.time.monotonic(): later + 1.0)
+        assert failure_of(wires) == ("RAISED", 0, 0)
+
+
+def test_a_broken_connection_is_explained_by_the_peer_that_raised_an_exception() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.raises(0, BROKEN)
+        theirs.raises(1, "ValueError: no")
+        assert failure_of(wires) == ("RAISED", 1, 0)
+
+
 def test_an_answer_that_was_given_before_the_end_counts() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].sendall(frames.encode(Kind.DONE))
