@@ -1,6 +1,7 @@
 """What the referee receives from a world's ranks: the earliest failure is the cause; ended processes have a status."""
 
 import signal
+import time
 
 import pytest
 from socket_wires import OtherEnds, wires_of
@@ -73,10 +74,11 @@ def test_a_broken_connection_is_explained_by_the_peer_whose_end_is_seen_later() 
 
 
 def test_a_broken_connection_is_the_failure_where_no_peer_ends(monkeypatch) -> None:
+    monkeypatch.setattr(wires_module, "PEER_SECONDS", 0.05)
     with wires_of() as (wires, theirs):
         theirs.raises(0, BROKEN)
         assert wires.missing(Kind.DONE, alive) == [1]
-        monkeypatch.setattr(wires_module.time, "monotonic", lambda later=wires_module.time.monotonic(): later + 1.0)
+        time.sleep(0.06)
         assert failure_of(wires) == ("RAISED", 0, 0)
 
 
