@@ -128,7 +128,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         elif self._view == "preview":
             self.query_one("#preview", Source).text = shown_text(kernel)
         elif self._view == "sides":
-            self.query_one(SideBySide).show(shown_text(kernel), shown_text(self._editors), name, "editor")
+            self.query_one(SideBySide).show(texts_of(kernel), texts_of(self._editors), name, "editor")
         else:
             self.query_one(DiffView).show(texts_of(kernel), texts_of(self._editors), name, "editor")
 

@@ -1,6 +1,7 @@
-"""Two sources side by side: equal lines on one row, removed lines on the left, added lines on the right."""
+"""Two kernels side by side: equal lines on one row, removed lines on the left, added lines on the right."""
 
 import difflib
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
@@ -16,7 +17,7 @@ _NUMBER = 5
 
 
 class DiffRow(NamedTuple):
-    """One row; a side without a line has number 0."""
+    """One row. A side without a line, and a file's name above its lines, have number 0."""
 
     left: int
     old: str
@@ -25,12 +26,30 @@ class DiffRow(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """The line is in both."""
-        return bool(self.left and self.right) and self.old == self.new
+        """The line, or the file, is in both."""
+        return bool(self.left) == bool(self.right) and self.old == self.new
 
 
-def rows_of(old: str, new: str) -> list[DiffRow]:
-    """Returns all lines of both sources, with changed lines opposite each other."""
+def rows_of(old: Mapping[str, str], new: Mapping[str, str]) -> list[DiffRow]:
+    """Returns the rows of two kernels' files, in the order of the first and then the second.
+
+    Where there are several files, each file's name is above its lines, and a file that is the same in both has no lines.
+    """
+    names = list(dict.fromkeys((*old, *new)))
+    if len(names) == 1:
+        return _file_rows(old[names[0]], new[names[0]])
+    rows: list[DiffRow] = []
+    for name in names:
+        if old.get(name) == new.get(name):
+            rows.append(DiffRow(0, f"{name} is the same", 0, f"{name} is the same"))
+            continue
+        rows.append(DiffRow(0, name if name in old else "", 0, name if name in new else ""))
+        rows += _file_rows(old.get(name, ""), new.get(name, ""))
+    return rows
+
+
+def _file_rows(old: str, new: str) -> list[DiffRow]:
+    """All lines of both texts, with changed lines opposite each other."""
     before, after = old.splitlines(), new.splitlines()
     rows: list[DiffRow] = []
     for _, first, last, start, end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -63,8 +82,8 @@ class SideBySide(ScrollView, can_focus=True):
         self._rows: list[DiffRow] = []
         self._names = ("", "")
 
-    def show(self, old: str, new: str, old_name: str, new_name: str) -> None:
-        """Compares two sources and draws them."""
+    def show(self, old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> None:
+        """Compares two kernels, as texts by file name, and draws them."""
         self._rows, self._names = rows_of(old, new), (old_name, new_name)
         self.virtual_size = Size(0, len(self._rows) + 1)
         first = next((at for at, row in enumerate(self._rows) if not row.same), 0)
@@ -88,7 +107,7 @@ class SideBySide(ScrollView, can_focus=True):
     def _half(self, number: int, line: str, sign: str, style: str, width: int, same: bool) -> list[Segment]:
         """Returns one side of a row; a changed line has a sign in addition to its colour."""
         if not number:
-            return self._text("", width)
+            return self._text(printable(line), width)
         kind = "same" if same else style
         text = printable(line.expandtabs(4))[: max(0, width - _NUMBER - 1)].ljust(max(0, width - _NUMBER - 1))
         gutter = Segment(f"{number:>{_NUMBER - 1}}", self._style("muted"))
