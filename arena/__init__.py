@@ -1,4 +1,4 @@
-"""pkb-arena's engine. The names below are its Python interface (README, "From Python"), imported on first use."""
+"""pkb-arena's engine. The names below are its Python interface (docs/guide/python.md), imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -68,7 +68,7 @@ TABLES = {
     ),
     "backends": RunTable(
         "benchmarks.tables.backends",
-        "The kit's examples over each backend, beside the house.",
+        "The kit's examples over each backend, beside house kernels.",
         frozenset({"world", "preset"}),
     ),
     "graphs": RunTable(

@@ -7,7 +7,7 @@
 #   production  all baselines, at `production`                                          3 minutes
 #   house       all house kernels, at `production`                                     14 minutes
 #   new         house kernels of parallel GEMM to sharded training, and attention to spatial, beside their baselines' graphs, at
-#               `production`, and the house at `paper`
+#               `production`, and house kernels at `paper`
 #   legal       correctness of these at tiny, paper and three more settings each, in two dtypes
 #   soak        the kit's newer blocks, 50,000 calls each                                4 minutes
 #   transfers   ways between two GPUs, and collectives against NCCL, 2 KB to 256 MB      6 minutes

@@ -25,7 +25,7 @@ from sandbox.protocol.verdict import Verdict
 
 REPETITIONS = 20
 PAUSE_S = 1.5
-"""Seconds between a verdict and the next save. People type no faster, and the next spare world starts meanwhile."""
+"""Seconds between a verdict and the next save. Users type no faster, and the next spare world starts meanwhile."""
 NEXT_SPARE_S = 0.3
 """Seconds without an event after which no further spare world will start."""
 GIVE_UP_S = 120.0

@@ -20,7 +20,7 @@ _CODES = {
 }
 _VARIABLES = {
     HOME_VARIABLE: "One folder for settings, data and state, instead of the XDG folders.",
-    "CUDA_VISIBLE_DEVICES": "The GPUs that an arena uses. Several people can share a machine with it.",
+    "CUDA_VISIBLE_DEVICES": "The GPUs that an arena uses. Several users can share a machine with it.",
     "NO_COLOR": "No colours.",
     "VISUAL, EDITOR": "The editor that F2 opens.",
 }

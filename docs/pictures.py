@@ -203,7 +203,7 @@ async def profile() -> None:
 
 
 async def board(name: str = "board", views: int = 0) -> None:
-    """The board after a sweep of some problems by the house and the baseline. views: how often F3 is pressed."""
+    """The board after a sweep of some problems by the house kernels and the baseline. views: how often F3 is pressed."""
     from arena.settings import Settings
     from screens.picker.board import BoardDialog
 

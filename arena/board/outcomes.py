@@ -13,7 +13,6 @@ from sandbox.machine.backends import label_in
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
 NOISY = "too noisy"
 """The outcome if times are too noisy. It counts as not fast, and is left out of means."""
-KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
 
 
 class ResultPlace(msgspec.Struct, frozen=True):
@@ -66,7 +65,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def kind_of(player: str) -> str:
-    """Returns one of `KINDS`, by the player's name."""
+    """Returns the kind of a player by its name: `MODELS`, `AGENTS`, `PEOPLE`, `HOUSES` or `BASELINES`."""
     prefix = player.partition(":")[0]
     if prefix == PlayerKind.MODEL:
         return MODELS

@@ -36,7 +36,7 @@ HEADINGS = (
         "too noisy",
         "one size",
         "backends",
-        "holds at other sizes",
+        "faster at other sizes",
         "improved on",
         "voided",
         "$",
@@ -247,7 +247,8 @@ speedup: geometric mean over the problems that were solved.
 {BOUND_WORDS}
 too noisy: right kernels whose times were too noisy for a conclusion; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
-holds at other sizes: faster kernels that are right and faster in all, some or none of the random settings that tell.
+faster at other sizes: faster kernels that are also faster at all, some or none of the other random sizes. A setting counts if
+the kernel is wrong there, or its time is not too noisy.
 improved on: problems in which a kernel that started from this one (`generate --from`) is faster than it, in one run with both.
 voided: results that somebody marked as not earned (`pkb-arena void`); they count as failed attempts.
 rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

@@ -33,7 +33,7 @@ COMMANDS = {
     "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
     "sweep": ("arena.cli.runs.sweep", "Run players on problems; without players, every baseline against itself."),
     "board": ("arena.cli.board.board", "Scores of all players, with the published ones beside them."),
-    "void": ("arena.cli.board.void", "Mark a result or a kernel as not earned: it is in no rank."),
+    "void": ("arena.cli.board.void", "Mark a result or a kernel as not earned: it is in no standing and no score."),
     "recheck": ("arena.cli.runs.recheck", "Judge stored bests again with today's judge: what changed?"),
     "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),
     "import": ("arena.cli.board.import_bundle", "Add another arena's results to the board."),

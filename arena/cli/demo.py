@@ -25,7 +25,7 @@ from arena.errors import UsageError
 def command(ctx: click.Context, loop: bool, script: Path | None, print_script: bool) -> None:
     """Play by itself: live duels on this machine in turns with recorded ones, in big type. Any key takes over.
 
-    It asks no network and needs no keys, unless a script of yours lets a model play. Live duels leave no files behind.
+    It uses no network and needs no keys, unless a script of yours lets a model play. Live duels leave no files behind.
     """
     if print_script:
         print_line(script_text(script or DEFAULT).rstrip("\n"))

@@ -122,7 +122,7 @@ def compact(report: RunReport) -> str:
     """Formats a run's result in one line."""
     parts = [verdict_text(report.verdict), told_text(report)]
     if report.advice:
-        parts.append(f"would help: {advice_text(report)}")
+        parts.append(f"to reduce noise: {advice_text(report)}")
     if report.verdict is not Verdict.PASS:
         parts.append(report.detail)
     parts.append(f"({report.seconds.total:.2f} s)")
@@ -157,7 +157,7 @@ def other_sizes_lines(report: RunReport) -> list[str]:
     if report.one_size_only:
         head = "made for one size: right here, not everywhere"
     if held := report.holds_at_other_sizes:
-        head += f"; holds at other sizes: {held}"
+        head += f"; faster at other sizes: {held}"
     return [head, *lines]
 
 
@@ -201,12 +201,12 @@ def print_report(report: RunReport) -> None:
         for line in [*clocks, f"{rounds}{bound}"]:
             print_line(line)
         if report.advice:
-            print_line(f"would help: {advice_text(report)}")
+            print_line(f"to reduce noise: {advice_text(report)}")
         if energy := energy_text(report):
             print_line(energy)
         for name, times in report.beside.items():
             on_device = f", {times.device:.1f} µs device time" if times.device else ""
-            print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")
+            print_line(f"baseline variant {name}: {times.call or 0:.1f} µs a call{on_device}")
     if report.error is not None and report.verdict is Verdict.PASS:
         rms = f"{report.error.rms:.2e}, the baseline's {report.error.baseline_rms:.2e}"
         print_line(f"error {rms}   paper rule: {report.paper_rule or 'not applied'}")

@@ -234,11 +234,11 @@ def without_final(state: DuelState, at: float) -> events.DuelEnded:
     left, right = state.left.best, state.right.best
     assert left is None or right is None
     winner: events.Winner = "draw"
-    reason = "neither side has a right kernel"
+    reason = "neither player has a right kernel"
     if left is not None or right is not None:
         winner = "left" if left is not None else "right"
         loser = state.side("right" if winner == "left" else "left")
-        reason = "the other side gave up" if loser.left == "gave up" else "the other side has no right kernel"
+        reason = "the other player gave up" if loser.left == "gave up" else "the other player has no right kernel"
     return events.DuelEnded(
         at=at,
         winner=winner,

@@ -45,7 +45,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """One result as a flat row, for data frames."""
 
     campaign: str
-    """Name of the sweep. Columns keep their names, because other people's programs read them."""
+    """Name of the sweep. Columns keep their names, because other programs read them."""
     at: float
     """Seconds since the epoch."""
     problem_id: int

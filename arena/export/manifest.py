@@ -1,6 +1,6 @@
 """The manifest of a bundle: the SHA-256 of every file in it, and a signature of the manifest if its maker signed it.
 
-OpenSSH signs and checks (`ssh-keygen -Y`): people have such keys already, and others can check the format.
+OpenSSH signs and checks (`ssh-keygen -Y`): users have such keys already, and others can check the format.
 """
 
 import hashlib

@@ -22,6 +22,7 @@ from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
 from arena.runs.entry import Entry
+from arena.runs.headline import WHERE, outcome_words
 from arena.runs.judge import Judge
 from arena.runs.store import Answer, Store, stored
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -225,12 +226,16 @@ def _shown(problem: Problem) -> str:
 
 
 def _best(entry: Entry | None) -> str:
-    return "" if entry is None else f"{entry.speedup:.2f}x {entry.outcome} by {entry.clock or 'call'} time"
+    return "" if entry is None else f"{entry.speedup:.2f}x {_outcome(entry)}"
+
+
+def _outcome(entry: Entry) -> str:
+    return f"{outcome_words(entry.outcome)} {WHERE[entry.clock or 'call']}"
 
 
 def _row(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
-    speed = f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {entry.outcome}" if entry.speedup else ""
+    speed = f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {_outcome(entry)}" if entry.speedup else ""
     where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
     voided = f"  {entry.voided.words}" if entry.voided is not None else ""
     return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}{voided}"

@@ -64,7 +64,10 @@ def clock_finding(paths: Paths) -> MachineFinding:
     ]
     if noisy:
         return MachineFinding(
-            "clocks", "limited", words, "a quieter machine, fewer ranks than cores, or `run --budget 5` tells more"
+            "clocks",
+            "limited",
+            words,
+            "to reduce noise: a quieter machine, fewer ranks than cores, or `run --budget 5`",
         )
     return MachineFinding("clocks", "ok", words)
 

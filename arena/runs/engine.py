@@ -38,7 +38,10 @@ M = TypeVar("M", events.Calibrated, events.TransfersTimed)
 
 
 class Engine:
-    """Belongs to one event loop. Call `start` first and `close` last; both may be left out when nothing is run."""
+    """Judges kernels: sends runs to the referee, one at a time, publishes their events and stores their results.
+
+    It belongs to one event loop. Call `start` first and `close` last; both may be left out when nothing is run.
+    """
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ def outcome_words(outcome: str) -> str:
 
 
 def brief_words(median: float, outcome: str) -> str:
-    """ "1.42× faster"; "too noisy" without a figure, because people would read the figure as the result."""
+    """ "1.42× faster"; "too noisy" without a figure, because readers would take the figure as the result."""
     words = outcome_words(outcome)
     return words if outcome == TOO_NOISY else f"{median:.2f}× {words}"
 

@@ -143,7 +143,7 @@ def _mark(line: records.CellResult, void: Void | None) -> CellMark:
 
 
 def mark_words(mark: CellMark) -> str:
-    """ "PASS 1.42× faster, holds at other sizes: some", "NO_KERNEL refusal", "PASS voided by anna: ..."."""
+    """ "PASS 1.42× faster, faster at other sizes: some", "NO_KERNEL refusal", "PASS voided by anna: ..."."""
     if mark.voided:
         return f"{mark.verdict} {mark.voided}"
     if mark.verdict == records.NO_KERNEL:
@@ -153,5 +153,5 @@ def mark_words(mark: CellMark) -> str:
 
 
 def holds_words(mark: CellMark) -> str:
-    """ ", holds at other sizes: some"; empty if not known."""
-    return f", holds at other sizes: {mark.holds}" if mark.holds else ""
+    """ ", faster at other sizes: some"; empty if not known."""
+    return f", faster at other sizes: {mark.holds}" if mark.holds else ""

@@ -15,6 +15,7 @@ import msgspec
 
 from arena.errors import MachineError, UsageError
 from arena.machine.facts import choose_device
+from arena.runs.headline import WHERE, outcome_words
 from arena.runs.judge import Judge
 from arena.runs.table import Column, TextTable
 from arena.runs.temporary_engine import temporary_engine
@@ -36,7 +37,7 @@ RUNS = 5
 """Runs of each cost, in turns, so that drift affects all of them."""
 PROBLEMS = (13, 1, 54, 31)
 """A product with a collective, a collective alone, a ring of sends, calls that wait for the device."""
-PROBLEMS_BY_CALLS = (13, 9)
+PROBLEMS_END_TO_END = (13, 9)
 """The same if there is no device time."""
 HOST_BOUND = 0.8
 """The host limits a call if device time is at most this share of it, or if there is no device time."""
@@ -88,7 +89,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
     """
     device = choose_device(scope.device or Settings().device)
     catalogue = load_catalogue()
-    usual = PROBLEMS if kind_of(device).has_gate else PROBLEMS_BY_CALLS
+    usual = PROBLEMS if kind_of(device).has_gate else PROBLEMS_END_TO_END
     problems = scope.problems or tuple(catalogue.find(str(number)) for number in usual)
     choice = Choice(preset=scope.preset, world=scope.world, device=device)
     tell(TABLE.header)
@@ -195,9 +196,9 @@ def summary(rows: Sequence[AddedCostRow]) -> str:
     by_call = sum(row.call_outcome == "slower" for row in timed)
     by_device = sum(row.device_outcome == "slower" for row in timed)
     headline = sum(row.outcome == "slower" for row in timed)
-    expected = first.expected or "neither clock for sure"
-    text = f"{first.cost} {100 * first.share:.0f} %, expected on {expected}: slower {headline} of {len(rows)}"
-    text += f" (by call {by_call}, by device {by_device})"
+    expected = WHERE.get(first.expected, "neither for sure")
+    text = f"{first.cost} {100 * first.share:.0f} %, expected: {expected}; slower {headline} of {len(rows)}"
+    text += f" (end-to-end {by_call}, device time {by_device})"
     known = [row for row in timed if row.holds is not None]
     if known:
         held = sum(bool(row.holds) for row in known)
@@ -213,7 +214,7 @@ def _by(row: AddedCostRow, clock: str) -> str:
         return "–"
     said = row.call_outcome if clock == "call" else row.device_outcome
     mark = "" if clock != row.expected or row.holds is None else " holds" if row.holds else " MISSES"
-    return f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}] {said}{mark}"
+    return f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}] {outcome_words(said)}{mark}"
 
 
 TABLE = TextTable[AddedCostRow](
@@ -221,11 +222,11 @@ TABLE = TextTable[AddedCostRow](
         Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:28], 28),
         Column("size", lambda row: row.preset, 10, right=True),
         Column("cost", lambda row: f"{row.cost} {100 * row.share:.0f} %", 11),
-        Column("expected", lambda row: row.expected or "neither", 8),
+        Column("expected", lambda row: WHERE.get(row.expected, "neither"), 11),
         Column("verdict", lambda row: row.verdict, 7),
         Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
-        Column("by calls", lambda row: _by(row, "call"), 38),
-        Column("on the device", lambda row: _by(row, "device"), 38),
+        Column("end-to-end", lambda row: _by(row, "call"), 38),
+        Column("device time", lambda row: _by(row, "device"), 38),
         Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
         Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
         Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),

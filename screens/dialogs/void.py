@@ -42,7 +42,7 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
                 yield PlainStatic("what", classes="label")
                 choices = [(words, words) for words in (RESULT, KERNEL)]
                 yield Select(choices, value=RESULT, allow_blank=False, id="what", compact=True)
-            words = "It stays in the journal, shown struck out, and is in no rank. x takes that back."
+            words = "It stays in the journal, struck out, in no standing and no score. x takes that back."
             yield PlainStatic(words, classes="below")
 
     def decide(self) -> None:

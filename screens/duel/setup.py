@@ -29,7 +29,7 @@ from screens.widgets.foreign import PlainStatic
 
 MINUTES, DOLLARS = "10", "1"
 _SENTENCES = (
-    "Both play at the same time. Every save is judged; in the end the best kernels of both sides run against "
+    "Both play at the same time. Every save is judged; in the end the best kernels of both players run against "
     "each other on fresh inputs. A guest plays from a file of their own, beside yours in the workspace."
 )
 

@@ -82,11 +82,11 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
 
 
 def _elsewhere(report: RunReport) -> tuple[str, str]:
-    """ "  holds: some": the result at other sizes; empty if it is not known."""
+    """ "  sizes: some": the result at other sizes; empty if it is not known."""
     if report.one_size_only:
         return "  one size only", "$error"
     held = report.holds_at_other_sizes or ""
-    return (f"  holds: {held}", f"${figures.HELD[held]}") if held else ("", "$muted")
+    return (f"  sizes: {held}", f"${figures.HELD[held]}") if held else ("", "$muted")
 
 
 def live_line(session: ModelSession) -> Content:

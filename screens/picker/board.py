@@ -29,7 +29,7 @@ PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bou
 VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
 _NOTES = {
     PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline. Other sizes: a faster kernel"
-    " is faster in all, some or none of the random settings that tell.",
+    " is also faster at all, some or none. Settings with too noisy times do not count.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
     CURVE: "Share of all problems with a correct kernel more than p times as fast as the baseline; p = 0: correct at any speed."

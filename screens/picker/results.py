@@ -50,7 +50,7 @@ class ResultsDialog(Dialog[None]):
 
     async def _read(self) -> None:
         self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
-        words = "All runs of all players, the newest first. A voided result is struck out and in no rank."
+        words = "All runs, the newest first. A voided result is struck out, in no standing and no score."
         self.query_one("#board-note", PlainStatic).update(words if self.entries else "No results yet.")
         self._list()
         self.query_one("#results").focus()

@@ -187,7 +187,9 @@ class Editor(Source):
     def complete(self) -> None:
         """Offers the names of the kit that fit at the cursor."""
         if self.read_only or not self.completion.open():
-            self.app.notify("No names to offer here. They come after symm., cuda. and cpp.", timeout=4, markup=False)
+            self.app.notify(
+                "No names to offer here. They come after a module of the kit, such as symm.", timeout=4, markup=False
+            )
 
     def signature(self, room: int) -> str:
         """Returns the signature of the kit's name at the cursor or of the call around it, in `room` columns; or ""."""

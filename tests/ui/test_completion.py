@@ -209,7 +209,7 @@ async def test_escape_closes_the_list_before_it_leaves_the_kernel(open_app, type
         editor.move_cursor((0, 11))
         await until(pilot, lambda: "symm.stage(x: torch.Tensor, tag: str" in screen_text(app))
         await pilot.press("ctrl+@")
-        await until(pilot, lambda: any("come after symm." in said.message for said in app._notifications))
+        await until(pilot, lambda: any("after a module of the kit" in said.message for said in app._notifications))
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
             return " ".join(line.rpartition("││")[2].strip(" │") for line in screen_text(app).splitlines())
 
         await until(pilot, lambda: told in right())
-        await until(pilot, lambda: "what helps: more rounds (ctrl+l), a quieter machine" in right())
+        await until(pilot, lambda: "to reduce noise: more rounds (ctrl+l), a quieter machine" in right())
         await until(pilot, lambda: "Speedup, device time, 99 % interval" in screen_text(app))
 
 

@@ -339,7 +339,7 @@ async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
         def passed() -> list[str]:
             return [line for line in screen_text(app).splitlines() if "✓ PASS  ▲ 1.50×" in line]
 
-        await until(pilot, lambda: any("holds: all" in line for line in passed()))
+        await until(pilot, lambda: any("sizes: all" in line for line in passed()))
         report = screen.session.state.kernels[1].report
         assert report is not None
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]

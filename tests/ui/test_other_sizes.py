@@ -25,7 +25,7 @@ async def test_a_faster_kernel_is_judged_at_three_other_sizes_and_timed_at_two(
         await run(app, pilot, type_kernel, until)
         own = screen.session.state.run_id
         await pilot.press(KEY)
-        await until(pilot, lambda: "holds: all" in screen_text(app))
+        await until(pilot, lambda: "faster: all" in screen_text(app))
         text = screen_text(app)
         assert text.count("▲ 1.50× faster") == 2
         assert text.count("✓ correct") == 1

@@ -41,7 +41,7 @@ async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
         type_kernel(screen, "budget")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: result_of(screen))
-        await until(pilot, lambda: "what helps: more rounds (ctrl+l)" in screen_text(app))
+        await until(pilot, lambda: "to reduce noise: more rounds (ctrl+l)" in screen_text(app))
         type_kernel(screen, "typed since, and not what is measured")
         for longest in (16.0, 64.0, 64.0):
             before = screen.session.state.run_id

@@ -48,7 +48,7 @@ def command(
     page_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Scores of models, agents, people, the house and the baseline, from sweeps and from single runs.
+    """Scores of models, agents, users, house kernels and the baseline, from sweeps and from single runs.
 
     Single runs of a player at a problem count as one attempt: the fastest kernel, with all measurements of its code pooled.
     Results of different presets, world sizes or machines are in tables of their own. Plots need the extra `board`.

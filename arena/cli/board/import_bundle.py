@@ -21,7 +21,7 @@ from arena.export.manifest import signer_of
 def command(folder: Path, signers: Path | None, as_json: bool) -> None:
     """Add the results of a bundle to the board, marked as from elsewhere. Nothing in it is run.
 
-    Every file is held against the manifest first. Without --signers that shows damage, not who made it.
+    Every file is compared with the manifest first. Without --signers that shows damage, not who made it.
     """
     session = open_session()
     signer = signer_of(folder, signers.expanduser()) if signers is not None else ""

@@ -24,7 +24,7 @@ from arena.runs.voids import Void, Voids, read_voids
 @click.option("--undo", is_flag=True, help="Take the mark back: the result counts again.")
 @json_option
 def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -> None:
-    """Void RESULT: it stays in its journal, is in no rank, and is shown struck out with the note.
+    """Void RESULT: it stays in its journal, is in no standing and no score, and is shown struck out with the note.
 
     RESULT is the id of a run, of a sweep's result or of a duel, a journal file, or `last`. It can also be 6 characters or
     more of a kernel's hash: then all results of that code are voided, whatever its comments. Without RESULT what is voided

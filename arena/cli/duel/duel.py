@@ -38,7 +38,7 @@ _PLAYER = (
 @click.command()
 @problem_argument
 @click.option("--left", required=True, metavar="P", help=_PLAYER)
-@click.option("--right", required=True, metavar="P", help="The same for the other side.")
+@click.option("--right", required=True, metavar="P", help="The same for the other player.")
 @click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left.")
 @click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
 @click.option(
@@ -53,7 +53,7 @@ _PLAYER = (
 )  # fmt: skip
 @click.option(
     "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
-    help="Money limit of each side, for models and agent programs. Needs the model's prices.",
+    help="Money limit of each player, for models and agent programs. Needs the model's prices.",
 )  # fmt: skip
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file.")
 @unsafe_option
@@ -77,9 +77,10 @@ def command(
 ) -> None:
     """Let two players duel at PROBLEM: who writes the faster kernel?
 
-    Submissions are judged one at a time. In the final the best kernels of both sides run against each other on
-    fresh inputs. A side wins if the interval excludes 1, else it is a draw. Exit code 0: decided, also a draw;
-    1: no side has a right kernel.
+    Submissions are judged one at a time. In the final the best kernels of both players run against each other on
+    fresh inputs. A player wins if the interval excludes 1, else it is a draw.
+
+    Exit code 0: decided, or a draw. 1: no player has a right kernel.
     """
     if svg is not None:
         require_writable(svg)
@@ -101,7 +102,7 @@ def command(
             "--budget limits what models and agent programs spend, and neither player spends anything", "leave it out"
         )
     if players[0].name == players[1].name and players[0].name.kind is PlayerKind.USER:
-        raise UsageError(f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name")
+        raise UsageError(f"both players are called {left_name!r}", "tell them apart with --left-name and --right-name")
     rounds = rounds or (ROUNDS if minutes is None else ROUNDS_WITH_CLOCK)
     header = new_header(found, setting, players, minutes, rounds, budget_usd)
     state = run_interruptibly(_play(session, found, header, players, unsafe))

@@ -38,9 +38,10 @@ TABLE = ROOT / "problems" / "ADMISSION.md"
 def command(ctx: click.Context, folder: Path | None, everything: bool, world: str, write: bool, as_json: bool) -> None:
     """Put a problem folder through the admission test, on CPU ranks.
 
-    Its baseline must pass its own rules in every world and dtype, and so must what is right in another way; zeros, a constant,
-    the input, another trial's answer, eight bits, a wrong dtype, one wrong or stale output, coarse messages and inputs, and a
-    world in which nobody communicates must not.
+    The baseline must pass its own rules in every world and dtype. Outputs that are right in another way must pass, too.
+
+    These outputs must fail: zeros, a constant, the input, another trial's answer, eight bits, a wrong dtype. So must one
+    wrong or stale output, coarse messages, coarse inputs, and ranks that do not communicate.
     """
     if everything == (folder is not None):
         raise UsageError("name one problem folder, or say --all", "pkb-arena check-problem my_problems/halo")

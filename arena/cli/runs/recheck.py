@@ -156,13 +156,18 @@ async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, f
                 shown.draw(f"{number}/{len(to_judge)} {best.problem_id:02d}_{best.slug} {best.player}", force=True)
                 async for each in rechecker.recheck(kernels, runs):
                     found.rechecks.append(each)
-                    shown.clear()
-                    if (each.change or each.left_out) and not as_json:
-                        print_line(_line(each))
-                    elif not shown.live or as_json:
-                        say(_line(each))
+                    _print(each, shown, as_json)
     finally:
         shown.clear()
+
+
+def _print(each: Recheck, shown: LiveLine, as_json: bool) -> None:
+    """Prints a change on stdout; any other result on stderr if no live line shows it. With JSON, prints all on stderr."""
+    shown.clear()
+    if (each.change or each.left_out) and not as_json:
+        print_line(_line(each))
+    elif not shown.live or as_json:
+        say(_line(each))
 
 
 def _line(each: Recheck) -> str:

@@ -59,9 +59,10 @@ def command(
     On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
     `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
 
-    With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size. A kernel that is faster
-    holds at all, some or none of the other settings. The exit code is still that of the setting that was asked for. With
-    --against exit code 1 also says that the other kernel failed.
+    With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size. For a faster
+    kernel the report says whether it is also faster at the other sizes: all, some or none. A setting counts if the kernel
+    is wrong there, or its time is not too noisy. The exit code is that of the requested setting. With --against exit code 1
+    also says that the other kernel failed.
     """
     session = open_session()
     request = replace(make_request(session, problem, kernel, choice, rounds, budget, against), energy=energy)

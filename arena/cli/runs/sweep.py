@@ -156,11 +156,12 @@ def command(
 ) -> None:
     """Run players on problems. Every result is journalled; --resume continues a sweep that was stopped.
 
-    Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
-    printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
-    headline; 3 when only the harness failed, or the sweep was stopped. With --players: 0 when every result is in,
-    whatever the verdicts; 3 when the sweep could not be finished: a provider, the machine, the budget, or a kernel
-    file that cannot be read.
+    Without --players the baselines of all problems, or of those named, run against themselves, and a table is printed.
+    Exit code 1: a baseline fails, or the headline's clock calls it faster or slower than itself. 3: only the harness
+    failed, or the sweep was stopped.
+
+    With --players, exit code 0: every result is in, whatever the verdicts. 3: the sweep could not be finished, because of
+    a provider, the machine, the budget, or a kernel file that cannot be read.
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]

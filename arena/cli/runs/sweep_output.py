@@ -228,7 +228,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("no roofline", lambda card: str(card.no_roofline or ""), right=True),
         Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
-        Column("holds at other sizes", lambda card: counts_words(card.holds)),
+        Column("faster at other sizes", lambda card: counts_words(card.holds)),
         Column("voided", lambda card: str(card.voided or ""), right=True),
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )

@@ -113,7 +113,7 @@ def _line(result: CellResult) -> str:
     attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
     only = " (at this size only)" if report is not None and report.one_size_only else ""
     if report is not None and report.holds_at_other_sizes:
-        only += f", holds at other sizes: {report.holds_at_other_sizes}"
+        only += f", faster at other sizes: {report.holds_at_other_sizes}"
     detail = "" if result.passed else f" {result.detail}"
     who = f"{result.problem_id:02d}_{cell.slug} {cell.player}{attempt}"
     return f"{who}: {result.verdict}{said}{only} {result.seconds:.1f} s{detail}"

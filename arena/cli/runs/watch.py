@@ -50,21 +50,28 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
         watcher = KernelWatcher(kernel, kernel_hash(request.source, request.files))
         try:
-            async with asyncio.TaskGroup() as waiting:
-                run = await engine.judge(request)
-                waiting.create_task(_print_result(run, progress, as_json))
-                async for save in watcher:
-                    if isinstance(save, UsageError):
-                        progress.clear()
-                        complain(save.message, save.advice)
-                        continue
-                    run = await engine.judge(dataclasses.replace(request, source=save.text, files=save.files))
-                    waiting.create_task(_print_result(run, progress, as_json))
+            await _judge_saves(engine, request, watcher, progress, as_json)
         except BaseExceptionGroup as group:  # a setting that cannot run, or a closed stdout
             raise group.exceptions[0] from None
         finally:
             unsubscribe()
             progress.clear()
+
+
+async def _judge_saves(
+    engine: Engine, request: RunRequest, watcher: KernelWatcher, progress: RunProgress, as_json: bool
+) -> None:
+    """Judges the request, then each save with the request's setting. Raises an exception group."""
+    async with asyncio.TaskGroup() as waiting:
+        run = await engine.judge(request)
+        waiting.create_task(_print_result(run, progress, as_json))
+        async for save in watcher:
+            if isinstance(save, UsageError):
+                progress.clear()
+                complain(save.message, save.advice)
+                continue
+            run = await engine.judge(dataclasses.replace(request, source=save.text, files=save.files))
+            waiting.create_task(_print_result(run, progress, as_json))
 
 
 async def _print_result(run: RunInProgress, progress: RunProgress, as_json: bool) -> None:

@@ -133,7 +133,7 @@ def _page(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) -> s
 def _verdict_parts(attempt: PageAttempt) -> list[Markup]:
     parts = []
     if attempt.void is not None:
-        parts.append(element("p", element("strong", "In no rank"), f": {attempt.void.words}"))
+        parts.append(element("p", element("strong", "In no standing and no score"), f": {attempt.void.words}"))
     if attempt.report is not None:
         return [*parts, verdict_part(attempt.report)]
     return [*parts, element("p", verdict_mark(attempt.verdict), f" {attempt.detail}")]

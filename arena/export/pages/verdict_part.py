@@ -94,17 +94,17 @@ def _facts(report: RunReport) -> Markup:
         facts.append(("error", f"{error}; paper rule: {report.paper_rule or 'not applied'}"))
     for name, times in report.beside.items():
         on_device = f", {times.device:.1f} µs device time" if times.device else ""
-        facts.append((f"beside it {name}", f"{_us(times.call)} a call{on_device}"))
+        facts.append((f"baseline variant {name}", f"{_us(times.call)} a call{on_device}"))
     if not isinstance(report.other_sizes, msgspec.UnsetType):
         for other in report.other_sizes:
             told = speedup_words(other) if other.verdict is Verdict.PASS else other.detail
             facts.append(("other size", f"{setting_words(other)}: {verdict_words(other.verdict)} {told}".rstrip()))
     if report.holds_at_other_sizes:
-        facts.append(("holds at other sizes", report.holds_at_other_sizes))
+        facts.append(("faster at other sizes", report.holds_at_other_sizes))
     if report.labels:
         facts.append(("labels", ", ".join(report.labels)))
     if report.advice:
-        facts.append(("would help", report.advice))
+        facts.append(("to reduce noise", report.advice))
     seconds = report.seconds
     phases = f"load {seconds.load:.2f}, check {seconds.check:.2f}, time {seconds.time:.2f}"
     facts.append(("seconds", f"{seconds.total:.2f} ({phases}); {report.rounds} rounds; jail: {report.jail}"))

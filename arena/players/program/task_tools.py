@@ -16,6 +16,7 @@ from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
+from arena.runs.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.templates import starter, template_names
 from problems.specification import Problem
@@ -131,5 +132,7 @@ class TaskTools:
 def _row(attempt: Attempt) -> str:
     report = attempt.report
     assert report is not None
-    speed = f", {attempt.speedup:.2f}x {report.outcome}" if attempt.speedup is not None else ""
+    speed = ""
+    if attempt.speedup is not None:
+        speed = f", {attempt.speedup:.2f}x {outcome_words(report.outcome)} {WHERE.get(report.clock, '')}".rstrip()
     return f"{attempt.step}: {report.verdict}{speed}"

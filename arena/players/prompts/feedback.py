@@ -63,7 +63,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt]) -> Conver
         told = verdict_words(last)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
-        told = fill_template("no_kernel", complaint=one_line(last.answer.reason))
+        told = fill_template("no_kernel", reason=one_line(last.answer.reason))
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
@@ -168,19 +168,19 @@ def _elsewhere(report: RunReport) -> list[str]:
     if report.one_size_only:
         lines.append("- The kernel is right at the sizes of this run alone. It must be right at every legal size.")
     elif report.holds_at_other_sizes:
-        lines.append(f"- Holds at other sizes: {report.holds_at_other_sizes}")
+        lines.append(f"- Faster at other sizes: {report.holds_at_other_sizes}")
     return lines
 
 
 def _timings(report: RunReport) -> list[str]:
     lines = []
-    for clock in ("call", "device"):
+    for clock, where in WHERE.items():
         speedup = getattr(report.speedup, clock, None)
         if speedup is None:
             continue
         baseline, kernel = getattr(report.baseline_us, clock, None), getattr(report.contender_us, clock, None)
         times = f": baseline {baseline:.1f} us, your kernel {kernel:.1f} us a call" if baseline and kernel else ""
-        lines.append(f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}")
+        lines.append(f"- Speedup ({where}) {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}")
     if report.outcome:
         why = single_calls_words(report.told)
         told = report.told.removesuffix(why).removesuffix(". ") or outcome_words(report.outcome)

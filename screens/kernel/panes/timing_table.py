@@ -43,7 +43,7 @@ def remark(update: RunUpdate) -> str:
     result = update.state.result
     if result is None or not result.told:
         return ""
-    helps = f"what helps: {update.advice}" if update.advice else ""
+    helps = f"to reduce noise: {update.advice}" if update.advice else ""
     told = result.outcome not in ("faster", "slower")  # then `sentence` includes it
     setting = update.state.setting
     unmeasured = result.roofline is None and setting is not None and kind_of(setting.device).on_gpus

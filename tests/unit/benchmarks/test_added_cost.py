@@ -110,14 +110,14 @@ def test_a_cost_that_may_hide_has_no_truth() -> None:
 
 def test_runs_of_one_cost_come_to_a_line() -> None:
     rows = [on_host(0.83), on_host(0.9), on_host(0.99, outcome="even")]
-    line = "host 20 %, expected on call: slower 2 of 3 (by call 2, by device 0); "
+    line = "host 20 %, expected: end-to-end; slower 2 of 3 (end-to-end 2, device time 0); "
     line += "truth 0.833 in 1 of 3 intervals, found 0.900"
     assert conclude(rows).lines == [f"13 gemm_allreduce: {line}"]
     assert conclude(rows).sound
     hidden = msgspec.structs.replace(row_of(run(1.0, 1.0, "even"), AddedCost("host", 0.2, ""), None), id=1)
     assert conclude([*rows, hidden]).lines == [
         f"13 gemm_allreduce: {line}",
-        "01 gemm_allreduce: host 20 %, expected on neither clock for sure: slower 0 of 1 (by call 0, by device 0)",
+        "01 gemm_allreduce: host 20 %, expected: neither for sure; slower 0 of 1 (end-to-end 0, device time 0)",
         f"all where it is expected: {line}",
     ]
     failed = row_of(run(1.0, verdict="CRASH"), AddedCost("host", 0.2, "call"), None)

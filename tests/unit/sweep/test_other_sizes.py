@@ -159,7 +159,7 @@ async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_res
     assert not built.report.tried_other_sizes
     words = judgement_words(right, "pass")
     assert words.count("- At other sizes, M=") == SETTINGS
-    assert "- Holds at other sizes: all" in words
+    assert "- Faster at other sizes: all" in words
     assert right.others is not None
     one = replace(
         right, others=(msgspec.structs.replace(right.others[0], verdict=Verdict.WRONG_RESULT, detail="`no`"),)

@@ -1,6 +1,6 @@
 # problem: allreduce
 # device: any
-"""All-reduce, one-shot: every rank reads everybody's tensor and adds; one barrier, best for small tensors."""
+"""All-reduce, one-shot: every rank reads all ranks' tensors and adds; one barrier, best for small tensors."""
 
 import torch
 

@@ -9,10 +9,10 @@ from sandbox.kit import cpp, symm
 lib = cpp.compile(r"""
 extern "C" void push(const Px& px, const char* chunks, char* out, i64 bytes, u32 epoch) {
     for (int step = 0; step < px.world; ++step) {
-        const int peer = (px.rank + step) % px.world;      // not everybody to rank 0 first
+        const int peer = (px.rank + step) % px.world;      // not all ranks to rank 0 first
         memcpy(px_at(px, peer, out) + px.rank * bytes, chunks + peer * bytes, bytes);
     }
-    px_barrier(px, 0, epoch);                              // everybody's chunks have arrived
+    px_barrier(px, 0, epoch);                              // all ranks' chunks have arrived
 }
 """)
 
