@@ -249,7 +249,7 @@ class CompareOutputs(Order, frozen=True):
 
 
 class Compared(Reply, frozen=True):
-    """One finding per compared slot; those of the order come first."""
+    """The comparison's findings: one for each right slot, and after them one for the first wrong slot, if there is any."""
 
     kind = Kind.COMPARED
     findings: list[OutputFinding]

@@ -86,7 +86,7 @@ class Clock:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs without the overhead, but not below their device time."""
+        """The pairs with the overhead subtracted from both times, but not below their device time."""
         base, mine = self._floors
         costs = {world: self.cost_us(world) for world in {CONTENDER, *(pair.reference for pair in self.raw)}}
         return [

@@ -30,13 +30,18 @@ WIDEST = 20.0
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Two neighbouring batches of the same number of calls, one of a reference world and one of the contender's."""
+    """Two neighbouring batches of the same number of calls, one of a reference world and one of the contender's.
+
+    Both times are as measured, with the overhead, in `Clock.raw` and for single calls. In `Clock.pairs` the overhead is
+    subtracted.
+    """
 
     reference: int
     """Index of the reference world."""
     baseline_us: float
-    """Microseconds per call of the reference world, without the overhead."""
+    """Microseconds per call of the reference world."""
     contender_us: float
+    """Microseconds per call of the contender's world."""
     baseline_first: bool
     """The reference world's batch ran first."""
     calls: int = 1

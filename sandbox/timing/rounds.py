@@ -76,6 +76,8 @@ class Rounds:
 
         Raises:
             Failed: a timed iteration was wrong or late, the baseline was disturbed, or the time is impossible.
+            OutputsLost: outputs of a timed batch are lost. It is raised at most once for a kernel.
+            WorldFailed, Deadline: a kernel's world failed.
         """
         try:
             self._measure()

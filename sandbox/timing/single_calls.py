@@ -65,7 +65,7 @@ class SingleCalls:
         enough(), confirmed(): whether the pairs so far decide, and whether they confirm the lead.
 
         Raises:
-            Failed: an output was wrong.
+            Failed, OutputsLost, WorldFailed, Deadline: as `Rounds.measure`.
         """
         started = self.turns.timer.monotonic()
         self._measure(LEAST_PAIRS, pairs_of, seconds, started + SECONDS)

@@ -167,7 +167,10 @@ class Turns:
         self.exchange.draw(count, expect_poison=True)
 
     def check_memory(self) -> None:
-        """Checks the memory of stopped kernels at intervals."""
+        """Checks the memory of the kernels, at most every MEMORY_SECONDS, while all worlds are stopped.
+
+        The check fails the world of a kernel that exceeds its limit.
+        """
         now = self.timer.monotonic()
         if now - self._memory_checked < MEMORY_SECONDS:
             return
@@ -286,7 +289,10 @@ class Turns:
             self.require_priorities(side, world)
 
     def require_priorities(self, side: TimedSide, world: World) -> None:
-        """Raises Failed if a kernel has changed the priorities of its stopped world."""
+        """Raises Failed if a kernel has changed the priorities of its world's processes.
+
+        The world is stopped, except after a batch without sealed memory.
+        """
         if side.observations is not None and (fault := self._priorities[world].check(world)):
             verdict = Verdict.BASELINE_DISTURBED
             raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
