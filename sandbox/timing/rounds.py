@@ -14,7 +14,7 @@ from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.single_calls import PAIRS, SingleCalls
+from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
 from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
@@ -149,7 +149,7 @@ class Rounds:
         no part of the time, and a kernel cannot work ahead there either.
         """
         gated = SingleCalls(self.turns)
-        gated.pairs = self.behind_gate.single_calls(PAIRS)
+        gated.pairs = self.behind_gate.single_calls(SINGLE_PAIRS)
         return gated.confirm(call, baseline_us)
 
     def _leads(self, call: Interval) -> bool:

@@ -11,7 +11,7 @@ from made_machine import MadeMachine
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import Pair, outcome
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.single_calls import LEAST_PAIRS, LEAST_SAVED, MOST_PAIRS, PAIRS, SingleCalls
+from sandbox.timing.single_calls import LEAST_SAVED, LEAST_SINGLE_PAIRS, MOST_SINGLE_PAIRS, SINGLE_PAIRS, SingleCalls
 from sandbox.worlds.exchange import Failed
 
 START_US = 300.0
@@ -40,12 +40,12 @@ def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) 
     assert rounds.withheld is None
     assert rounds.call.speed is not None
     assert rounds.call.speed.median == pytest.approx(100.0 / us, rel=0.15)
-    assert len(rounds.single_calls.pairs) >= LEAST_PAIRS
+    assert len(rounds.single_calls.pairs) >= LEAST_SINGLE_PAIRS
 
 
 def test_a_clear_lead_is_confirmed_by_few_pairs() -> None:
-    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == LEAST_PAIRS
-    assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= PAIRS
+    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == LEAST_SINGLE_PAIRS
+    assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= SINGLE_PAIRS
 
 
 def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
@@ -142,7 +142,7 @@ def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
     def start_us() -> float:
         return START_US + chance.expovariate(1 / spread_us)
 
-    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(MOST_PAIRS)]
+    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(MOST_SINGLE_PAIRS)]
     return found
 
 
@@ -153,10 +153,10 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
     rounds = measured(kernel(noisy(97.0, 0.02)))
     makes = rounds.single_calls
     makes.pairs.clear()
-    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > PAIRS)
-    assert PAIRS < len(makes.pairs) <= 2 * PAIRS
+    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > SINGLE_PAIRS)
+    assert SINGLE_PAIRS < len(makes.pairs) <= 2 * SINGLE_PAIRS
     makes.measure(rounds.pairs, rounds.seconds, lambda: False)
-    assert len(makes.pairs) == MOST_PAIRS
+    assert len(makes.pairs) == MOST_SINGLE_PAIRS
 
 
 def test_single_calls_that_would_show_a_lead_contradict_one_that_they_hardly_show() -> None:
