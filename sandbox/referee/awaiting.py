@@ -44,7 +44,7 @@ class Awaiting:
             Stopped: the run was cancelled.
         """
         started = self.timer.monotonic()
-        before = min(world.lines.compile_seconds, deadlines.COMPILE)
+        before = min(world.wires.compile_seconds, deadlines.COMPILE)
         waited_before: float | None = None
         while True:
             try:
@@ -53,7 +53,7 @@ class Awaiting:
                     return world.take(kind)
                 elapsed = self.timer.monotonic() - started
                 # Compiling has its own deadline in total. The ranks report when they compile.
-                compiled = min(world.lines.compile_seconds, deadlines.COMPILE) - before
+                compiled = min(world.wires.compile_seconds, deadlines.COMPILE) - before
                 left = limit - elapsed + compiled
                 # Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. A
                 # second reading is needed, because this process may have had no core itself.
@@ -86,4 +86,4 @@ class Awaiting:
 
 def _printed(world: World) -> str:
     """The end of what the ranks of a world printed."""
-    return "".join(map(world.lines.said_by, range(world.ranks)))[-4000:]
+    return "".join(map(world.wires.said_by, range(world.ranks)))[-4000:]

@@ -119,11 +119,11 @@ class Contenders:
     def keep(self) -> None:
         """Makes the contender a spare again. Only for one that has run the problem's own baseline to the end."""
         world = self.contender
-        if world is not None and len(self.spares) < SPARES and world.lines.failure is None:
+        if world is not None and len(self.spares) < SPARES and world.wires.failure is None:
             self.spares.append(world)
             self.contender = None
             world.processes.resume()
-            world.lines.watch_compiling(None)
+            world.wires.watch_compiling(None)
 
     def end(self) -> list[World]:
         """Kills the contender and its rival after their run; returns those that were killed."""

@@ -28,7 +28,7 @@ class References:
     def start(self, setting: Setting, count: int) -> None:
         """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
         for world in list(self.worlds):
-            if not fits(world, setting) or world.lines.failure:
+            if not fits(world, setting) or world.wires.failure:
                 self._drop(world)
         while len(self.worlds) < count:
             self.worlds.append(self.starter.start("reference", setting))
