@@ -327,7 +327,7 @@ class TrustedRank(Rank):
         theirs = arenas.sides[order.side].due
         if order.against is None:
             each = [
-                self.comparison.farness_of(
+                self.comparison.distance_of(
                     slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside
@@ -336,11 +336,11 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.farness(
+            found = self.comparison.distance(
                 theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
-        return [slot for farness, slot in far if farness > 1]
+        return [slot for distance, slot in far if distance > 1]
 
     def reference(self, index: int, against: int | None) -> Reference:
         """The reference outputs of a slot (collective). against: the side with the baseline's outputs."""

@@ -26,11 +26,11 @@ from sandbox.worlds.failures import Deadline, OutputsLost, WorldFailed
 class Evaluation:
     """Evaluates a kernel against the baseline, or against a rival."""
 
-    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, base: TimedSide | None) -> None:
-        """base: the reference worlds, or the rival's world; None: correctness only."""
+    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, baseline_side: TimedSide | None) -> None:
+        """baseline_side: the reference worlds, or the rival's world; None: correctness only."""
         self.correctness = correctness
         self.peaks = peaks
-        self.base = base
+        self.baseline_side = baseline_side
         self.rounds = self.new_rounds()
         self.energy: Energy | None = None
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
@@ -38,11 +38,11 @@ class Evaluation:
 
     def new_rounds(self) -> Rounds | None:
         """The timing of this run, from its start; None for correctness only."""
-        if self.base is None:
+        if self.baseline_side is None:
             return None
         correctness = self.correctness
-        mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
-        return Rounds(correctness.run, Turns(correctness.run.setting, self.base, mine), self.peaks)
+        contender_side = TimedSide(correctness.exchange, [correctness.contender], Observations())
+        return Rounds(correctness.run, Turns(correctness.run.setting, self.baseline_side, contender_side), self.peaks)
 
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
@@ -73,9 +73,9 @@ class Evaluation:
         limit += 2 * energy.ROW_S * self.correctness.run.energy
         with self.turn(), self.correctness.phase("time", limit):
             self.rounds.measure()
-            base, mine = self.rounds.call.medians()
-            if self.correctness.run.energy and base and mine:
-                self.energy = energy.measure(self.rounds.turns, (base, mine))
+            baseline_us, contender_us = self.rounds.call.medians()
+            if self.correctness.run.energy and baseline_us and contender_us:
+                self.energy = energy.measure(self.rounds.turns, (baseline_us, contender_us))
 
     def conclusion(self, call: events.Interval | None, device: events.Interval | None) -> Conclusion:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
@@ -91,14 +91,14 @@ class Evaluation:
         passed = verdict is Verdict.PASS
         call, device = (self.rounds.call, self.rounds.device) if self.rounds else (Clock("call"), Clock("device"))
         speed = call.speed if passed else None
-        (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
+        (baseline_call, contender_call), (baseline_device, contender_device) = call.medians(), device.medians()
         conclusion = self.conclusion(speed, device.speed if passed else None)
         roofline = None
         withheld = self.rounds is not None and self.rounds.withheld is not None
-        if speed and mine_call and self.peaks.known and not withheld:
+        if speed and contender_call and self.peaks.known and not withheld:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = events.Roofline(
-                bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter
+                bound_us=bound, percent=100 * bound / (contender_device or contender_call), limiter=limiter
             )
         return events.Result(
             verdict=verdict,
@@ -107,8 +107,8 @@ class Evaluation:
             paper_rule=correctness.paper_rule(),
             error=events.Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
             speedup=events.Speedup(call=speed, device=device.speed) if speed else None,
-            baseline_us=events.Microseconds(call=base_call, device=base_device) if speed else None,
-            contender_us=events.Microseconds(call=mine_call, device=mine_device) if speed else None,
+            baseline_us=events.Microseconds(call=baseline_call, device=baseline_device) if speed else None,
+            contender_us=events.Microseconds(call=contender_call, device=contender_device) if speed else None,
             roofline=roofline,
             seconds=events.Seconds(
                 **{name: correctness.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},

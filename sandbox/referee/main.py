@@ -190,7 +190,7 @@ class Referee:
             prepared, references = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
             contender = self.contenders.take(run.setting)
-            evaluation, judge = self.judges(run, prepared, contender, references, rival)
+            evaluation, judge = self.new_evaluation(run, prepared, contender, references, rival)
             evaluation.correctness.started = started
             evaluation.turn = partial(self.turn, run.setting, run.run_id)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
@@ -228,7 +228,7 @@ class Referee:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting)
 
-    def judges(
+    def new_evaluation(
         self, run: events.Run, prepared: PreparedSetting, contender: World, references: list[World], rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
         """The contender's evaluation, and the function that judges the whole run."""
@@ -236,13 +236,13 @@ class Referee:
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
             evaluation = Evaluation(
-                CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, prepared, references)
+                CorrectnessCheck(run, exchange), peaks, self.baseline_side(run, prepared, references)
             )
             return evaluation, evaluation.judge
         versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
         return versus.evaluation, versus.judge
 
-    def baselines_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
+    def baseline_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
         """The timed side of the reference worlds; None for correctness only."""
         if not references:
             return None

@@ -56,7 +56,7 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) -> Interval:
+def speedup(pairs: Sequence[Pair], clock: str = "call", overhead_error: float = 0.0) -> Interval:
     """Baseline time over contender time with its 99 % interval; deterministic, always finite.
 
     One reference world alone does not show how much worlds with the same code differ. The interval then allows for offsets of
@@ -65,7 +65,7 @@ def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) ->
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
         clock: "call" or "device".
-        harness: standard error of the log ratio from the uncertainty of the overhead.
+        overhead_error: standard error of the log ratio from the uncertainty of the overhead.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if turns_of(sound) < FEWEST:
@@ -74,7 +74,7 @@ def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) ->
     from sandbox.timing import random_effects
 
     prior = random_effects.prior_for(clock, len({pair.reference for pair in sound}))
-    ends = random_effects.predict(_fit(sound), prior, harness, TAIL)
+    ends = random_effects.predict(_fit(sound), prior, overhead_error, TAIL)
     return _interval(*(float(end[0]) for end in ends))
 
 

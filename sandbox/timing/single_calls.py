@@ -89,7 +89,7 @@ class SingleCalls:
             for place in range(at_once):
                 batch = Batch(place, 1)
                 if drawn := self.probes.draw(1):
-                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.mine], place)
+                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.contender_side], place)
                     continue
                 self.pairs += pairs_of(batch)
                 timed.append(place)
@@ -116,13 +116,15 @@ class SingleCalls:
         It is the difference of quantiles, and of worlds' starts. share: the quantile.
         """
         chance = np.random.default_rng(0)
-        base = np.array([pair.baseline_us for pair in self.pairs])
-        mine = np.array([pair.contender_us for pair in self.pairs])
+        baseline = np.array([pair.baseline_us for pair in self.pairs])
+        contender = np.array([pair.contender_us for pair in self.pairs])
         references = np.array([pair.reference for pair in self.pairs])
-        starts = [float(np.quantile(base[references == number], share)) for number in np.unique(references)]
+        starts = [float(np.quantile(baseline[references == number], share)) for number in np.unique(references)]
         offset = chance.normal(0.0, max(LEAST_OFFSET_US, float(np.std(starts))), RESAMPLES)
-        some = chance.integers(0, len(base), (RESAMPLES, len(base)))
-        saved: Floats = np.quantile(base[some], share, axis=1) - np.quantile(mine[some], share, axis=1) + offset
+        some = chance.integers(0, len(baseline), (RESAMPLES, len(baseline)))
+        saved: Floats = (
+            np.quantile(baseline[some], share, axis=1) - np.quantile(contender[some], share, axis=1) + offset
+        )
         return saved
 
     def speedup(self, baseline_us: float) -> Interval:
@@ -155,7 +157,9 @@ class SingleCalls:
 
     def confirm(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls show that they save what this lead needs. baseline_us: as for `contradict`."""
-        return len(self.pairs) >= LEAST_SINGLE_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(call, baseline_us)
+        return len(self.pairs) >= LEAST_SINGLE_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(
+            call, baseline_us
+        )
 
     def _excludes(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls save less than the lead needs."""

@@ -22,7 +22,7 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
-from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CALIBRATED = 8
@@ -177,7 +177,7 @@ class Comparison:
                 worst = verdict
         return OutputFinding(worst, outputs=figures, paper=paper)
 
-    def farness(
+    def distance(
         self,
         theirs: torch.Tensor,
         baseline: torch.Tensor,
@@ -189,28 +189,28 @@ class Comparison:
         """The distance of outputs from the baseline's in the same slots, float64 [slots] (collective).
 
         It is equal on all ranks. Above 1 an output may be wrong, and `finding` decides. Arguments as
-        `sandbox.rank.outputs.nearness.farness_of_slots`; inputs_of: the iteration in a slot.
+        `sandbox.rank.outputs.nearness.distance_of_slots`; inputs_of: the iteration in a slot.
         """
         if self.free_order:
             each = []
             for n in chosen:
                 place = slice(n * size, (n + 1) * size)
                 mine, its = slots.Unpacked(theirs[place], room), slots.Unpacked(baseline[place], room)
-                each.append(self._farness_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
+                each.append(self._distance_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
             found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
         else:
-            found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
+            found = distance_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
         self.reduce(found)
         return found
 
-    def farness_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
+    def distance_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
         """The same distance for one iteration, on this rank alone.
 
         plain: the baseline's outputs. tensors: the inputs.
         """
-        return self._farness_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
+        return self._distance_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
-    def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
+    def _distance_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
         if not got.sound or got.structure != baseline.structure:
             return FAR
         try:
@@ -228,7 +228,7 @@ class Comparison:
                 return FAR
             if one.numel():
                 here = one.to(other.device).reshape(1, -1)
-                worst = max(worst, float(farness(here, other.reshape(1, -1), limit)))
+                worst = max(worst, float(distance(here, other.reshape(1, -1), limit)))
         return worst
 
     @property

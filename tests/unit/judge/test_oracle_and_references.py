@@ -249,7 +249,7 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
     machine = MadeMachine("made-gpu")
     rounds = machine.rounds(references=2)
     pool = machine.pools[0]
-    queued, other = rounds.turns.base.worlds
+    queued, other = rounds.turns.baseline_side.worlds
 
     def cancel() -> None:
         machine.stop |= queued.state is State.QUEUED

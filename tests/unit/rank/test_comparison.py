@@ -321,7 +321,7 @@ def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(c
     turned = slots.packed(*flatten(judge.right.flip(0)))
     other = slots.packed(*flatten(judge.right + 1e-3))
     plain = flatten(judge.right)
-    found = [judge.comparison.farness_of(each, plain, {}) for each in (right, turned, other)]
+    found = [judge.comparison.distance_of(each, plain, {}) for each in (right, turned, other)]
     assert found[:2] == [0.0, 0.0]
     assert found[2] > 1
 
@@ -330,5 +330,5 @@ def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: C
     judge = compares(TENTHS)
     plain = flatten(judge.right)
     once = judge.code.call(lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting)
-    assert judge.comparison.farness_of(slots.packed(*flatten(once)), plain, {}) <= 1
-    assert judge.comparison.farness_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1
+    assert judge.comparison.distance_of(slots.packed(*flatten(once)), plain, {}) <= 1
+    assert judge.comparison.distance_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1
