@@ -19,7 +19,7 @@ from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, comparing_bytes, most_references
-from sandbox.rank.outputs.comparison import Comparison, Reference, named
+from sandbox.rank.outputs.comparison import Comparison, Expected, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
 from sandbox.rank.shapes import Shapes, shapes_of
@@ -32,8 +32,8 @@ DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
 """Bytes of unused blocks that the allocator keeps between orders. The other worlds share the device's memory."""
-REFERENCE_BYTES = 1 << 30
-"""Bytes of a kernel's outputs whose references are held at once. The oracle's outputs take up to four times as much."""
+EXPECTED_BYTES = 1 << 30
+"""Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
 LOOKED_AT = 3
@@ -101,7 +101,7 @@ class TrustedRank(Rank):
         shapes: list[Shapes] = []
         self.comparison = comparison = Comparison(self.code, self.setting)
 
-        def iteration(seed: int) -> Reference:
+        def iteration(seed: int) -> Expected:
             nonlocal leaves
             assert self.code is not None
             assert self.setting is not None
@@ -118,7 +118,7 @@ class TrustedRank(Rank):
                 shapes.append(shapes_of(self.code, tensors, self.setting))
             leaves = max(leaves, len(plain[1]))
             out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in plain[1]))
-            found = comparison.reference(tensors, plain)
+            found = comparison.expected(tensors, plain)
             of_oracle.append(self.device.peak_bytes())
             return found
 
@@ -136,7 +136,7 @@ class TrustedRank(Rank):
         references = None
         if there := self.device.memory_bytes():
             taken = arenas_bytes(order.arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
-            other = max(*of_draw, comparing_bytes(out_bytes, REFERENCE_BYTES))
+            other = max(*of_draw, comparing_bytes(out_bytes, EXPECTED_BYTES))
             references = most_references(there, taken, max(of_call), max(of_oracle), other)
         self.reply(
             messages.Probed(
@@ -241,7 +241,7 @@ class TrustedRank(Rank):
         if self.meaningful is None:
             self.meaningful = Comparison(self.code, self.setting)
             draws = (self.code.draw(setting, seed + number) for number in range(1, DRAWN_TO_CALIBRATE + 1))
-            self.meaningful.calibrate(map(self.meaningful.reference, draws))
+            self.meaningful.calibrate(map(self.meaningful.expected, draws))
         self.meaningful.new_iterations()
 
     def comparison_of(self, slot: int) -> Comparison:
@@ -296,7 +296,7 @@ class TrustedRank(Rank):
         side.outputs.fill_(slots.POISON)
         self.device.synchronize()
         findings = []
-        at_once = max(1, REFERENCE_BYTES // arenas.out_bytes)
+        at_once = max(1, EXPECTED_BYTES // arenas.out_bytes)
         for begin in range(0, len(copies), at_once):
             findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
         self.device.free_blocks(CACHED_BYTES)
@@ -306,12 +306,14 @@ class TrustedRank(Rank):
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
-        references = {index: self.reference(index, against) for index in copies}
+        expected_outputs = {index: self.expected(index, against) for index in copies}
         for comparison in (self.comparison, self.meaningful):
             if comparison is not None:
-                comparison.note({n: each for n, each in references.items() if self.comparison_of(n) is comparison})
+                comparison.note(
+                    {n: each for n, each in expected_outputs.items() if self.comparison_of(n) is comparison}
+                )
         return [
-            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), references[index], index)
+            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), expected_outputs[index], index)
             for index, copy in copies.items()
         ]
 
@@ -342,16 +344,16 @@ class TrustedRank(Rank):
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
         return [slot for distance, slot in far if distance > 1]
 
-    def reference(self, index: int, against: int | None) -> Reference:
-        """The reference outputs of a slot (collective). against: the side with the baseline's outputs."""
+    def expected(self, index: int, against: int | None) -> Expected:
+        """The expected outputs of a slot (collective). against: the side with the baseline's outputs."""
         assert self.comparison is not None
         arenas = self.arenas
         if against is None:
-            return self.comparison_of(index).reference(arenas.inputs_of(index))
+            return self.comparison_of(index).expected(arenas.inputs_of(index))
         packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
         # The arena also holds outputs that the baseline returned on the host.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]
-        return self.comparison.reference(arenas.inputs_of(index), (packed.structure, named(packed.structure, found)))
+        return self.comparison.expected(arenas.inputs_of(index), (packed.structure, named(packed.structure, found)))
 
     def plain(self, index: int) -> Output:
         """The baseline's outputs on the iteration of a slot (collective)."""

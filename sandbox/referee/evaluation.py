@@ -33,7 +33,7 @@ class Evaluation:
         self.baseline_side = baseline_side
         self.rounds = self.new_rounds()
         self.energy: Energy | None = None
-        self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        self.leased: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """The context of timing. It keeps other arenas from timing on these devices."""
 
     def new_rounds(self) -> Rounds | None:
@@ -71,7 +71,7 @@ class Evaluation:
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
-        with self.turn(), self.correctness.phase("time", limit):
+        with self.leased(), self.correctness.phase("time", limit):
             self.rounds.measure()
             baseline_us, contender_us = self.rounds.call.medians()
             if self.correctness.run.energy and baseline_us and contender_us:
@@ -81,7 +81,7 @@ class Evaluation:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
-        return conclude(call, device, setting.world, cores, self.rounds.withheld if self.rounds else None)
+        return conclude(call, device, setting.world, cores, self.rounds.unconfirmed if self.rounds else None)
 
     def result(self, verdict: Verdict, failure: events.Failure | None) -> events.Result:
         """The result. Times and speedups are set only if the kernel passed."""
@@ -94,8 +94,8 @@ class Evaluation:
         (baseline_call, contender_call), (baseline_device, contender_device) = call.medians(), device.medians()
         conclusion = self.conclusion(speed, device.speed if passed else None)
         roofline = None
-        withheld = self.rounds is not None and self.rounds.withheld is not None
-        if speed and contender_call and self.peaks.known and not withheld:
+        unconfirmed = self.rounds is not None and self.rounds.unconfirmed is not None
+        if speed and contender_call and self.peaks.known and not unconfirmed:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = events.Roofline(
                 bound_us=bound, percent=100 * bound / (contender_device or contender_call), limiter=limiter

@@ -11,8 +11,8 @@ from sandbox.protocol.samples import Batches
 from sandbox.timing import interval
 from sandbox.timing.interval import Pair
 
-CONTENDER = -1
-"""The contender, in place of a reference's index."""
+CONTENDER_INDEX = -1
+"""The contender's world, in place of a reference's index."""
 LEAST_SHARE = 0.25
 """Least share of a batch's time that remains after the overhead is subtracted."""
 
@@ -31,7 +31,7 @@ class Clock:
     raw: list[Pair] = field(default_factory=list)
     """Pairs as measured, with the overhead."""
     noop: dict[int, list[float]] = field(default_factory=dict)
-    """Times of no-op batches in microseconds per call, by reference or CONTENDER."""
+    """Times of no-op batches in microseconds per call, by reference or CONTENDER_INDEX."""
     speed: Interval | None = None
     rival: bool = False
     """Whether a kernel runs on the baseline's side, too."""
@@ -42,7 +42,7 @@ class Clock:
         self.raw.append(pair)
 
     def note_noop(self, world: int, us: float) -> None:
-        """Adds a no-op batch. world: index of the reference, or CONTENDER."""
+        """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX."""
         self.noop.setdefault(world, []).append(us)
 
     @property
@@ -69,10 +69,10 @@ class Clock:
         return own if self._believed(world) else min(own, max(self._reference_overheads(), default=0.0))
 
     def _believed(self, world: int) -> bool:
-        return self.rival or world != CONTENDER
+        return self.rival or world != CONTENDER_INDEX
 
     def _reference_overheads(self) -> list[float]:
-        return [median(found) for world, found in self.noop.items() if world != CONTENDER]
+        return [median(found) for world, found in self.noop.items() if world != CONTENDER_INDEX]
 
     def overhead_error(self) -> float:
         """Standard error of the log speedup from the uncertainty of the overhead."""
@@ -88,12 +88,14 @@ class Clock:
     def pairs(self) -> list[Pair]:
         """The pairs with the overhead subtracted from both times, but not below their device time."""
         baseline_floor, contender_floor = self._floors
-        overheads = {world: self.overhead_of(world) for world in {CONTENDER, *(pair.reference for pair in self.raw)}}
+        overheads = {
+            world: self.overhead_of(world) for world in {CONTENDER_INDEX, *(pair.reference for pair in self.raw)}
+        }
         return [
             msgspec.structs.replace(
                 pair,
                 baseline_us=_net(pair.baseline_us, overheads[pair.reference], baseline_floor),
-                contender_us=_net(pair.contender_us, overheads[CONTENDER], contender_floor),
+                contender_us=_net(pair.contender_us, overheads[CONTENDER_INDEX], contender_floor),
             )
             for pair in self.raw
         ]

@@ -9,7 +9,7 @@ from sandbox.machine.devices.pace import Pace
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import FinishBatch
-from sandbox.timing.clocks import CONTENDER, Clock
+from sandbox.timing.clocks import CONTENDER_INDEX, Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
 from sandbox.timing.stopping_rule import LEAST_PAIRS
@@ -144,7 +144,7 @@ class DeviceTime:
         for side in self.turns.sides:
             world = side.worlds[number % len(side.worlds)]
             seconds = self._gated(side, world, Batch(0, self.calls, noop=True))
-            name = CONTENDER if side is self.turns.contender_side else number % len(side.worlds)
+            name = CONTENDER_INDEX if side is self.turns.contender_side else number % len(side.worlds)
             self.clock.note_noop(name, seconds / self.calls * 1e6)
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:

@@ -8,8 +8,8 @@ from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
 from sandbox.protocol.samples import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
-from sandbox.timing.clocks import CONTENDER, Clock
-from sandbox.timing.conclusion import Withheld
+from sandbox.timing.clocks import CONTENDER_INDEX, Clock
+from sandbox.timing.conclusion import Unconfirmed
 from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
@@ -56,7 +56,7 @@ class Rounds:
         """Calls of a batch."""
         self.done = 0
         """Rounds that count."""
-        self.withheld: Withheld | None = None
+        self.unconfirmed: Unconfirmed | None = None
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
@@ -138,7 +138,7 @@ class Rounds:
         contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
         if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
-            self.withheld = Withheld(call, baseline_us, alone)
+            self.unconfirmed = Unconfirmed(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
             self.behind_gate.give_up()
 
@@ -323,7 +323,7 @@ class Rounds:
             if side.observations is None or self.call.rival:
                 index = self._turn % len(side.worlds)
                 seconds = self.turns.timed(side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn)
-                name = CONTENDER if side is self.turns.contender_side else index
+                name = CONTENDER_INDEX if side is self.turns.contender_side else index
                 self.call.note_noop(name, seconds / self.calls * 1e6)
 
     def estimate(self) -> tuple[Interval | None, Interval | None]:

@@ -12,7 +12,7 @@ BACKENDS = 30.0
 COMPILE = 120.0
 HEALTH = 10.0
 """One tiny call of the oracle world on each GPU after a kernel was killed there."""
-TURN = 240.0
+LEASE = 240.0
 """The wait for another arena that is timing on the same devices."""
 WITHOUT_CORE = 10.0
 """Most time without a core that extends a deadline. Other work on the machine or threads of the kernel cause it."""

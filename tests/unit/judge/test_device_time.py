@@ -6,7 +6,7 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
-from sandbox.timing.clocks import CONTENDER
+from sandbox.timing.clocks import CONTENDER_INDEX
 from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS, SELDOM
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import Failed
@@ -180,7 +180,7 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
     assert delaying == absurd
     assert honest < delaying < honest * 1.03  # the references' no-op batches differ by 1.1 us, of 75 us
     rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
-    assert rounds.device.overhead_of(CONTENDER) == pytest.approx(5.0)
+    assert rounds.device.overhead_of(CONTENDER_INDEX) == pytest.approx(5.0)
 
 
 def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:

@@ -141,12 +141,12 @@ def test_the_machine_is_asked_for_its_turn_only_for_what_is_timed() -> None:
     phases: list[str] = []
 
     @contextlib.contextmanager
-    def turn() -> Iterator[None]:
+    def leased() -> Iterator[None]:
         phases.append(machine.of(PhaseStarted)[-1].phase)
         yield
         phases.append(machine.of(PhaseStarted)[-1].phase)
 
-    judge.turn = turn
+    judge.leased = leased
     judge.judge()
     assert phases == ["check", "time"]
 

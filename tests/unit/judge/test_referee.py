@@ -33,7 +33,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
 from sandbox.referee.lease import Lease
 from sandbox.referee.main import Referee
-from sandbox.referee.measurements import LOST
+from sandbox.referee.measurements import OPTIONAL_WAYS
 from sandbox.worlds.state import State
 
 
@@ -441,7 +441,7 @@ def test_other_libraries_add_their_ways_and_their_faults_take_none_away(
     broken = Fault(Kind.MEASURE_TRANSFERS, Kind.BROKEN, text="Traceback:\nRuntimeError: no", after=1)
     for fault, ways, absent in (
         ([], ["TMA", "NVSHMEM"], {"NCCL device": "too old"}),
-        ([broken], ["TMA"], {LOST: "RuntimeError: no"}),
+        ([broken], ["TMA"], {OPTIONAL_WAYS: "RuntimeError: no"}),
     ):
         machine = MadeMachine("made-gpu")
         machine.oracle.transfers_of = measured
