@@ -139,19 +139,19 @@ class Reply(RankMessage, frozen=True):
     """Base of all messages of a trusted rank."""
 
 
-class Probe(Order, frozen=True):
+class MeasureBaseline(Order, frozen=True):
     """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
 
-    kind = Kind.PROBE
+    kind = Kind.MEASURE_BASELINE
     seeds: list[int]
     arena_bytes: int
     """Limit for the arenas of one side."""
 
 
-class Probed(Reply, frozen=True):
+class BaselineMeasured(Reply, frozen=True):
     """The sizes of slots and the time of a baseline call. The rank keeps the calibrated errors."""
 
-    kind = Kind.PROBED
+    kind = Kind.BASELINE_MEASURED
     in_bytes: int
     out_bytes: int
     room: int

@@ -58,7 +58,7 @@ class TrustedRank(Rank):
         self.drawn_from: dict[int, tuple[int, RankSetting]] = {}
         """By slot: the seed and the setting of its iteration, unless the inputs of only one rank were drawn anew."""
         self.handlers |= {
-            messages.Probe: self.probe,
+            messages.MeasureBaseline: self.measure_baseline,
             messages.MakeArenas: self.make_arenas,
             messages.Draw: self.draw,
             messages.Reveal: self.reveal,
@@ -89,7 +89,7 @@ class TrustedRank(Rank):
         text = str(error) if isinstance(error, SizesRefused) else "".join(traceback.format_exception(error))
         self.fail(kind, text)
 
-    def probe(self, order: messages.Probe, fds: list[int]) -> None:
+    def measure_baseline(self, order: messages.MeasureBaseline, fds: list[int]) -> None:
         """Draws and runs the baseline a few times to find sizes of slots, time of a call, and usual errors (collective)."""
         assert self.code is not None
         assert self.setting is not None
@@ -139,7 +139,7 @@ class TrustedRank(Rank):
             other = max(*of_draw, comparing_bytes(out_bytes, EXPECTED_BYTES))
             references = most_references(there, taken, max(of_call), max(of_oracle), other)
         self.reply(
-            messages.Probed(
+            messages.BaselineMeasured(
                 in_bytes=memory.up(in_bytes),
                 out_bytes=memory.up(out_bytes),
                 room=room,

@@ -17,7 +17,7 @@ from sandbox.worlds.state import State
 # --- prepared settings ---------------------------------------------------------------------------------------
 
 
-def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:
+def test_a_stage_has_slots_and_limits_of_what_was_measured_and_is_kept() -> None:
     machine = MadeMachine()
     machine.oracle.seconds = 0.01
     pool, setting = machine.pool(), machine.setting()
@@ -43,7 +43,7 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
 
 def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
     machine = MadeMachine()
-    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     pool = machine.pool()
     with pytest.raises(HarnessFailed, match="no"):
         pool.oracle.prepare(machine.setting())

@@ -193,7 +193,7 @@ def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones
     assert len(machine.started["reference"]) == 4
 
 
-@pytest.mark.parametrize("order", [Kind.PROBE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
+@pytest.mark.parametrize("order", [Kind.MEASURE_BASELINE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
 def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
@@ -260,7 +260,7 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
 @pytest.mark.parametrize(
     ("role", "order", "after", "phase"),
     [
-        ("baseline", Kind.PROBE, 0, "prepare"),
+        ("baseline", Kind.MEASURE_BASELINE, 0, "prepare"),
         ("baseline", Kind.OPEN, 0, "prepare"),
         ("baseline", Kind.MAKE_ARENAS, 0, "prepare"),
         ("baseline", Kind.DRAW, 0, "prepare"),
@@ -387,7 +387,7 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
 
 def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     referee = machine.referee()
     referee.warm(machine.setting(dtype="int64"))
     referee.warm(machine.setting())
