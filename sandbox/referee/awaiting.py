@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.rank_wire import Received
@@ -74,8 +75,8 @@ class Awaiting:
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise
-                role = "oracle" if world.trusted else "reference"
-                message = f"ranks {late.ranks} of the {role} world did not answer within {limit:.0f} s"
+                role = Role.ORACLE if world.trusted else Role.REFERENCE
+                message = f"ranks {late.ranks} of the {role.words} world did not answer within {limit:.0f} s"
                 raise HarnessFailed(f"{message}\n{_printed(world)}") from None
             if self.stopped():
                 raise Stopped

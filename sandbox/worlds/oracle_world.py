@@ -8,6 +8,7 @@ from sandbox.machine.devices.pace import calls_for
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import BaselineMeasured, MeasureBaseline, SlotLayout, Sync, Wake
+from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds
@@ -43,14 +44,14 @@ class OracleWorld:
         if self.world is not None and not fits(self.world, setting):
             self.drop()
         if self.world is None:
-            self.world = self.starter.start("baseline", setting)
+            self.world = self.starter.start(Role.ORACLE, setting)
         return self.world
 
     def open(self, setting: Setting) -> World:
         """The world with a setting's problem open, but nothing measured."""
         self.prepared = None
         world = self.start(setting)
-        self.starter.open_problem([world], setting, "baseline")
+        self.starter.open_problem([world], setting, Role.ORACLE)
         return world
 
     def prepare(self, setting: Setting) -> PreparedSetting:
@@ -82,7 +83,7 @@ class OracleWorld:
     def drop(self) -> None:
         """Kills the world; the next run starts a new one."""
         if self.world is not None:
-            self.starter.end(self.world, "baseline")
+            self.starter.end(self.world, Role.ORACLE)
         self.world = self.prepared = None
 
     def finish_orders(self, poll: Callable[[float], None]) -> None:

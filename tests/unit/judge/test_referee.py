@@ -209,12 +209,16 @@ def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callabl
     assert result(told()).verdict is Verdict.PASS
 
 
-def test_a_machine_without_room_for_a_world_is_a_harness_error(told: Callable[[], list[Any]]) -> None:
+@pytest.mark.parametrize(("room", "role"), [(0, "oracle"), (1, "spare")])
+def test_a_machine_without_room_for_a_world_is_a_harness_error(
+    room: int, role: str, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine()
-    machine.room = 1
+    machine.room = room
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
-    assert (judged.verdict, judged.detail[:22]) == (Verdict.HARNESS_ERROR, "cannot start the spare")
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert judged.detail.startswith(f"cannot start the {role} world")
 
 
 def test_an_unsound_device_is_a_harness_error_until_it_is_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
