@@ -168,15 +168,19 @@ class Rounds:
         counts = [turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
         return min(counts)
 
-    @property
-    def references(self) -> Sequence[int]:
-        """The indices of this round's reference worlds.
+    def references_of(self, number: int) -> Sequence[int]:
+        """The indices of the reference worlds of a round, by its number.
 
         Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
         of them, because all worlds must run the same shapes.
         """
-        number = len(self.turns.baseline_side.worlds)
-        return range(number) if self.prepared.varies else [self.done % number]
+        count = len(self.turns.baseline_side.worlds)
+        return range(count) if self.prepared.varies else [number % count]
+
+    @property
+    def references(self) -> Sequence[int]:
+        """The indices of this round's reference worlds."""
+        return self.references_of(self.done)
 
     def warm_up(self) -> tuple[float, float]:
         """Warms up the contender's world; the reference worlds have made their first calls before.
@@ -201,7 +205,6 @@ class Rounds:
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
                 self.warm_pair(number % len(self.turns.baseline_side.worlds))
-        self.done = 0
         return baseline_s, contender_s
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
@@ -228,14 +231,13 @@ class Rounds:
         One iteration is compared, but in batches of several calls only sometimes. calls: untimed calls that a kernel's
         world makes before.
         """
-        self.done = number
         started = self.timer.monotonic()
         batch = Batch(0, self.calls)
         self.turns.draw(batch.calls)
         self._draw_seconds = min(self._draw_seconds, (self.timer.monotonic() - started) / batch.calls)
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
-        pair, *_ = self.pairs(batch)
+        pair, *_ = self.pairs(batch, self.references_of(number))
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         self._pair_seconds = self.timer.monotonic() - started
@@ -299,11 +301,15 @@ class Rounds:
         fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         return int(min(fit, max(1, round_s / max(self._pair_seconds, 1e-6))))
 
-    def pairs(self, batch: Batch) -> list[Pair]:
-        """Times the same iterations in the contender's world and in each of the round's references, in random order."""
+    def pairs(self, batch: Batch, references: Sequence[int] | None = None) -> list[Pair]:
+        """Times the same iterations in the contender's world and in each of these references, in random order.
+
+        references: their indices; None: those of this round.
+        """
         self._turn += 1
         baseline, contender = self.turns.sides
-        order: list[int | None] = [*self.references, None]  # None: the contender
+        numbers = self.references if references is None else references
+        order: list[int | None] = [*numbers, None]  # None: the contender
         self.turns.random.shuffle(order)
         us = {}
         for number in order:
