@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
 from sandbox.protocol.energy import Energy
+from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
-from sandbox.referee.wording import detail
 from sandbox.timing import energy
 from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Conclusion, conclude
@@ -102,7 +102,7 @@ class Evaluation:
             )
         return events.Result(
             verdict=verdict,
-            detail=detail(verdict, failure),
+            detail=failure_words(failure) if failure else "",
             failure=failure,
             paper_rule=correctness.paper_rule(),
             error=events.Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,

@@ -218,7 +218,7 @@ def test_a_machine_without_room_for_a_world_is_a_harness_error(
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert judged.detail.startswith(f"cannot start the {role} world")
+    assert judged.detail.startswith(f"prepare: cannot start the {role} world")
 
 
 def test_an_unsound_device_is_a_harness_error_until_it_is_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
