@@ -135,7 +135,7 @@ def test_outputs_that_are_lost_again_and_again_are_compared() -> None:
     assert judged(machine).verdict is Verdict.WRONG_RESULT
 
 
-def test_the_machine_is_asked_for_its_turn_only_for_what_is_timed() -> None:
+def test_the_devices_are_leased_only_for_what_is_timed() -> None:
     machine = gpu()
     judge = revision(machine)
     phases: list[str] = []

@@ -323,7 +323,7 @@ def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, t
     assert judged.verdict is Verdict.PASS, judged.detail
 
 
-def test_a_run_that_waits_its_turn_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
+def test_a_run_that_waits_for_the_lease_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(machine.run())
@@ -368,7 +368,7 @@ def test_a_run_waits_until_no_other_arena_times_on_these_devices(
     assert machine.clock.monotonic() > 30.0
 
 
-def test_a_turn_that_never_comes_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
+def test_a_lease_that_is_never_free_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
     machine.referee().judge(machine.run(rounds=6))
