@@ -33,7 +33,7 @@ async def measure(repetitions: int | None) -> list[Figure]:
     )
     figures = await saves(request, repetitions or REPETITIONS, (1.0, 2.5))
     for backend in BACKENDS:
-        if not backend.probe().advice:
+        if not backend.availability().advice:
             over = replace(request, source=starter(problem, backend.name))
             figures += await saves(over, repetitions or REPETITIONS, (1.5, 2.5), f", {backend.name}")
     return figures

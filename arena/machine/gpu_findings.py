@@ -230,11 +230,14 @@ def _cupy(major: int | None) -> MachineFinding:
 
 
 def _backend(backend: Backend) -> MachineFinding:
-    probe = backend.probe()
-    if not probe.advice:
-        return ok(backend.label, probe.found)
+    availability = backend.availability()
+    if not availability.advice:
+        return ok(backend.label, availability.found)
     return limited(
-        backend.label, probe.found, probe.advice, *([python_install(probe.package)] if probe.package else [])
+        backend.label,
+        availability.found,
+        availability.advice,
+        *([python_install(availability.package)] if availability.package else []),
     )
 
 

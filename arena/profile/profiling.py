@@ -116,10 +116,10 @@ def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) ->
     until = 0.0
     while not lease.take(problem):
         if not until:
-            until = time.monotonic() + deadlines.TURN
+            until = time.monotonic() + deadlines.LEASE
             tell(Waits())
         if time.monotonic() > until:
             raise MachineError(
-                f"kernels have been timed on these devices for {deadlines.TURN:.0f} s", "try again later"
+                f"kernels have been timed on these devices for {deadlines.LEASE:.0f} s", "try again later"
             )
         time.sleep(CHECK_S)

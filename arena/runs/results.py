@@ -1,6 +1,5 @@
 """The report of a run, the JSON object of `run --json`. Fields are added, never renamed."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -10,6 +9,7 @@ from arena.foreign_text import printable
 from arena.runs.journal import RunHeader
 from sandbox.protocol import events
 from sandbox.protocol.energy import Energy
+from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.unjudged import harness_error_result
 from sandbox.protocol.verdict import Verdict
 
@@ -157,26 +157,9 @@ def at_other_sizes(report: RunReport, others: Sequence[OtherSize]) -> RunReport:
     return msgspec.structs.replace(report, other_sizes=list(others), holds_at_other_sizes=holds(others))
 
 
-def names_line(text: str, line: int) -> bool:
-    """Whether a text already names the line, in words or as a compiler does ("kernel.py:6: ...")."""
-    return re.search(rf"\bline {line}\b|[A-Za-z_]:{line}:", text) is not None
-
-
 def detail(result: events.Result) -> str:
-    """Returns the failure, its place and the advice, in one or two sentences."""
-    failure = result.failure
-    if failure is None:
-        return result.detail
-    where = failure.phase if failure.rank is None else f"{failure.phase}, rank {failure.rank}"
-    parts = [f"{where}: {failure.message.rstrip('.')}"]
-    if failure.line is not None and not names_line(failure.message, failure.line):
-        parts.append(f"line {failure.line}")
-    if failure.index is not None:
-        index = ", ".join(map(str, failure.index))
-        parts.append(f"first wrong {failure.output or 'output'}[{index}]")
-    if failure.expected is not None or failure.got is not None:
-        parts.append(f"expected {failure.expected}, got {failure.got}")
-    return "; ".join(parts) + (f". {failure.advice}" if failure.advice else "")
+    """Returns the failure in words, also of an old journal, whose own detail has another form."""
+    return result.detail if result.failure is None else failure_words(result.failure)
 
 
 def output_of(failure: events.Failure) -> str:

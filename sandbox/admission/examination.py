@@ -29,7 +29,7 @@ from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.outputs.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 SEED, OTHER_SEED = 12345, 67890
@@ -41,7 +41,7 @@ HONEST_ITERATIONS = 4
 CALIBRATION = range(1001, 1025)
 
 Value = TypeVar("Value")
-Variant = Callable[[Leaves, Reference], Output | None]
+Variant = Callable[[Leaves, Expected], Output | None]
 """Computes an output from the inputs of an iteration."""
 
 
@@ -65,7 +65,7 @@ class Examination:
         self.setting = setting
         self.check = code.problem.check
         self.comparison = Comparison(code, setting)
-        self.iterations: list[tuple[Leaves, Reference]] = []
+        self.iterations: list[tuple[Leaves, Expected]] = []
         """The iterations for nearly right outputs, drawn when first needed."""
         self.row = AdmissionRow()
 
@@ -73,13 +73,13 @@ class Examination:
         """Examines the problem; returns the row, the same on every rank except times and `dead` (collective)."""
         tensors = self.draw()
         plain = self.run_baseline(tensors)
-        reference = self.reference(tensors, plain)
-        if reference is None:
+        expected = self.expected(tensors, plain)
+        if expected is None:
             return self.row
-        self.row.baseline = self.judged(plain, reference)
-        for name, tried in self.tried(tensors, reference).items():
+        self.row.baseline = self.judged(plain, expected)
+        for name, tried in self.tried(tensors, expected).items():
             setattr(self.row, name, tried)
-        for name, tried in self.nearly_right(tensors, reference).items():
+        for name, tried in self.nearly_right(tensors, expected).items():
             setattr(self.row, name, tried)
         return self.row
 
@@ -109,34 +109,34 @@ class Examination:
                 self.row.alias = alias
         return flatten(returned)
 
-    def reference(self, tensors: Leaves, plain: Output) -> Reference | None:
+    def expected(self, tensors: Leaves, plain: Output) -> Expected | None:
         """The outputs of baseline and oracle, with calibrated limits; None if they do not match."""
-        reference = differs = None
+        expected = differs = None
         try:
-            reference = self.comparison.reference(tensors, plain)
+            expected = self.comparison.expected(tensors, plain)
         except OracleDiffers as error:
             differs = str(error)
         differs = anyone(differs)
         if differs is not None:
             self.row.problem = differs
-        if differs is not None or reference is None:
+        if differs is not None or expected is None:
             return None
-        self.row.structure = reference.baseline[0]
+        self.row.structure = expected.baseline[0]
         if self.check.oracle == "float64":
-            narrow = anyone(_narrow(reference))
+            narrow = anyone(_narrow(expected))
             if narrow is not None:
                 self.row.narrow = narrow
-        self.comparison.calibrate(self.comparison.reference(self.code.draw(self.setting, s)) for s in CALIBRATION)
-        self.comparison.note({0: reference})
+        self.comparison.calibrate(self.comparison.expected(self.code.draw(self.setting, s)) for s in CALIBRATION)
+        self.comparison.note({0: expected})
         self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
         self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)
         # Only rank 0's value is kept: with many ranks and tiny sizes a rank may have zeros.
-        self.row.dead = without_variance(reference.baseline)
-        return reference
+        self.row.dead = without_variance(expected.baseline)
+        return expected
 
-    def tried(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
+    def tried(self, tensors: Leaves, expected: Expected) -> dict[str, Tried]:
         """Tries every cheat; returns the verdicts by name."""
-        plain = reference.plain
+        plain = expected.plain
         other = self.code.draw(self.setting, OTHER_SEED)
         another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
         cheats: dict[str, Callable[[], Output | None]] = {
@@ -146,21 +146,21 @@ class Examination:
             "other_trial": lambda: another_answer,
             "fp8": lambda: changed(plain, eight_bits),
             "wrong_dtype": lambda: changed(plain, other_dtype),
-            "one_wrong": lambda: one_wrong(plain, lambda changed: self.counts(changed, reference)),
+            "one_wrong": lambda: one_wrong(plain, lambda changed: self.counts(changed, expected)),
         }
         if self.setting.world > 1:
             cheats["silent"] = lambda: self.computed(tensors, no_communication())
         found: dict[str, Tried] = {}
         for name, cheat in cheats.items():
             cheated = cheat()
-            found[name] = self.judged(cheated, reference)
+            found[name] = self.judged(cheated, expected)
             if name == "fp8" and cheated is not None and not any(everyone(_differ(cheated, plain))):
                 found[name] = (NOT_APPLICABLE, "rounding to fp8 changes nothing: no output is floating-point")
         return found
 
-    def nearly_right(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
+    def nearly_right(self, tensors: Leaves, expected: Expected) -> dict[str, Tried]:
         """Tries cheats of reduced precision and honest variants in several iterations."""
-        self.iterations = [(tensors, reference)]
+        self.iterations = [(tensors, expected)]
         cheats: dict[str, Variant] = {
             "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
             "drop_small": lambda given, _: self.computed(changed_inputs(given, without_small)),
@@ -181,13 +181,13 @@ class Examination:
             **{name: self.passes(variant) for name, variant in honest.items()},
         }
 
-    def iteration(self, slot: int) -> tuple[Leaves, Reference]:
-        """The inputs of an iteration and its reference outputs (collective)."""
+    def iteration(self, slot: int) -> tuple[Leaves, Expected]:
+        """The inputs of an iteration and its expected outputs (collective)."""
         while len(self.iterations) <= slot:
             drawn = self.code.draw(self.setting, MORE_SEEDS[len(self.iterations) - 1])
-            reference = self.comparison.reference(drawn)
-            self.comparison.note({len(self.iterations): reference})
-            self.iterations.append((drawn, reference))
+            expected = self.comparison.expected(drawn)
+            self.comparison.note({len(self.iterations): expected})
+            self.iterations.append((drawn, expected))
         return self.iterations[slot]
 
     def one_stale(self) -> Tried:
@@ -219,14 +219,14 @@ class Examination:
 
     def stale(self, place: int, slot: int) -> Verdict | None:
         """The verdict on outputs with one of the iteration before; None if they are equal or have other shapes."""
-        other, reference = (self.iteration(each)[1] for each in (slot - 1, slot))
-        tensors, others = list(reference.baseline[1]), other.baseline[1]
+        other, expected = (self.iteration(each)[1] for each in (slot - 1, slot))
+        tensors, others = list(expected.baseline[1]), other.baseline[1]
         if place >= len(others) or others[place][1].shape != tensors[place][1].shape:
             return None
         if same_bits(others[place][1], tensors[place][1]):
             return None
         tensors[place] = (tensors[place][0], others[place][1])
-        return self.comparison.in_detail((reference.baseline[0], tensors), reference, slot).verdict
+        return self.comparison.in_detail((expected.baseline[0], tensors), expected, slot).verdict
 
     def cheated(self, cheat: Variant) -> Tried:
         """The first rejection of a cheat, else its distance from a limit. Not applicable if it changes nothing (collective)."""
@@ -236,15 +236,15 @@ class Examination:
                 return NOT_APPLICABLE, "it changes no output"
             if slot == HONEST_ITERATIONS and not any(everyone(loses)):
                 return NOT_APPLICABLE, "it loses no more than the baseline's own rounding"
-            given, reference = self.iteration(slot)
-            output = cheat(given, reference)
-            verdict, seen = self.judged(output, reference, slot)
+            given, expected = self.iteration(slot)
+            output = cheat(given, expected)
+            verdict, seen = self.judged(output, expected, slot)
             if verdict != Verdict.PASS:
                 return verdict, seen
             assert output is not None
-            figures = self.finding(output, reference, slot).outputs
+            figures = self.finding(output, expected, slot).outputs
             worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
-            differs |= _differ(output, reference.plain)
+            differs |= _differ(output, expected.plain)
             loses |= any(f.rms > f.baseline_rms for f in figures)
         return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
 
@@ -252,12 +252,12 @@ class Examination:
         """The first rejection of an honest variant, or PASS with its distance from a limit (collective)."""
         worst = 0.0
         for slot in range(HONEST_ITERATIONS):
-            given, reference = self.iteration(slot)
-            output = variant(given, reference)
-            verdict, seen = self.judged(output, reference, slot)
+            given, expected = self.iteration(slot)
+            output = variant(given, expected)
+            verdict, seen = self.judged(output, expected, slot)
             if verdict != Verdict.PASS:
                 return verdict, seen
-            figures = self.finding(output, reference, slot).outputs
+            figures = self.finding(output, expected, slot).outputs
             worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
         return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
 
@@ -272,36 +272,36 @@ class Examination:
         dist.barrier()
         return found
 
-    def exact(self, tensors: Leaves, reference: Reference) -> Output | None:
+    def exact(self, tensors: Leaves, expected: Expected) -> Output | None:
         """The oracle's output, rounded once."""
-        return as_returned(flatten(self.code.oracle(tensors, self.setting)), reference.plain)
+        return as_returned(flatten(self.code.oracle(tensors, self.setting)), expected.plain)
 
-    def wider(self, tensors: Leaves, reference: Reference) -> Output | None:
+    def wider(self, tensors: Leaves, expected: Expected) -> Output | None:
         """The baseline in float32, its outputs rounded at the end."""
         found = self.computed(widened(tensors), wider=True)
-        return None if found is None else as_returned(found, reference.plain)
+        return None if found is None else as_returned(found, expected.plain)
 
-    def counts(self, output: Output, reference: Reference) -> bool:
+    def counts(self, output: Output, expected: Expected) -> bool:
         """Whether an output differs from the baseline's in what is compared on this rank."""
         try:
-            ordered = self.comparison.in_order(output, reference.facts)
+            ordered = self.comparison.in_order(output, expected.facts)
         except Exception:
             return True
-        return ordered[0] != reference.baseline[0] or _differ(ordered, reference.baseline)
+        return ordered[0] != expected.baseline[0] or _differ(ordered, expected.baseline)
 
-    def judged(self, output: Output | None, reference: Reference, slot: int = 0) -> Tried:
+    def judged(self, output: Output | None, expected: Expected, slot: int = 0) -> Tried:
         """(verdict, reason) of the first rank that rejects an output (collective)."""
-        finding = self.finding(output, reference, slot)
+        finding = self.finding(output, expected, slot)
         seen = everyone((finding.verdict.value, _in_words(finding)))
         failed = [(v, f"rank {r}: {words}") for r, (v, words) in enumerate(seen) if v != Verdict.PASS]
         return failed[0] if failed else (Verdict.PASS.value, "")
 
-    def finding(self, output: Output | None, reference: Reference, slot: int = 0) -> OutputFinding:
+    def finding(self, output: Output | None, expected: Expected, slot: int = 0) -> OutputFinding:
         """The comparison of an output on this rank."""
         if output is None:
             return OutputFinding(Verdict.WRONG_STRUCTURE, "nothing was returned")
         try:
-            return self.comparison.finding(slots.packed(*output), reference, slot)
+            return self.comparison.finding(slots.packed(*output), expected, slot)
         except (slots.DoesNotFit, NotATree) as error:
             return OutputFinding(Verdict.WRONG_STRUCTURE, str(error))
 
@@ -322,8 +322,8 @@ def _aliased(output: Output, tensors: Leaves) -> str | None:
     return None
 
 
-def _narrow(reference: Reference) -> str | None:
-    for (name, b), (_, o) in zip(reference.baseline[1], reference.oracle[1], strict=True):
+def _narrow(expected: Expected) -> str | None:
+    for (name, b), (_, o) in zip(expected.baseline[1], expected.oracle[1], strict=True):
         if b.dtype.is_floating_point and o.dtype != torch.float64:
             return f"output {name}: the oracle ran in {o.dtype}"
     return None

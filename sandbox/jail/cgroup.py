@@ -49,10 +49,6 @@ class Group:
                 return int(value)
         return 0
 
-    def peak_bytes(self) -> int:
-        """The peak memory of the group in bytes; 0 before Linux 5.19."""
-        return int(_read(self.path / "memory.peak") or 0)
-
     def kill(self) -> None:
         """Kills every process of the group at once, including one that is being forked (Linux 5.14)."""
         _write(self.path / "cgroup.kill", "1")

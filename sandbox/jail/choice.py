@@ -39,12 +39,12 @@ class Jail:
         extra: dict[str, str],
         readable: tuple[Path, ...] = (),
         devices: tuple[str, ...] = (),
-        guest: Caps | None = None,
+        caps: Caps | None = None,
         hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
         """A command in this jail; see `Profile.wrap`."""
         fd = None if self.filter is None else filter_file(self.filter)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest, hidden)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices, caps, hidden)
 
     @property
     def name(self) -> str:

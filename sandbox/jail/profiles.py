@@ -25,13 +25,13 @@ PROGRAM = ("sandbox", "problems")
 PACKAGES = (*PROGRAM, "arena", "screens", "tests")
 JOINED = ("full", "root")
 """Profiles whose worlds are forked outside and join the jail (sandbox/jail/joining.py)."""
-WITH_GUESTS = ("full", "root")
+WITH_AGENTS = ("full", "root")
 """Profiles that can hold agent programs, which see nothing of this program."""
 INSIDE = Path("/tmp")
 """The world's private folder, as its processes see it."""
 TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
-FIRST_UID, FIRST_GUEST_UID = 60_123, 55_123
+FIRST_UID, FIRST_AGENT_UID = 60_123, 55_123
 UIDS = 5000
 USER = "arena"
 PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
@@ -47,7 +47,7 @@ _uids = itertools.count()
 
 @dataclass(frozen=True)
 class Caps:
-    """Limits for all processes of one agent program (a guest) together."""
+    """Limits for all processes of one agent program together."""
 
     memory: int
     """Bytes, including files in /tmp and /dev/shm."""
@@ -106,21 +106,21 @@ class Profile:
         readable: tuple[Path, ...] = (),
         filter_fd: int | None = None,
         devices: tuple[str, ...] = (),
-        guest: Caps | None = None,
+        caps: Caps | None = None,
         hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
         """A command in this jail.
 
         folder: the world's private folder, as seen from outside; readable: paths that it may read in addition to the
         program's.
-        guest: caps of an agent program; it needs a PID namespace. hidden: folders that such a program sees empty.
+        caps: limits of an agent program; it needs a PID namespace. hidden: folders that such a program sees empty.
         """
-        assert guest is None or self.name in WITH_GUESTS
+        assert caps is None or self.name in WITH_AGENTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
-        uid = _uid(guest)
+        uid = _uid(caps)
         names = user_files(uid, uid if os.geteuid() == 0 else os.getegid())
-        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, hidden, uid, names)
+        command = _bubblewrap(self.name, readable, filter_fd, devices, caps, hidden, uid, names)
         fds = (*names.values(), *(() if filter_fd is None else (filter_fd,)))
         return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
 
@@ -214,13 +214,13 @@ def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def guest_interpreter() -> Path:
+def agent_interpreter() -> Path:
     """A Python for agent programs, without the packages of this environment."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
-def _guest_paths() -> list[Path]:
-    paths = (Path(sys.base_prefix).resolve(), guest_interpreter())
+def _agent_paths() -> list[Path]:
+    paths = (Path(sys.base_prefix).resolve(), agent_interpreter())
     return [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
 
 
@@ -229,7 +229,7 @@ def _bubblewrap(
     readable: tuple[Path, ...],
     filter_fd: int | None,
     devices: tuple[str, ...],
-    guest: Caps | None,
+    caps: Caps | None,
     hidden: tuple[Path, ...],
     uid: int,
     files: Mapping[str, int],
@@ -264,29 +264,29 @@ def _bubblewrap(
         command += ["--ro-bind", "/sys", "/sys"]
     for device in devices:
         command += ["--dev-bind-try", device, device]
-    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.disk + DISK_ROOM,) * 2
+    sizes = (SHM_BYTES, TMPFS_BYTES) if caps is None else (caps.disk + DISK_ROOM,) * 2
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
-    shown = [*(program_paths() if guest is None else _guest_paths()), *(path.resolve() for path in readable)]
+    shown = [*(program_paths() if caps is None else _agent_paths()), *(path.resolve() for path in readable)]
     for path in shown:
         for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
             if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):
                 made.add(parent)
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
-    if guest is not None:
+    if caps is not None:
         roots = [Path("/usr"), Path("/opt"), *shown]
         covered = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]]
         covered = [path for path in covered if path.is_dir() and any(map(path.is_relative_to, roots))]
         for path in covered:
             command += ["--perms", "0755", "--tmpfs", str(path)]
-        for path in covered:  # a guest that owns such a folder could fill it
+        for path in covered:  # an agent program that owns such a folder could fill it
             command += ["--remount-ro", str(path)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    start = _limits(PROCESSES if guest is None else guest.processes + PROCESSES_ROOM)
+    start = _limits(PROCESSES if caps is None else caps.processes + PROCESSES_ROOM)
     if root:
         start = [*_drop(uid), *start]
     if name == "nested" and (not root or signal_scope.is_available()):
@@ -301,17 +301,17 @@ def _first_program() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", start]
 
 
-def _uid(guest: Caps | None) -> int:
+def _uid(caps: Caps | None) -> int:
     """The uid inside.
 
-    As root, each world has its own, because the limit on processes counts per uid. Guests have separate uids, so that
+    As root, each world has its own, because the limit on processes counts per uid. Agent programs have separate uids, so that
     their processes do not count against a kernel's limit.
     """
     if os.geteuid():
         return os.geteuid()
-    if guest is None:
+    if caps is None:
         return FIRST_UID + next(_uids) % UIDS
-    return FIRST_GUEST_UID + (os.getpid() + next(_uids)) % UIDS
+    return FIRST_AGENT_UID + (os.getpid() + next(_uids)) % UIDS
 
 
 def _drop(uid: int) -> list[str]:

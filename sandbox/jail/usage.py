@@ -1,4 +1,4 @@
-"""Checks the resources of an agent program (a guest) against its caps, while it runs and when it has ended.
+"""Checks the resources of an agent program against its caps, while it runs and when it has ended.
 
 Memory is limited as for a world (memory.py). For processes and files the operating system has limits a little above the caps
 (profiles.py). CPU time is read from the control group, or from the processes.
@@ -19,8 +19,8 @@ _JAIL_PROCESSES = 2
 """Processes of bubblewrap itself."""
 
 
-class GuestUsage:
-    """The resources of one guest, from before its start until `close`. Every method may take milliseconds."""
+class AgentUsage:
+    """The resources of one agent program, from before its start until `close`. Every method may take milliseconds."""
 
     def __init__(self, profile: Profile, folder: Path, caps: Caps) -> None:
         """folder: its private folder outside. The memory cap is lower if the machine has less free memory."""
@@ -30,11 +30,11 @@ class GuestUsage:
         """Descriptors of its mounts by name, which stay readable when it has ended."""
 
     def starts(self, argv: list[str]) -> list[str]:
-        """The command line that starts the guest within its memory limit."""
+        """The command line that starts the program within its memory limit."""
         return self._bound.starts(argv)
 
     def excess(self, pid: int) -> str:
-        """The cap that a running guest exceeds, as "memory: ..."; empty if there is none. pid: its first process."""
+        """The cap that a running program exceeds, as "memory: ..."; empty if there is none. pid: its first process."""
         pids = tree(pid)
         self._open_mounts(pids)
         count = threads(pids) - _JAIL_PROCESSES
@@ -43,7 +43,7 @@ class GuestUsage:
         return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)
 
     def left_behind(self) -> str:
-        """The cap that an ended guest had exceeded, as in `excess`; empty if there is none."""
+        """The cap that an ended program had exceeded, as in `excess`; empty if there is none."""
         return _of_memory(self._bound.killed()) or self._filled()
 
     def close(self) -> None:

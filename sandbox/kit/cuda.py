@@ -37,7 +37,6 @@ from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 
-Extent = int | Sequence[int]
 Compiler = Callable[[str, str, tuple[str, ...]], bytes]
 """Compiles a source for an architecture, with options, to a cubin."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

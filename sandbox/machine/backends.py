@@ -13,7 +13,7 @@ from sandbox.machine import nccl_package, nvshmem_package, thunderkittens
 from sandbox.machine.devices import kind_of
 
 
-class Probe(NamedTuple):
+class Availability(NamedTuple):
     """Whether this machine has the software of a backend."""
 
     found: str
@@ -35,47 +35,47 @@ class Backend(NamedTuple):
     """Modules by which a kernel uses it."""
     label: str
     """Its label in verdicts and on boards."""
-    probe: Callable[[], Probe]
+    availability: Callable[[], Availability]
     """Checks this machine's software, in milliseconds. The doctor checks the GPUs."""
     build: Callable[[Path], bool] | None = None
     """Builds the parts that its kernels share into a folder: once per machine, in seconds. Returns whether it had
     to."""
 
 
-def _nccl() -> Probe:
+def _nccl() -> Availability:
     headers = nccl_package.nccl_headers()
     if headers is None:
-        return Probe(
+        return Availability(
             "no nccl_device.h in an installed NCCL package",
             "install torch from PyPI for CUDA 13: its NCCL package has the headers",
             "nvidia-nccl-cu13==2.28.9",
         )
     if headers.version not in nccl_package.LAYOUTS:
-        return Probe(nccl_package.unknown(headers.version), "install the NCCL that torch was built with")
-    return Probe(f"NCCL {nccl_package.dotted(headers.version)} with device headers")
+        return Availability(nccl_package.unknown(headers.version), "install the NCCL that torch was built with")
+    return Availability(f"NCCL {nccl_package.dotted(headers.version)} with device headers")
 
 
-def _nvshmem() -> Probe:
+def _nvshmem() -> Availability:
     found = nvshmem_package.package()
     if found is None:
-        return Probe("no NVSHMEM package", "install torch from PyPI for CUDA 13", "nvidia-nvshmem-cu13==3.4.5")
+        return Availability("no NVSHMEM package", "install torch from PyPI for CUDA 13", "nvidia-nvshmem-cu13==3.4.5")
     if found.version[0] != nvshmem_package.MAJOR:
-        return Probe(
+        return Availability(
             f"the kit knows NVSHMEM {nvshmem_package.MAJOR}, and this is {found.named}", "install that of torch"
         )
     if nvshmem_package.nvcc() is None:
-        return Probe(f"{found.named} without device functions: they need nvcc once", "install the CUDA toolkit")
-    return Probe(f"{found.named} with device functions")
+        return Availability(f"{found.named} without device functions: they need nvcc once", "install the CUDA toolkit")
+    return Availability(f"{found.named} with device functions")
 
 
-def _kittens() -> Probe:
+def _kittens() -> Availability:
     root = thunderkittens.checkout()
     if root is None:
-        return Probe(
+        return Availability(
             thunderkittens.why_missing(),
             f"clone HazyResearch/ThunderKittens, and name its folder in {thunderkittens.VARIABLE} or the setting thunderkittens",
         )
-    return Probe(f"ThunderKittens, {thunderkittens.commit(root) or 'commit unknown'}, at {root}")
+    return Availability(f"ThunderKittens, {thunderkittens.commit(root) or 'commit unknown'}, at {root}")
 
 
 BACKENDS = (

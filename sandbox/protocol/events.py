@@ -57,9 +57,10 @@ class Ready(Event, tag="ready", frozen=True, kw_only=True):
 
 
 class WorldChanged(Event, tag="world", frozen=True, kw_only=True):
-    """A world is starting, ready or gone. Roles: "baseline" (oracle world), "reference", "spare", "contender", "rival"."""
+    """A world is starting, ready or gone."""
 
     role: str
+    """A value of sandbox.protocol.roles.Role."""
     state: str
     """ "starting", "ready" or "gone"."""
     world: int

@@ -27,7 +27,7 @@ class Kind(IntEnum):
     REVEAL = 8
     COMPARE = 9
     CHECK_POISON = 10
-    PROBE = 11
+    MEASURE_BASELINE = 11
     MAP_GATE = 12
     MEASURE_PEAKS = 13
     WAKE = 14
@@ -75,7 +75,7 @@ class Kind(IntEnum):
     STALLED = 90
     """A wait of the kit timed out."""
 
-    PROBED = 96
+    BASELINE_MEASURED = 96
     ARENAS_MADE = 97
     DRAWN = 98
     REVEALED = 99
@@ -91,7 +91,7 @@ class Kind(IntEnum):
 
 REUSES, LOST = 1, 2
 """LOST: it was returned again before the earlier result was copied, so outputs of this batch are lost."""
-FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.PROBED)
+FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.BASELINE_MEASURED)
 
 
 class Frame(NamedTuple):

@@ -139,19 +139,19 @@ class Reply(RankMessage, frozen=True):
     """Base of all messages of a trusted rank."""
 
 
-class Probe(Order, frozen=True):
+class MeasureBaseline(Order, frozen=True):
     """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
 
-    kind = Kind.PROBE
+    kind = Kind.MEASURE_BASELINE
     seeds: list[int]
     arena_bytes: int
     """Limit for the arenas of one side."""
 
 
-class Probed(Reply, frozen=True):
+class BaselineMeasured(Reply, frozen=True):
     """The sizes of slots and the time of a baseline call. The rank keeps the calibrated errors."""
 
-    kind = Kind.PROBED
+    kind = Kind.BASELINE_MEASURED
     in_bytes: int
     out_bytes: int
     room: int
@@ -249,7 +249,7 @@ class CompareOutputs(Order, frozen=True):
 
 
 class Compared(Reply, frozen=True):
-    """One finding per compared slot; those of the order come first."""
+    """The comparison's findings: one for each right slot, and after them one for the first wrong slot, if there is any."""
 
     kind = Kind.COMPARED
     findings: list[OutputFinding]

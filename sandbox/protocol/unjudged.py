@@ -1,6 +1,7 @@
 """Results of runs that end before their kernel is judged."""
 
-from sandbox.protocol.events import Failure, Result, Seconds
+from sandbox.protocol.failure_words import failure_words
+from sandbox.protocol.result import Failure, Result, Seconds
 from sandbox.protocol.verdict import ADVICE, Verdict
 
 TEXT = 65536
@@ -8,10 +9,10 @@ TEXT = 65536
 
 
 def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: bool = False) -> Result:
-    """The result of a run whose kernel was not judged. failure: its message is one sentence without a full stop."""
+    """The result of a run whose kernel was not judged."""
     return Result(
         verdict=verdict,
-        detail=f"{failure.message} (phase {failure.phase}). {failure.advice}",
+        detail=failure_words(failure),
         failure=failure,
         paper_rule=None,
         error=None,

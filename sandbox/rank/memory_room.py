@@ -28,11 +28,11 @@ def arenas_bytes(most: int, inputs: int, outputs: int) -> int:
 
 
 def comparing_bytes(outputs: int, at_once: int) -> int:
-    """Bytes that a comparison takes: copies of a kernel's outputs, and references.
+    """Bytes that a comparison takes: copies of a kernel's outputs, and the expected outputs.
 
-    A reference has the baseline's outputs and the oracle's, which are up to four times as large.
+    Those are the baseline's outputs and the oracle's, which are up to four times as large.
 
-    outputs: bytes of a slot. at_once: bytes of outputs whose references are held at once.
+    outputs: bytes of a slot. at_once: bytes of outputs that are compared at once.
     """
     copies = COMPARED * outputs
     return copies + 5 * min(copies, max(at_once, outputs))

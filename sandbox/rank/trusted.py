@@ -2,15 +2,12 @@
 
 import itertools
 import os
-import time
 import traceback
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from problems.setting import RankSetting, SizesRefused
-from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import Output, flatten
@@ -18,11 +15,10 @@ from sandbox.protocol import messages, wire
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.memory_room import HELD, arenas_bytes, comparing_bytes, most_references
-from sandbox.rank.outputs.comparison import Comparison, Reference, named
+from sandbox.rank.baseline_measurement import BaselineMeasurement
+from sandbox.rank.outputs.comparison import Comparison, Expected, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
-from sandbox.rank.shapes import Shapes, shapes_of
 from sandbox.rank.trusted_arenas import TrustedArenas
 
 MOST_FAR = 8
@@ -32,12 +28,10 @@ DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
 """Bytes of unused blocks that the allocator keeps between orders. The other worlds share the device's memory."""
-REFERENCE_BYTES = 1 << 30
-"""Bytes of a kernel's outputs whose references are held at once. The oracle's outputs take up to four times as much."""
+EXPECTED_BYTES = 1 << 30
+"""Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
-LOOKED_AT = 3
-"""Iterations that are compared to detect varying shapes."""
 
 
 class TrustedRank(Rank):
@@ -58,7 +52,7 @@ class TrustedRank(Rank):
         self.drawn_from: dict[int, tuple[int, RankSetting]] = {}
         """By slot: the seed and the setting of its iteration, unless the inputs of only one rank were drawn anew."""
         self.handlers |= {
-            messages.Probe: self.probe,
+            messages.MeasureBaseline: self.measure_baseline,
             messages.MakeArenas: self.make_arenas,
             messages.Draw: self.draw,
             messages.Reveal: self.reveal,
@@ -89,66 +83,19 @@ class TrustedRank(Rank):
         text = str(error) if isinstance(error, SizesRefused) else "".join(traceback.format_exception(error))
         self.fail(kind, text)
 
-    def probe(self, order: messages.Probe, fds: list[int]) -> None:
+    def measure_baseline(self, order: messages.MeasureBaseline, fds: list[int]) -> None:
         """Draws and runs the baseline a few times to find sizes of slots, time of a call, and usual errors (collective)."""
         assert self.code is not None
         assert self.setting is not None
         self.solution = self.code.baseline
-        in_sizes, out_sizes, seconds, leaves = [], [], [], 0
-        of_draw: list[int] = []
-        of_call: list[int] = []
-        of_oracle: list[int] = []
-        shapes: list[Shapes] = []
-        self.comparison = comparison = Comparison(self.code, self.setting)
-
-        def iteration(seed: int) -> Reference:
-            nonlocal leaves
-            assert self.code is not None
-            assert self.setting is not None
-            tensors = self.code.draw(self.setting, seed)
-            in_sizes.append(slots.lay_out(tensors)[1])
-            dist.barrier()
-            of_draw.append(self.device.peak_bytes())
-            started = time.perf_counter()
-            plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
-            self.device.synchronize()
-            seconds.append(time.perf_counter() - started)
-            of_call.append(self.device.peak_bytes())
-            if len(shapes) < LOOKED_AT:
-                shapes.append(shapes_of(self.code, tensors, self.setting))
-            leaves = max(leaves, len(plain[1]))
-            out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in plain[1]))
-            found = comparison.reference(tensors, plain)
-            of_oracle.append(self.device.peak_bytes())
-            return found
-
+        self.comparison = Comparison(self.code, self.setting)
+        measurement = BaselineMeasurement(self.code, self.setting, self.device, self.comparison)
         try:
-            comparison.calibrate(iteration(seed) for seed in order.seeds)
+            self.comparison.calibrate(map(measurement.run, order.seeds))
         except torch.OutOfMemoryError as error:  # no kernel runs yet
             raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
         self.device.free_blocks(CACHED_BYTES)
-        room = max(16, 2 * leaves)
-        capacity = self.code.capacity(self.setting)
-        in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
-        out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
-        # More room than the baseline needs, so that a result of a wrong shape can be shown.
-        out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
-        references = None
-        if there := self.device.memory_bytes():
-            taken = arenas_bytes(order.arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
-            other = max(*of_draw, comparing_bytes(out_bytes, REFERENCE_BYTES))
-            references = most_references(there, taken, max(of_call), max(of_oracle), other)
-        self.reply(
-            messages.Probed(
-                in_bytes=memory.up(in_bytes),
-                out_bytes=memory.up(out_bytes),
-                room=room,
-                seconds=min(seconds),
-                sealed=self.device.can_seal(),
-                varies=any(each != shapes[0] for each in shapes),
-                references=references,
-            )
-        )
+        self.reply(measurement.result(order.arena_bytes, EXPECTED_BYTES))
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""
@@ -196,39 +143,62 @@ class TrustedRank(Rank):
 
     def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
         """Draws an iteration and checks if it fits in a slot, or writes the last drawn one to this rank's inputs."""
-        assert self.code is not None
-        assert self.setting is not None
-        table = self.arenas.tables[order.slot]
-        own = self.arenas.inputs_of(order.slot)
-        other = order.meaningful and self.setting.distribution != MEANINGFUL
-        setting = self.setting.replace(distribution=MEANINGFUL) if other else self.setting
         fits = True
         if order.replace:
-            for name, tensor in self.drawn_again.items():
-                own[name].copy_(tensor)
-            self.drawn_again = {}
-            if order.alone is not None:
-                del self.drawn_from[order.slot]
-            else:
-                self.drawn_from[order.slot] = order.seed, setting
-                (self.replaced.add if other else self.replaced.discard)(order.slot)
-                if other:
-                    self.calibrate_meaningful(setting, order.seed)
+            self.replace(order)
         elif order.alone is None:
-            self.drawn_again = tensors = self.code.draw(setting, order.seed)
-            early = {name: tensor for name, tensor in tensors.items() if not self.code.is_withheld(name)}
-            fits = slots.lay_out(tensors)[0] == table and not _differing(early, own)
-        elif order.slot in self.drawn_from:
-            seed, setting = self.drawn_from[order.slot]
-            is_it = order.alone == self.rank
-            self.drawn_again = tensors = self.code.draw(setting, seed, order.seed if is_it else None)
-            fits = slots.lay_out(tensors)[0] == table
-            differing = _differing(tensors, own) if fits else []
-            fits = fits and bool(differing) == is_it and all(map(self.code.is_withheld, differing))
+            fits = self.draw_for_all(order)
         else:
-            fits = False
+            fits = self.draw_for_one(order, order.alone)
         self.device.synchronize()
         self.reply(messages.DrawnAgain(fits))
+
+    def draw_for_all(self, order: messages.DrawAgain) -> bool:
+        """Draws an iteration for all ranks. Returns whether what contenders can read before GO stays the same."""
+        assert self.code is not None
+        self.drawn_again = tensors = self.code.draw(self.setting_of(order), order.seed)
+        early = {name: tensor for name, tensor in tensors.items() if not self.code.is_withheld(name)}
+        own = self.arenas.inputs_of(order.slot)
+        return slots.lay_out(tensors)[0] == self.arenas.tables[order.slot] and not _differing(early, own)
+
+    def draw_for_one(self, order: messages.DrawAgain, rank: int) -> bool:
+        """Draws the slot's iteration again with other random numbers of one rank.
+
+        Returns whether withheld inputs of this rank change if it is that one, and nothing else changes.
+        """
+        assert self.code is not None
+        if order.slot not in self.drawn_from:
+            return False
+        seed, setting = self.drawn_from[order.slot]
+        is_it = rank == self.rank
+        self.drawn_again = tensors = self.code.draw(setting, seed, order.seed if is_it else None)
+        if slots.lay_out(tensors)[0] != self.arenas.tables[order.slot]:
+            return False
+        differing = _differing(tensors, self.arenas.inputs_of(order.slot))
+        return bool(differing) == is_it and all(map(self.code.is_withheld, differing))
+
+    def replace(self, order: messages.DrawAgain) -> None:
+        """Writes the last drawn iteration to this rank's inputs. order: the one that drew it, with `replace`."""
+        own = self.arenas.inputs_of(order.slot)
+        for name, tensor in self.drawn_again.items():
+            own[name].copy_(tensor)
+        self.drawn_again = {}
+        if order.alone is not None:
+            del self.drawn_from[order.slot]
+            return
+        setting = self.setting_of(order)
+        self.drawn_from[order.slot] = order.seed, setting
+        if setting is self.setting:
+            self.replaced.discard(order.slot)
+        else:
+            self.replaced.add(order.slot)
+            self.calibrate_meaningful(setting, order.seed)
+
+    def setting_of(self, order: messages.DrawAgain) -> RankSetting:
+        """The setting from which a new iteration is drawn: the run's own object, unless the distribution is another."""
+        assert self.setting is not None
+        other = order.meaningful and self.setting.distribution != MEANINGFUL
+        return self.setting.replace(distribution=MEANINGFUL) if other else self.setting
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
         """Measures the baseline's usual errors on inputs of the problem's own distribution (collective).
@@ -241,7 +211,7 @@ class TrustedRank(Rank):
         if self.meaningful is None:
             self.meaningful = Comparison(self.code, self.setting)
             draws = (self.code.draw(setting, seed + number) for number in range(1, DRAWN_TO_CALIBRATE + 1))
-            self.meaningful.calibrate(map(self.meaningful.reference, draws))
+            self.meaningful.calibrate(map(self.meaningful.expected, draws))
         self.meaningful.new_iterations()
 
     def comparison_of(self, slot: int) -> Comparison:
@@ -296,7 +266,7 @@ class TrustedRank(Rank):
         side.outputs.fill_(slots.POISON)
         self.device.synchronize()
         findings = []
-        at_once = max(1, REFERENCE_BYTES // arenas.out_bytes)
+        at_once = max(1, EXPECTED_BYTES // arenas.out_bytes)
         for begin in range(0, len(copies), at_once):
             findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
         self.device.free_blocks(CACHED_BYTES)
@@ -306,12 +276,14 @@ class TrustedRank(Rank):
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
-        references = {index: self.reference(index, against) for index in copies}
+        expected_outputs = {index: self.expected(index, against) for index in copies}
         for comparison in (self.comparison, self.meaningful):
             if comparison is not None:
-                comparison.note({n: each for n, each in references.items() if self.comparison_of(n) is comparison})
+                comparison.note(
+                    {n: each for n, each in expected_outputs.items() if self.comparison_of(n) is comparison}
+                )
         return [
-            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), references[index], index)
+            self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), expected_outputs[index], index)
             for index, copy in copies.items()
         ]
 
@@ -327,7 +299,7 @@ class TrustedRank(Rank):
         theirs = arenas.sides[order.side].due
         if order.against is None:
             each = [
-                self.comparison.farness_of(
+                self.comparison.distance_of(
                     slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside
@@ -336,22 +308,22 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.farness(
+            found = self.comparison.distance(
                 theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
-        return [slot for farness, slot in far if farness > 1]
+        return [slot for distance, slot in far if distance > 1]
 
-    def reference(self, index: int, against: int | None) -> Reference:
-        """The reference outputs of a slot (collective). against: the side with the baseline's outputs."""
+    def expected(self, index: int, against: int | None) -> Expected:
+        """The expected outputs of a slot (collective). against: the side with the baseline's outputs."""
         assert self.comparison is not None
         arenas = self.arenas
         if against is None:
-            return self.comparison_of(index).reference(arenas.inputs_of(index))
+            return self.comparison_of(index).expected(arenas.inputs_of(index))
         packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
         # The arena also holds outputs that the baseline returned on the host.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]
-        return self.comparison.reference(arenas.inputs_of(index), (packed.structure, named(packed.structure, found)))
+        return self.comparison.expected(arenas.inputs_of(index), (packed.structure, named(packed.structure, found)))
 
     def plain(self, index: int) -> Output:
         """The baseline's outputs on the iteration of a slot (collective)."""

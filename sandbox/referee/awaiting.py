@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.rank_wire import Received
@@ -43,28 +44,15 @@ class Awaiting:
             HarnessFailed, SettingRefused: a world without a kernel failed.
             Stopped: the run was cancelled.
         """
-        started = self.timer.monotonic()
-        before = min(world.lines.compile_seconds, deadlines.COMPILE)
-        waited_before: float | None = None
+        time_left = _TimeLeft(world, limit, self.timer)
         while True:
             try:
                 missing = world.missing(kind)
                 if not missing:
                     return world.take(kind)
-                elapsed = self.timer.monotonic() - started
-                # Compiling has its own deadline in total. The ranks report when they compile.
-                compiled = min(world.lines.compile_seconds, deadlines.COMPILE) - before
-                left = limit - elapsed + compiled
-                # Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. A
-                # second reading is needed, because this process may have had no core itself.
-                if left < limit / 2:
-                    waited = world.processes.waited_for_cores()
-                    if waited_before is None:
-                        waited_before = waited
-                    else:
-                        left += min(waited - waited_before, deadlines.WITHOUT_CORE)
-                        if left < 0:
-                            raise Deadline(missing, kind)
+                left = time_left.seconds()
+                if left < 0:
+                    raise Deadline(missing, kind)
             except WorldFailed as failed:
                 if world.spec.kernel:
                     raise
@@ -74,16 +62,52 @@ class Awaiting:
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise
-                role = "oracle" if world.trusted else "reference"
-                message = f"ranks {late.ranks} of the {role} world did not answer within {limit:.0f} s"
+                role = Role.ORACLE if world.trusted else Role.REFERENCE
+                message = f"ranks {late.ranks} of the {role.words} world did not answer within {limit:.0f} s"
                 raise HarnessFailed(f"{message}\n{_printed(world)}") from None
             if self.stopped():
                 raise Stopped
             self.poll(min(0.25, max(left, 0.001)))
-            if elapsed > MEMORY_CHECK_SECONDS:
+            if time_left.elapsed > MEMORY_CHECK_SECONDS:
                 world.check_memory()  # takes milliseconds, so it is left out of normal batches
+
+
+class _TimeLeft:
+    """The time that a world has left for an answer. Compilation has its own deadline, so it does not count."""
+
+    def __init__(self, world: World, limit: float, timer: TimeSource) -> None:
+        """limit: seconds from now."""
+        self._world = world
+        self._limit = limit
+        self._timer = timer
+        self._started = timer.monotonic()
+        self._compiled_before = self._compiled
+        self._without_core_before: float | None = None
+        self.elapsed = 0.0
+        """Seconds from the start until the last call of `seconds`."""
+
+    @property
+    def _compiled(self) -> float:
+        """Seconds of compilation since the world's start, as its ranks report, up to their deadline in total."""
+        return min(self._world.wires.compile_seconds, deadlines.COMPILE)
+
+    def seconds(self) -> float:
+        """The seconds that are left; negative when the time is over.
+
+        Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. A second
+        reading is needed before the time is over, because this process may have had no core itself.
+        """
+        self.elapsed = self._timer.monotonic() - self._started
+        left = self._limit - self.elapsed + self._compiled - self._compiled_before
+        if left >= self._limit / 2:
+            return left
+        without_core = self._world.processes.waited_for_cores()
+        if self._without_core_before is None:
+            self._without_core_before = without_core
+            return max(left, 0.0)
+        return left + min(without_core - self._without_core_before, deadlines.WITHOUT_CORE)
 
 
 def _printed(world: World) -> str:
     """The end of what the ranks of a world printed."""
-    return "".join(map(world.lines.said_by, range(world.ranks)))[-4000:]
+    return "".join(map(world.wires.said_by, range(world.ranks)))[-4000:]

@@ -41,7 +41,7 @@ class CorrectnessCheck:
         self.seconds: dict[str, float] = {}
         self.compile_started = 0.0
         self.timed_out = False
-        self.contender.lines.watch_compiling(self.compiling)
+        self.contender.wires.watch_compiling(self.compiling)
 
     def judge(self) -> tuple[Verdict, Failure | None]:
         """Loads and checks the kernel. Returns the verdict, and the failure if there is one."""
@@ -206,4 +206,4 @@ class CorrectnessCheck:
         """The place where a rank is or ended, by the last stack that it printed; None if that shows none."""
         lines = self.run.source.count("\n") + 1
         name = MAIN if self.run.files else self.run.kernel_name
-        return place_of(rank, self.contender.lines.said_by(rank), name, lines)
+        return place_of(rank, self.contender.wires.said_by(rank), name, lines)

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
 from sandbox.protocol.energy import Energy
+from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
-from sandbox.referee.wording import detail
 from sandbox.timing import energy
 from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Conclusion, conclude
@@ -26,23 +26,23 @@ from sandbox.worlds.failures import Deadline, OutputsLost, WorldFailed
 class Evaluation:
     """Evaluates a kernel against the baseline, or against a rival."""
 
-    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, base: TimedSide | None) -> None:
-        """base: the reference worlds, or the rival's world; None: correctness only."""
+    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, baseline_side: TimedSide | None) -> None:
+        """baseline_side: the reference worlds, or the rival's world; None: correctness only."""
         self.correctness = correctness
         self.peaks = peaks
-        self.base = base
+        self.baseline_side = baseline_side
         self.rounds = self.new_rounds()
         self.energy: Energy | None = None
-        self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        self.leased: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """The context of timing. It keeps other arenas from timing on these devices."""
 
     def new_rounds(self) -> Rounds | None:
         """The timing of this run, from its start; None for correctness only."""
-        if self.base is None:
+        if self.baseline_side is None:
             return None
         correctness = self.correctness
-        mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
-        return Rounds(correctness.run, Turns(correctness.run.setting, self.base, mine), self.peaks)
+        contender_side = TimedSide(correctness.exchange, [correctness.contender], Observations())
+        return Rounds(correctness.run, Turns(correctness.run.setting, self.baseline_side, contender_side), self.peaks)
 
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
@@ -71,17 +71,17 @@ class Evaluation:
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
-        with self.turn(), self.correctness.phase("time", limit):
+        with self.leased(), self.correctness.phase("time", limit):
             self.rounds.measure()
-            base, mine = self.rounds.call.medians()
-            if self.correctness.run.energy and base and mine:
-                self.energy = energy.measure(self.rounds.turns, (base, mine))
+            baseline_us, contender_us = self.rounds.call.medians()
+            if self.correctness.run.energy and baseline_us and contender_us:
+                self.energy = energy.measure(self.rounds.turns, (baseline_us, contender_us))
 
     def conclusion(self, call: events.Interval | None, device: events.Interval | None) -> Conclusion:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
-        return conclude(call, device, setting.world, cores, self.rounds.withheld if self.rounds else None)
+        return conclude(call, device, setting.world, cores, self.rounds.unconfirmed if self.rounds else None)
 
     def result(self, verdict: Verdict, failure: events.Failure | None) -> events.Result:
         """The result. Times and speedups are set only if the kernel passed."""
@@ -91,24 +91,24 @@ class Evaluation:
         passed = verdict is Verdict.PASS
         call, device = (self.rounds.call, self.rounds.device) if self.rounds else (Clock("call"), Clock("device"))
         speed = call.speed if passed else None
-        (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
+        (baseline_call, contender_call), (baseline_device, contender_device) = call.medians(), device.medians()
         conclusion = self.conclusion(speed, device.speed if passed else None)
         roofline = None
-        withheld = self.rounds is not None and self.rounds.withheld is not None
-        if speed and mine_call and self.peaks.known and not withheld:
+        unconfirmed = self.rounds is not None and self.rounds.unconfirmed is not None
+        if speed and contender_call and self.peaks.known and not unconfirmed:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = events.Roofline(
-                bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter
+                bound_us=bound, percent=100 * bound / (contender_device or contender_call), limiter=limiter
             )
         return events.Result(
             verdict=verdict,
-            detail=detail(verdict, failure),
+            detail=failure_words(failure) if failure else "",
             failure=failure,
             paper_rule=correctness.paper_rule(),
             error=events.Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
             speedup=events.Speedup(call=speed, device=device.speed) if speed else None,
-            baseline_us=events.Microseconds(call=base_call, device=base_device) if speed else None,
-            contender_us=events.Microseconds(call=mine_call, device=mine_device) if speed else None,
+            baseline_us=events.Microseconds(call=baseline_call, device=baseline_device) if speed else None,
+            contender_us=events.Microseconds(call=contender_call, device=contender_device) if speed else None,
             roofline=roofline,
             seconds=events.Seconds(
                 **{name: correctness.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},

@@ -56,7 +56,7 @@ from sandbox.worlds.oracle_world import OracleWorld
 from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
 from sandbox.worlds.world import World
-from sandbox.worlds.world_folder import sweep
+from sandbox.worlds.world_folder import remove_leftovers
 from sandbox.worlds.world_spec import WorldSpec
 
 
@@ -161,7 +161,7 @@ class Referee:
             self.contenders.drop_spares()
             self.references.drop()
             world = self.oracle.open(setting)
-            with self.turn(setting):
+            with self.leased(setting):
                 started = self.timer.monotonic()
                 return ask(self.await_all, world, order, reply, limit), self.timer.monotonic() - started
         except UNMEASURED:
@@ -190,9 +190,9 @@ class Referee:
             prepared, references = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
             contender = self.contenders.take(run.setting)
-            evaluation, judge = self.judges(run, prepared, contender, references, rival)
+            evaluation, judge = self.new_evaluation(run, prepared, contender, references, rival)
             evaluation.correctness.started = started
-            evaluation.turn = partial(self.turn, run.setting, run.run_id)
+            evaluation.leased = partial(self.leased, run.setting, run.run_id)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
                 result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
@@ -228,7 +228,7 @@ class Referee:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting)
 
-    def judges(
+    def new_evaluation(
         self, run: events.Run, prepared: PreparedSetting, contender: World, references: list[World], rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
         """The contender's evaluation, and the function that judges the whole run."""
@@ -236,13 +236,13 @@ class Referee:
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)
             evaluation = Evaluation(
-                CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, prepared, references)
+                CorrectnessCheck(run, exchange), peaks, self.baseline_side(run, prepared, references)
             )
             return evaluation, evaluation.judge
         versus = Versus(run, prepared, (contender, rival), self.await_all, self.emit, peaks, self.timer)
         return versus.evaluation, versus.judge
 
-    def baselines_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
+    def baseline_side(self, run: events.Run, prepared: PreparedSetting, references: list[World]) -> TimedSide | None:
         """The timed side of the reference worlds; None for correctness only."""
         if not references:
             return None
@@ -250,14 +250,14 @@ class Referee:
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
-    def turn(self, setting: events.Setting, run_id: str = "") -> Iterator[None]:
+    def leased(self, setting: events.Setting, run_id: str = "") -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
             held = Lease(devices_of(setting))
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(held) as lease:
-            until = self.timer.monotonic() + deadlines.TURN
+            until = self.timer.monotonic() + deadlines.LEASE
             told: Waiting | None = None
             while not lease.take(Path(setting.problem_dir).name):
                 waiting = Waiting(run_id=run_id, holder=lease.holder())
@@ -270,7 +270,7 @@ class Referee:
                     raise Stopped
                 if self.timer.monotonic() > until:
                     raise HarnessFailed(
-                        f"waited {deadlines.TURN:.0f} s for another arena that is timing on these devices"
+                        f"waited {deadlines.LEASE:.0f} s for another arena that is timing on these devices"
                     )
                 self.poll(0.1)
             with self.contenders.spares_stopped():
@@ -331,7 +331,7 @@ def main() -> None:
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()
-    sweep()
+    remove_leftovers()
     referee = Referee()
 
     def end(*_: object) -> None:

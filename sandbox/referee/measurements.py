@@ -13,7 +13,8 @@ from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 R = TypeVar("R", bound=Reply)
 UNMEASURED = (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError)
 """The exceptions of a measurement that fails."""
-LOST = "NCCL device and NVSHMEM"
+OPTIONAL_WAYS = "NCCL device and NVSHMEM"
+"""Names of the ways to move data that need optional libraries."""
 
 
 class Ask(Protocol):
@@ -42,7 +43,7 @@ def transfers_timed(setting: Setting, ask: Ask) -> TransfersTimed:
         except Stopped:
             raise
         except UNMEASURED as error:
-            found = found.beside(Transfers(found.sizes, [], {LOST: str(error).strip().rpartition("\n")[-1]}))
+            found = found.beside(Transfers(found.sizes, [], {OPTIONAL_WAYS: str(error).strip().rpartition("\n")[-1]}))
         else:
             found, seconds = found.beside(joined([reply.transfers for reply in more])), seconds + longer
     return TransfersTimed(world=setting.world, device=setting.device, transfers=found, seconds=seconds)

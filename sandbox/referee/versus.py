@@ -12,11 +12,11 @@ import msgspec
 
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
+from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
-from sandbox.referee.wording import detail
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import Observations, TimedSide
 from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, PreparedSetting
@@ -89,5 +89,7 @@ class Versus:
                 advice="",
             )
         digest = self.sides[1].run.kernel.sha256
-        rival = RivalResult(verdict=theirs[0], detail=detail(*theirs), failure=theirs[1], sha256=digest)
+        verdict, failure = theirs
+        words = failure_words(failure) if failure else ""
+        rival = RivalResult(verdict=verdict, detail=words, failure=failure, sha256=digest)
         return msgspec.structs.replace(result, rival=rival)

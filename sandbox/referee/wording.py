@@ -1,4 +1,4 @@
-"""Verdicts in words: the meaning of a rank's failure, the line that a person reads first, and advice on usual mistakes."""
+"""Verdicts in words: the meaning of a rank's failure, and advice on usual mistakes."""
 
 import os
 import re
@@ -8,21 +8,6 @@ from sandbox.protocol.events import Failure, OutputError
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
-
-
-def detail(verdict: Verdict, failure: Failure | None) -> str:
-    """One line: the fact, its phase, rank and place, and what to do."""
-    if failure is None:
-        return ""
-    parts = [failure.message.splitlines()[0].rstrip(".") if failure.message else verdict.value]
-    where = [f"phase {failure.phase}"]
-    if failure.rank is not None:
-        where.append(f"rank {failure.rank}")
-    if failure.line:
-        where.append(f"line {failure.line}")
-    if failure.index is not None:
-        where.append(f"first at {failure.index}: expected {failure.expected}, got {failure.got}")
-    return f"{parts[0]} ({', '.join(where)}). {failure.advice}".strip()
 
 
 def whole(figures: OutputError) -> str:

@@ -11,8 +11,8 @@ from sandbox.protocol.samples import Batches
 from sandbox.timing import interval
 from sandbox.timing.interval import Pair
 
-CONTENDER = -1
-"""The contender, in place of a reference's index."""
+CONTENDER_INDEX = -1
+"""The contender's world, in place of a reference's index."""
 LEAST_SHARE = 0.25
 """Least share of a batch's time that remains after the overhead is subtracted."""
 
@@ -31,7 +31,7 @@ class Clock:
     raw: list[Pair] = field(default_factory=list)
     """Pairs as measured, with the overhead."""
     noop: dict[int, list[float]] = field(default_factory=dict)
-    """Times of no-op batches in microseconds per call, by reference or CONTENDER."""
+    """Times of no-op batches in microseconds per call, by reference or CONTENDER_INDEX."""
     speed: Interval | None = None
     rival: bool = False
     """Whether a kernel runs on the baseline's side, too."""
@@ -42,58 +42,60 @@ class Clock:
         self.raw.append(pair)
 
     def note_noop(self, world: int, us: float) -> None:
-        """Adds a no-op batch. world: index of the reference, or CONTENDER."""
+        """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX."""
         self.noop.setdefault(world, []).append(us)
 
     @property
-    def harness_us(self) -> float:
-        """The harness overhead per call: starting the batch and copying outputs, from worlds without a kernel.
+    def overhead_us(self) -> float:
+        """The overhead in microseconds per call: starting the batch and copying outputs, from worlds without a kernel.
 
         If a kernel runs on both sides, the smaller overhead counts, so that a kernel gains nothing by delaying its copies.
         """
-        costs: list[float] = [median(found) for world, found in self.noop.items() if self._believed(world)]
-        if not costs:
+        found: list[float] = [median(times) for world, times in self.noop.items() if self._believed(world)]
+        if not found:
             return 0.0
-        return min(costs) if self.rival else float(median(costs))
+        return min(found) if self.rival else float(median(found))
 
-    def cost_us(self, world: int) -> float:
-        """The overhead per call that is subtracted from a world's batches.
+    def overhead_of(self, world: int) -> float:
+        """The overhead in microseconds per call that is subtracted from a world's batches.
 
         It is the same for all worlds in end-to-end time. In device time it is the world's own, because worlds differ in
         how soon they react to the open gate. The contender's is at most that of the slowest reference, so that it gains
         nothing by a delay.
         """
         if self.name == "call" or self.rival or world not in self.noop:
-            return self.harness_us
+            return self.overhead_us
         own: float = median(self.noop[world])
-        return own if self._believed(world) else min(own, max(self._reference_costs(), default=0.0))
+        return own if self._believed(world) else min(own, max(self._reference_overheads(), default=0.0))
 
     def _believed(self, world: int) -> bool:
-        return self.rival or world != CONTENDER
+        return self.rival or world != CONTENDER_INDEX
 
-    def _reference_costs(self) -> list[float]:
-        return [median(found) for world, found in self.noop.items() if world != CONTENDER]
+    def _reference_overheads(self) -> list[float]:
+        return [median(found) for world, found in self.noop.items() if world != CONTENDER_INDEX]
 
-    def harness_error(self) -> float:
+    def overhead_error(self) -> float:
         """Standard error of the log speedup from the uncertainty of the overhead."""
         found = [us for world, times in self.noop.items() if self._believed(world) for us in times]
         if len(found) < 2 or not self.raw:
             return 0.0
         middle: float = median(found)
         spread: float = 1.4826 * median(abs(us - middle) for us in found)
-        base, mine = (us or 1.0 for us in self.medians())
-        return 1.25 * spread / math.sqrt(len(found)) * abs(1 / base - 1 / mine)
+        baseline_us, contender_us = (us or 1.0 for us in self.medians())
+        return 1.25 * spread / math.sqrt(len(found)) * abs(1 / baseline_us - 1 / contender_us)
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs without the overhead, but not below their device time."""
-        base, mine = self._floors
-        costs = {world: self.cost_us(world) for world in {CONTENDER, *(pair.reference for pair in self.raw)}}
+        """The pairs with the overhead subtracted from both times, but not below their device time."""
+        baseline_floor, contender_floor = self._floors
+        overheads = {
+            world: self.overhead_of(world) for world in {CONTENDER_INDEX, *(pair.reference for pair in self.raw)}
+        }
         return [
             msgspec.structs.replace(
                 pair,
-                baseline_us=_net(pair.baseline_us, costs[pair.reference], base),
-                contender_us=_net(pair.contender_us, costs[CONTENDER], mine),
+                baseline_us=_net(pair.baseline_us, overheads[pair.reference], baseline_floor),
+                contender_us=_net(pair.contender_us, overheads[CONTENDER_INDEX], contender_floor),
             )
             for pair in self.raw
         ]
@@ -106,7 +108,7 @@ class Clock:
         """
         self._floors = floors
         if self.raw:
-            self.speed = interval.speedup(self.pairs, self.name, self.harness_error())
+            self.speed = interval.speedup(self.pairs, self.name, self.overhead_error())
         return self.speed
 
     def medians(self) -> tuple[float | None, float | None]:
@@ -124,8 +126,8 @@ class Clock:
         ]
 
 
-def _net(us: float, cost: float, floor: float) -> float:
-    return max(us - cost, us * LEAST_SHARE, floor)
+def _net(us: float, overhead: float, floor: float) -> float:
+    return max(us - overhead, us * LEAST_SHARE, floor)
 
 
 @dataclass

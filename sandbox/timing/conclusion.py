@@ -26,7 +26,7 @@ class Conclusion(NamedTuple):
     """What would make the measurement less noisy; empty if no clock is too noisy."""
 
 
-class Withheld(NamedTuple):
+class Unconfirmed(NamedTuple):
     """The result of batches of many calls that single calls do not confirm."""
 
     speedup: Interval
@@ -37,11 +37,15 @@ class Withheld(NamedTuple):
 
 
 def conclude(
-    call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0, withheld: Withheld | None = None
+    call: Interval | None,
+    device: Interval | None,
+    ranks: int = 1,
+    cores: int = 0,
+    unconfirmed: Unconfirmed | None = None,
 ) -> Conclusion:
     """Draws the conclusion from end-to-end time, or from device time if only end-to-end time is too noisy.
 
-    withheld: single calls do not confirm the result of batches of many calls; `call` is then the speedup of single
+    unconfirmed: single calls do not confirm the result of batches of many calls; `call` is then the speedup of single
     calls. ranks, cores: CPU ranks and cores of the machine, to advise fewer ranks; cores 0: unknown or irrelevant.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
@@ -53,14 +57,14 @@ def conclude(
     if len(telling) < len(said):
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
     sentence = _sentence(call, device)
-    if withheld is not None:
+    if unconfirmed is not None:
         doubt = "contradict. Does a call work on inputs of later calls?"
         if call is None or outcome(call) == "too noisy":
             doubt = "are too noisy to confirm."
-        elif withheld.alone_us is not None:
-            times = f"{withheld.baseline_us:.0f} µs a call there, {withheld.alone_us:.0f} µs alone"
+        elif unconfirmed.alone_us is not None:
+            times = f"{unconfirmed.baseline_us:.0f} µs a call there, {unconfirmed.alone_us:.0f} µs alone"
             doubt = f"do not confirm. The baseline took {times}: other work slowed the batches."
-        gave = f"{withheld.speedup.median:.2f}× {ends(withheld.speedup)}"
+        gave = f"{unconfirmed.speedup.median:.2f}× {ends(unconfirmed.speedup)}"
         sentence += f". {SINGLE_CALLS}: batches of many calls gave {gave}, which single calls {doubt}"
     return Conclusion(outcome(said[clock]), clock, sentence, advice)
 

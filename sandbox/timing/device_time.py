@@ -9,7 +9,7 @@ from sandbox.machine.devices.pace import Pace
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import FinishBatch
-from sandbox.timing.clocks import CONTENDER, Clock
+from sandbox.timing.clocks import CONTENDER_INDEX, Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
 from sandbox.timing.stopping_rule import LEAST_PAIRS
@@ -94,7 +94,7 @@ class DeviceTime:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
         try:
-            for number in range(NOOP_BATCHES * len(self.turns.base.worlds)):
+            for number in range(NOOP_BATCHES * len(self.turns.baseline_side.worlds)):
                 self.noop_batches(number)
         except _NotQueued:
             self._most_calls.clear()
@@ -105,7 +105,7 @@ class DeviceTime:
 
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
-        many = 2 * len(self.turns.base.worlds)
+        many = 2 * len(self.turns.baseline_side.worlds)
         often = number < many or len(self.clock.raw) < LEAST_PAIRS
         if not self._gates or (not often and number % SELDOM):
             return
@@ -144,7 +144,7 @@ class DeviceTime:
         for side in self.turns.sides:
             world = side.worlds[number % len(side.worlds)]
             seconds = self._gated(side, world, Batch(0, self.calls, noop=True))
-            name = CONTENDER if side is self.turns.mine else number % len(side.worlds)
+            name = CONTENDER_INDEX if side is self.turns.contender_side else number % len(side.worlds)
             self.clock.note_noop(name, seconds / self.calls * 1e6)
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
@@ -155,7 +155,7 @@ class DeviceTime:
         calls = min(count, self._most_calls[0])
         wanted = max(1, min(wanted, self.exchange.prepared.layout.slots // calls))
         self.turns.draw(calls * wanted)
-        self.turns.wake(Batch(0, calls), [number % len(self.turns.base.worlds)])
+        self.turns.wake(Batch(0, calls), [number % len(self.turns.baseline_side.worlds)])
         found: list[Pair] = []
         chosen: list[int] = []
         timed: list[int] = []
@@ -208,14 +208,14 @@ class DeviceTime:
     def _pair(self, batch: Batch, number: int) -> Pair:
         """Times one batch on either side, in random order."""
         self._turn += 1
-        base, mine = self.turns.sides
-        reference = number % len(base.worlds)
+        baseline, contender = self.turns.sides
+        reference = number % len(baseline.worlds)
         first = self.turns.random.random() < 0.5
-        order = [(base, base.worlds[reference]), (mine, mine.worlds[0])]
+        order = [(baseline, baseline.worlds[reference]), (contender, contender.worlds[0])]
         us = {}
         for side, world in order if first else order[::-1]:
             us[id(side)] = self._gated(side, world, batch) / batch.calls * 1e6
-        return Pair(reference, us[id(base)], us[id(mine)], first, batch.calls, number)
+        return Pair(reference, us[id(baseline)], us[id(contender)], first, batch.calls, number)
 
     def _gated(self, side: TimedSide, world: World, batch: Batch) -> float:
         """Runs a gated batch; returns the seconds from the gate's opening to the last rank's completion.

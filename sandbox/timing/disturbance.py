@@ -63,7 +63,7 @@ class Priorities:
         """Sessions that began after the first check."""
 
     def check(self, world: World) -> str:
-        """The fault of a stopped world in one line; empty if there is none. The first check stores the priorities."""
+        """The fault of a world in one line; empty if there is none. The first check stores the priorities."""
         helpers = world.processes.helpers()
         if not self._ranks:
             self._ranks = {pid: self._kind.share_of_cores(pid) for pid in world.processes.rank_pids}

@@ -30,13 +30,18 @@ WIDEST = 20.0
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Two neighbouring batches of the same number of calls, one of a reference world and one of the contender's."""
+    """Two neighbouring batches of the same number of calls, one of a reference world and one of the contender's.
+
+    Both times are as measured, with the overhead, in `Clock.raw` and for single calls. In `Clock.pairs` the overhead is
+    subtracted.
+    """
 
     reference: int
     """Index of the reference world."""
     baseline_us: float
-    """Microseconds per call of the reference world, without the overhead."""
+    """Microseconds per call of the reference world."""
     contender_us: float
+    """Microseconds per call of the contender's world."""
     baseline_first: bool
     """The reference world's batch ran first."""
     calls: int = 1
@@ -51,7 +56,7 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) -> Interval:
+def speedup(pairs: Sequence[Pair], clock: str = "call", overhead_error: float = 0.0) -> Interval:
     """Baseline time over contender time with its 99 % interval; deterministic, always finite.
 
     One reference world alone does not show how much worlds with the same code differ. The interval then allows for offsets of
@@ -60,7 +65,7 @@ def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) ->
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
         clock: "call" or "device".
-        harness: standard error of the log ratio from the uncertainty of the overhead.
+        overhead_error: standard error of the log ratio from the uncertainty of the overhead.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if turns_of(sound) < FEWEST:
@@ -69,7 +74,7 @@ def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0) ->
     from sandbox.timing import random_effects
 
     prior = random_effects.prior_for(clock, len({pair.reference for pair in sound}))
-    ends = random_effects.predict(_fit(sound), prior, harness, TAIL)
+    ends = random_effects.predict(_fit(sound), prior, overhead_error, TAIL)
     return _interval(*(float(end[0]) for end in ends))
 
 

@@ -168,10 +168,10 @@ def _inflation(residuals: Floats, scale: Floats) -> Floats:
     return inflation
 
 
-def predict(found: Fit, prior: Prior, harness: float, tail: float) -> tuple[Floats, Floats, Floats]:
+def predict(found: Fit, prior: Prior, overhead_error: float, tail: float) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world is one more world with its own offset.
 
-    harness: standard error that is added. tail: probability beyond either end.
+    overhead_error: standard error that is added. tail: probability beyond either end.
     """
     grid = prior.grid
     evidence = _evidence(found, grid) + prior.log_mass(found)
@@ -182,7 +182,7 @@ def predict(found: Fit, prior: Prior, harness: float, tail: float) -> tuple[Floa
     middle = (share * found.locations[:, None]).sum(axis=2)
     stretch = (student(tail, found.freedom) / student(tail, math.inf)) ** 2
     noise = stretch * ((share**2 * found.variances[:, None]).sum(axis=2) + found.common[:, None])
-    deviation = np.sqrt(noise + grid**2 * (1 + (share**2).sum(axis=2)) + harness**2)
+    deviation = np.sqrt(noise + grid**2 * (1 + (share**2).sum(axis=2)) + overhead_error**2)
     return (
         (weight * middle).sum(axis=1),
         -_upper(-middle, deviation, weight, tail),

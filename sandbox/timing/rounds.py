@@ -8,13 +8,13 @@ from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
 from sandbox.protocol.samples import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
-from sandbox.timing.clocks import CONTENDER, Clock
-from sandbox.timing.conclusion import Withheld
+from sandbox.timing.clocks import CONTENDER_INDEX, Clock
+from sandbox.timing.conclusion import Unconfirmed
 from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.single_calls import PAIRS, SingleCalls
+from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
 from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
@@ -56,7 +56,7 @@ class Rounds:
         """Calls of a batch."""
         self.done = 0
         """Rounds that count."""
-        self.withheld: Withheld | None = None
+        self.unconfirmed: Unconfirmed | None = None
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
@@ -76,6 +76,8 @@ class Rounds:
 
         Raises:
             Failed: a timed iteration was wrong or late, the baseline was disturbed, or the time is impossible.
+            OutputsLost: outputs of a timed batch are lost. It is raised at most once for a kernel.
+            WorldFailed, Deadline: a kernel's world failed.
         """
         try:
             self._measure()
@@ -86,11 +88,11 @@ class Rounds:
         started = self.timer.monotonic()
         self.turns.start()
         self.behind_gate.install()
-        base_s, mine_s = self.warm_up()
+        baseline_s, contender_s = self.warm_up()
         self.turns.pins = True
-        self.behind_gate.try_out(self.calls, self.affordable_calls(base_s, mine_s))
-        if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
-            self.calls = self.calls_lasting(self.pace.long_s, base_s, mine_s)
+        self.behind_gate.try_out(self.calls, self.affordable_calls(baseline_s, contender_s))
+        if self.behind_gate.call_seconds < HOST_BOUND * min(baseline_s, contender_s):
+            self.calls = self.calls_lasting(self.pace.long_s, baseline_s, contender_s)
         self.turns.draw(self.calls)
         for _ in range(NOOP_FIRST):
             self.noop_batches()
@@ -136,7 +138,7 @@ class Rounds:
         contradicted = self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1)
         if contradicted and not self._confirmed_behind_gate(call, baseline_us):
             alone = None if self.call.rival else self.single_calls.slowed(baseline_us)
-            self.withheld = Withheld(call, baseline_us, alone)
+            self.unconfirmed = Unconfirmed(call, baseline_us, alone)
             self.call.speed = self.single_calls.speedup(baseline_us)
             self.behind_gate.give_up()
 
@@ -147,7 +149,7 @@ class Rounds:
         no part of the time, and a kernel cannot work ahead there either.
         """
         gated = SingleCalls(self.turns)
-        gated.pairs = self.behind_gate.single_calls(PAIRS)
+        gated.pairs = self.behind_gate.single_calls(SINGLE_PAIRS)
         return gated.confirm(call, baseline_us)
 
     def _leads(self, call: Interval) -> bool:
@@ -166,15 +168,19 @@ class Rounds:
         counts = [turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
         return min(counts)
 
-    @property
-    def references(self) -> Sequence[int]:
-        """The indices of this round's reference worlds.
+    def references_of(self, number: int) -> Sequence[int]:
+        """The indices of the reference worlds of a round, by its number.
 
         Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
         of them, because all worlds must run the same shapes.
         """
-        number = len(self.turns.base.worlds)
-        return range(number) if self.prepared.varies else [self.done % number]
+        count = len(self.turns.baseline_side.worlds)
+        return range(count) if self.prepared.varies else [number % count]
+
+    @property
+    def references(self) -> Sequence[int]:
+        """The indices of this round's reference worlds."""
+        return self.references_of(self.done)
 
     def warm_up(self) -> tuple[float, float]:
         """Warms up the contender's world; the reference worlds have made their first calls before.
@@ -189,26 +195,25 @@ class Rounds:
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
-        for number in range(len(self.turns.base.worlds)):
+        for number in range(len(self.turns.baseline_side.worlds)):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
                 found.append(self.warm_pair(number, 0 if number else warm_calls(slower)))
-        base = min(pair.baseline_us for pair in found) / 1e6
-        mine = min(pair.contender_us for pair in found) / 1e6
-        self.turns.call_seconds = max(base, mine)
-        self.calls = self.calls_lasting(self.pace.batch_s, base, mine)
+        baseline_s = min(pair.baseline_us for pair in found) / 1e6
+        contender_s = min(pair.contender_us for pair in found) / 1e6
+        self.turns.call_seconds = max(baseline_s, contender_s)
+        self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
-                self.warm_pair(number % len(self.turns.base.worlds))
-        self.done = 0
-        return base, mine
+                self.warm_pair(number % len(self.turns.baseline_side.worlds))
+        return baseline_s, contender_s
 
-    def warm_up_shapes(self, base_s: float, mine_s: float) -> None:
+    def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
         """Has kernels make as many calls on fresh inputs as references have made, if shapes differ from call to call.
 
-        base_s, mine_s: seconds per call on either side.
+        baseline_s, contender_s: seconds per call on either side.
         """
         started = self.timer.monotonic()
-        for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
+        for side, seconds in zip(self.turns.sides, (baseline_s, contender_s), strict=True):
             most, longest = (max(1, int(limit / max(seconds, 1e-7))) for limit in (SHAPES_SECONDS, BATCH_SECONDS))
             left = min(most, self.prepared.distinct_calls) if side.observations is not None else 0
             while left > 0:
@@ -226,14 +231,13 @@ class Rounds:
         One iteration is compared, but in batches of several calls only sometimes. calls: untimed calls that a kernel's
         world makes before.
         """
-        self.done = number
         started = self.timer.monotonic()
         batch = Batch(0, self.calls)
         self.turns.draw(batch.calls)
         self._draw_seconds = min(self._draw_seconds, (self.timer.monotonic() - started) / batch.calls)
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
-        pair, *_ = self.pairs(batch)
+        pair, *_ = self.pairs(batch, self.references_of(number))
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         self._pair_seconds = self.timer.monotonic() - started
@@ -264,7 +268,7 @@ class Rounds:
             batch = Batch(place * self.calls, self.calls)
             if self.call.raw and (drawn := self.probes.draw(self.calls)):
                 self._turn += 1
-                self.probes.run(drawn, batch, self.seconds[drawn.side is self.turns.mine], self._turn)
+                self.probes.run(drawn, batch, self.seconds[drawn.side is self.turns.contender_side], self._turn)
                 continue
             for pair in self.pairs(batch):
                 if counts:
@@ -276,18 +280,18 @@ class Rounds:
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
-    def calls_lasting(self, batch_s: float, base_s: float, mine_s: float) -> int:
+    def calls_lasting(self, batch_s: float, baseline_s: float, contender_s: float) -> int:
         """Calls of a batch of about so many seconds, fewer if their inputs take long to draw.
 
-        base_s, mine_s: seconds per call on either side.
+        baseline_s, contender_s: seconds per call on either side.
         """
-        lasting = calls_for(self.pace, batch_s, base_s, mine_s, self.prepared.layout.slots)
-        return min(lasting, self.affordable_calls(base_s, mine_s))
+        lasting = calls_for(self.pace, batch_s, baseline_s, contender_s, self.prepared.layout.slots)
+        return min(lasting, self.affordable_calls(baseline_s, contender_s))
 
-    def affordable_calls(self, base_s: float, mine_s: float) -> int:
+    def affordable_calls(self, baseline_s: float, contender_s: float) -> int:
         """Most calls of a batch, so that LEAST_BATCHES pairs of each clock fit into the time of an adaptive run."""
         pair_s = self.stopping_rule.share_s(LEAST_BATCHES * (1 + self.behind_gate.runs))
-        call_s = self._draw_seconds + len(self.references) * base_s + mine_s
+        call_s = self._draw_seconds + len(self.references) * baseline_s + contender_s
         return int(min(self.pace.calls, max(FEWEST_CALLS, pair_s / call_s)))
 
     @property
@@ -297,15 +301,19 @@ class Rounds:
         fit = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
         return int(min(fit, max(1, round_s / max(self._pair_seconds, 1e-6))))
 
-    def pairs(self, batch: Batch) -> list[Pair]:
-        """Times the same iterations in the contender's world and in each of the round's references, in random order."""
+    def pairs(self, batch: Batch, references: Sequence[int] | None = None) -> list[Pair]:
+        """Times the same iterations in the contender's world and in each of these references, in random order.
+
+        references: their indices; None: those of this round.
+        """
         self._turn += 1
-        base, mine = self.turns.sides
-        order: list[int | None] = [*self.references, None]  # None: the contender
+        baseline, contender = self.turns.sides
+        numbers = self.references if references is None else references
+        order: list[int | None] = [*numbers, None]  # None: the contender
         self.turns.random.shuffle(order)
         us = {}
         for number in order:
-            side, world = (mine, mine.worlds[0]) if number is None else (base, base.worlds[number])
+            side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
             us[number] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
         before = order[: order.index(None)]
         return [
@@ -321,7 +329,7 @@ class Rounds:
             if side.observations is None or self.call.rival:
                 index = self._turn % len(side.worlds)
                 seconds = self.turns.timed(side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn)
-                name = CONTENDER if side is self.turns.mine else index
+                name = CONTENDER_INDEX if side is self.turns.contender_side else index
                 self.call.note_noop(name, seconds / self.calls * 1e6)
 
     def estimate(self) -> tuple[Interval | None, Interval | None]:
@@ -332,13 +340,13 @@ class Rounds:
 
     def samples(self) -> Samples:
         """All samples of the run's timing, for the result."""
-        mine = self.turns.mine.observations
+        observations = self.turns.contender_side.observations
         return Samples(
             call=self.call.samples(),
             device=self.device.samples(),
-            harness_us=self.call.harness_us,
-            empty_gate_us=self.device.harness_us * self.behind_gate.calls,
-            foreign_us=mine.foreign_work.foreign_us if mine is not None else {},
+            harness_us=self.call.overhead_us,
+            empty_gate_us=self.device.overhead_us * self.behind_gate.calls,
+            foreign_us=observations.foreign_work.foreign_us if observations is not None else {},
         )
 
     def show(self, expected: int) -> None:

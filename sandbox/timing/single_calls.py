@@ -17,13 +17,13 @@ from sandbox.timing.interval import TAIL, Pair
 from sandbox.timing.probes import Probes
 from sandbox.timing.turns import Batch, Turns
 
-LEAST_PAIRS, PAIRS, DRAWN_AT_ONCE = 8, 24, 24
+LEAST_SINGLE_PAIRS, SINGLE_PAIRS, DRAWN_AT_ONCE = 8, 24, 24
 """Fewest pairs of single calls, which are enough if they confirm the lead; usual pairs; iterations that are drawn for
 them at once. Simulated kernels that save nothing in single calls had 8 pairs that confirm a lead in 0.2 % of runs."""
-MOST_PAIRS, MORE_SECONDS = 96, 1.0
-"""If the pairs do not decide, PAIRS more are timed repeatedly: up to this many in total, and for this many seconds."""
+MOST_SINGLE_PAIRS, MORE_SECONDS = 96, 1.0
+"""If the pairs do not decide, SINGLE_PAIRS more are timed repeatedly: up to this many in total, and for this many seconds."""
 SECONDS = 8.0
-"""Slow calls: after this many seconds no pair starts if there are LEAST_PAIRS."""
+"""Slow calls: after this many seconds no pair starts if there are LEAST_SINGLE_PAIRS."""
 RESAMPLES = 400
 LEAST_OFFSET_US = 2.0
 """Standard deviation of the worlds' times to start a batch. If the references differ more, their spread counts."""
@@ -65,16 +65,16 @@ class SingleCalls:
         enough(), confirmed(): whether the pairs so far decide, and whether they confirm the lead.
 
         Raises:
-            Failed: an output was wrong.
+            Failed, OutputsLost, WorldFailed, Deadline: as `Rounds.measure`.
         """
         started = self.turns.timer.monotonic()
-        self._measure(LEAST_PAIRS, pairs_of, seconds, started + SECONDS)
+        self._measure(LEAST_SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
         if confirmed():
             return
-        self._measure(PAIRS, pairs_of, seconds, started + SECONDS)
+        self._measure(SINGLE_PAIRS, pairs_of, seconds, started + SECONDS)
         until = self.turns.timer.monotonic() + MORE_SECONDS
-        while len(self.pairs) < MOST_PAIRS and self.turns.timer.monotonic() < until and not enough():
-            self._measure(len(self.pairs) + PAIRS, pairs_of, seconds, until)
+        while len(self.pairs) < MOST_SINGLE_PAIRS and self.turns.timer.monotonic() < until and not enough():
+            self._measure(len(self.pairs) + SINGLE_PAIRS, pairs_of, seconds, until)
 
     def _measure(
         self, wanted: int, pairs_of: Callable[[Batch], list[Pair]], seconds: Sequence[float], until: float
@@ -89,7 +89,7 @@ class SingleCalls:
             for place in range(at_once):
                 batch = Batch(place, 1)
                 if drawn := self.probes.draw(1):
-                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.mine], place)
+                    self.probes.run(drawn, batch, seconds[drawn.side is self.turns.contender_side], place)
                     continue
                 self.pairs += pairs_of(batch)
                 timed.append(place)
@@ -97,7 +97,7 @@ class SingleCalls:
             self.turns.compare(timed[:1], timed)
 
     def _wants_more(self, wanted: int, until: float) -> bool:
-        if len(self.pairs) >= LEAST_PAIRS and self.turns.timer.monotonic() > until:
+        if len(self.pairs) >= LEAST_SINGLE_PAIRS and self.turns.timer.monotonic() > until:
             return False
         return len(self.pairs) < wanted or self.probes.open(1)
 
@@ -116,13 +116,15 @@ class SingleCalls:
         It is the difference of quantiles, and of worlds' starts. share: the quantile.
         """
         chance = np.random.default_rng(0)
-        base = np.array([pair.baseline_us for pair in self.pairs])
-        mine = np.array([pair.contender_us for pair in self.pairs])
+        baseline = np.array([pair.baseline_us for pair in self.pairs])
+        contender = np.array([pair.contender_us for pair in self.pairs])
         references = np.array([pair.reference for pair in self.pairs])
-        starts = [float(np.quantile(base[references == number], share)) for number in np.unique(references)]
+        starts = [float(np.quantile(baseline[references == number], share)) for number in np.unique(references)]
         offset = chance.normal(0.0, max(LEAST_OFFSET_US, float(np.std(starts))), RESAMPLES)
-        some = chance.integers(0, len(base), (RESAMPLES, len(base)))
-        saved: Floats = np.quantile(base[some], share, axis=1) - np.quantile(mine[some], share, axis=1) + offset
+        some = chance.integers(0, len(baseline), (RESAMPLES, len(baseline)))
+        saved: Floats = (
+            np.quantile(baseline[some], share, axis=1) - np.quantile(contender[some], share, axis=1) + offset
+        )
         return saved
 
     def speedup(self, baseline_us: float) -> Interval:
@@ -155,7 +157,9 @@ class SingleCalls:
 
     def confirm(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls show that they save what this lead needs. baseline_us: as for `contradict`."""
-        return len(self.pairs) >= LEAST_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(call, baseline_us)
+        return len(self.pairs) >= LEAST_SINGLE_PAIRS and self._leader_saves(call, MIDDLE, TAIL) >= _needed(
+            call, baseline_us
+        )
 
     def _excludes(self, call: Interval, baseline_us: float) -> bool:
         """Whether single calls save less than the lead needs."""

@@ -51,11 +51,6 @@ class StoppingRule:
         """Seconds of each of so many parts of the longest time; infinite if the number of rounds is fixed."""
         return math.inf if self.rounds is not None else self.most_s / parts
 
-    def extend(self, elapsed_s: float, seconds: float) -> None:
-        """Continues timing: the only check left is `seconds` from now."""
-        self._check_times = [max(elapsed_s, 0.0) + seconds]
-        self._next = 0
-
     def decide(self, elapsed_s: float, rounds: int, pairs: int, clocks: Callable[[], Clocks]) -> Decision:
         """The decision after a round. `clocks` computes the intervals so far; it is called only for a check.
 

@@ -73,20 +73,22 @@ class Turns:
     it, while its world is stopped, too.
     """
 
-    def __init__(self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None) -> None:
-        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's.
+    def __init__(
+        self, setting: Setting, baseline_side: TimedSide, contender_side: TimedSide, chance: random.Random | None = None
+    ) -> None:
+        """baseline_side: the reference worlds, or a rival's world in their place.
 
-        Both use the same prepared setting. chance: draws which side runs first, which batches are watched and which
+        Both sides use the same prepared setting. chance: draws which side runs first, which batches are watched and which
         outputs are compared. Default: the system's random numbers.
         """
         self.setting = setting
         self.kind = kind_of(setting.device)
-        self.base = base
-        self.mine = mine
-        self.sides = (base, mine)
-        self.exchange = mine.exchange
-        self.limits = mine.exchange.prepared.limits
-        self.timer = mine.exchange.timer
+        self.baseline_side = baseline_side
+        self.contender_side = contender_side
+        self.sides = (baseline_side, contender_side)
+        self.exchange = contender_side.exchange
+        self.limits = contender_side.exchange.prepared.limits
+        self.timer = contender_side.exchange.timer
         self.random = chance or random.SystemRandom()
         self.call_seconds = 0.0
         """Seconds per call on the slower side; 0 until they are known."""
@@ -98,7 +100,7 @@ class Turns:
         self._left_over = False
         self._memory_checked = 0.0
         ranks = setting.world
-        gpus = mine.worlds[0].spec.gpus
+        gpus = contender_side.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
 
     @property
@@ -167,7 +169,10 @@ class Turns:
         self.exchange.draw(count, expect_poison=True)
 
     def check_memory(self) -> None:
-        """Checks the memory of stopped kernels at intervals."""
+        """Checks the memory of the kernels, at most every MEMORY_SECONDS, while all worlds are stopped.
+
+        The check fails the world of a kernel that exceeds its limit.
+        """
         now = self.timer.monotonic()
         if now - self._memory_checked < MEMORY_SECONDS:
             return
@@ -189,16 +194,16 @@ class Turns:
 
     def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
         """Notes other GPU work right before a batch. It counts against the kernel that launched it, if the owner is known."""
-        mine = side.observations
+        own = side.observations
         if len(self.kernels) == 1:
             observations = self.kernels[0].observations
             assert observations is not None
-            observations.foreign_work.note(f"{'contender' if mine else 'baseline'}, {clock}", foreign_us)
-        elif mine is not None:
-            other = next(each.observations for each in self.sides if each.observations is not mine)
-            owner = other if self._left_over else mine
+            observations.foreign_work.note(f"{'contender' if own else 'baseline'}, {clock}", foreign_us)
+        elif own is not None:
+            other = next(each.observations for each in self.sides if each.observations is not own)
+            owner = other if self._left_over else own
             assert owner is not None
-            owner.foreign_work.note(f"{'its' if owner is mine else 'the other'}, {clock}", foreign_us)
+            owner.foreign_work.note(f"{'its' if owner is own else 'the other'}, {clock}", foreign_us)
 
     # --- one batch, by its call time -------------------------------------------------------------------------
 
@@ -222,9 +227,9 @@ class Turns:
 
     def wake(self, batch: Batch, references: Sequence[int]) -> None:
         """Makes untimed calls on both sides, because a world that was stopped for a round is colder."""
-        for world in (self.base.worlds[number] for number in references):
-            self.get_ready(self.base, world, batch, 0)
-        self.get_ready(self.mine, self.mine.worlds[0], batch, 0)
+        for world in (self.baseline_side.worlds[number] for number in references):
+            self.get_ready(self.baseline_side, world, batch, 0)
+        self.get_ready(self.contender_side, self.contender_side.worlds[0], batch, 0)
 
     def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
         """Runs a batch; returns the seconds from GO until the last rank is done, on the referee's clock.
@@ -286,7 +291,10 @@ class Turns:
             self.require_priorities(side, world)
 
     def require_priorities(self, side: TimedSide, world: World) -> None:
-        """Raises Failed if a kernel has changed the priorities of its stopped world."""
+        """Raises Failed if a kernel has changed the priorities of its world's processes.
+
+        The world is stopped, except after a batch without sealed memory.
+        """
         if side.observations is not None and (fault := self._priorities[world].check(world)):
             verdict = Verdict.BASELINE_DISTURBED
             raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)
@@ -324,7 +332,7 @@ class Turns:
         if not timed:
             self.exchange.discard_outputs()
             return
-        against = self.base.exchange.side if self.base.observations is None else None
+        against = self.baseline_side.exchange.side if self.baseline_side.observations is None else None
         others = [slot for slot in timed if slot not in slots]
         for side in self.kernels:
             side.exchange.require_right(slots, against, others)
@@ -343,7 +351,7 @@ class Turns:
         self.timer.sleep(LATE_SECONDS)
         self.exchange.require_untouched()
         floor, limiter = bound_us(self.setting, peaks.impossible())
-        other = "baseline" if self.base.observations is None else "other kernel"
+        other = "baseline" if self.baseline_side.observations is None else "other kernel"
         for side in self.kernels:
             observations = side.observations
             assert observations is not None

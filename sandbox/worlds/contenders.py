@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.roles import Role
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.opening import has_open, opening, stamps_of
 from sandbox.worlds.starter import WorldStarter, fits
@@ -36,7 +37,7 @@ class Contenders:
                 self._drop(world)
         self._setting = setting
         if not self.spares:
-            self.spares.append(self.starter.start("spare", setting))
+            self.spares.append(self.starter.start(Role.SPARE, setting))
 
     def open_spares(self) -> None:
         """Opens the problem in spares that have started, without waiting for them."""
@@ -57,7 +58,7 @@ class Contenders:
             return
         if 0 < len(self.spares) < SPARES and all(has_open(world, setting) for world in self.spares):
             with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
-                self.spares.append(self.starter.start("spare", setting))
+                self.spares.append(self.starter.start(Role.SPARE, setting))
 
     def _tend(self, world: World, setting: Setting) -> None:
         order, stamps = opening(setting), stamps_of(setting)
@@ -66,7 +67,7 @@ class Contenders:
             world.open(order, stamps)
         elif world.state is State.OPENING and world.opens(order, stamps) and not world.missing(Kind.OPENED):
             world.take(Kind.OPENED)
-            self.starter.report_ready(world, "spare")
+            self.starter.report_ready(world, Role.SPARE)
 
     @contextlib.contextmanager
     def spares_stopped(self) -> Iterator[None]:
@@ -87,7 +88,7 @@ class Contenders:
 
     def _drop(self, world: World) -> None:
         self.spares.remove(world)
-        self.starter.end(world, "spare")
+        self.starter.end(world, Role.SPARE)
 
     # --- the worlds of a run ---------------------------------------------------------------------------------
 
@@ -112,22 +113,22 @@ class Contenders:
         self.prepare_spare(setting)
         world = next((spare for spare in self.spares if has_open(spare, setting)), self.spares[0])
         if not has_open(world, setting):
-            self.starter.open_problem([world], setting, "spare")
+            self.starter.open_problem([world], setting, Role.SPARE)
         self.spares.remove(world)
         return world
 
     def keep(self) -> None:
         """Makes the contender a spare again. Only for one that has run the problem's own baseline to the end."""
         world = self.contender
-        if world is not None and len(self.spares) < SPARES and world.lines.failure is None:
+        if world is not None and len(self.spares) < SPARES and world.wires.failure is None:
             self.spares.append(world)
             self.contender = None
             world.processes.resume()
-            world.lines.watch_compiling(None)
+            world.wires.watch_compiling(None)
 
     def end(self) -> list[World]:
         """Kills the contender and its rival after their run; returns those that were killed."""
-        used = [(self.contender, "contender"), (self.rival, "rival")]
+        used = [(self.contender, Role.CONTENDER), (self.rival, Role.RIVAL)]
         self.contender = self.rival = None
         killed = [(world, role) for world, role in used if world is not None]
         for world, role in killed:

@@ -12,7 +12,7 @@ BACKENDS = 30.0
 COMPILE = 120.0
 HEALTH = 10.0
 """One tiny call of the oracle world on each GPU after a kernel was killed there."""
-TURN = 240.0
+LEASE = 240.0
 """The wait for another arena that is timing on the same devices."""
 WITHOUT_CORE = 10.0
 """Most time without a core that extends a deadline. Other work on the machine or threads of the kernel cause it."""
@@ -21,7 +21,7 @@ SHORTEST_BATCH = 0.5
 """A busy machine may leave a rank without a core for this long."""
 
 
-def patience() -> float:
+def deadline_scale() -> float:
     """Returns the factor for the deadlines of loading, first calls and batches.
 
     It is PKB_DEADLINE_SCALE of the referee's environment: below 1 in tests, above 1 on a slow machine. Ranks do not get
@@ -50,7 +50,7 @@ class TimeLimits:
 
         First call: 10 s, or 100 baseline calls. Batch: 2 s, or 20 times the baseline's. The scale only lengthens `time` and
         `own`, because the number of batches and the comparison do not depend on the kernel."""
-        scale = patience()
+        scale = deadline_scale()
         return cls(
             load=scale * cls.load,
             first_call=max(cls.first_call * scale, 100 * call_seconds),

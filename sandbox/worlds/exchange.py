@@ -210,10 +210,11 @@ class Exchange:
         return max(reply.foreign_us for reply in self.ask(order, messages.Revealed))
 
     def await_done(self, world: World, limit: float, stops: bool = False) -> int:
-        """Waits until a batch ends. Returns its end in perf_counter_ns. Outputs that are not sealed arrive afterwards.
+        """Waits until a batch ends. Returns its end in perf_counter_ns.
 
-        stops: also stop the world. The batch then ends when all processes known before it have got the order to stop.
-        If a process that was started in the batch still runs, it ends when that one has got the order, too.
+        stops: also stop the world, if its memory is sealed. The batch then ends when all processes known before it have
+        got the order to stop. If a process that was started in the batch still runs, it ends when that one has got the
+        order, too. Without sealed memory the world goes on running, because its outputs arrive after the end.
 
         Raises OutputsLost, once, if outputs of the batch are lost and it was timed.
         """

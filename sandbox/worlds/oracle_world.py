@@ -7,7 +7,8 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.pace import calls_for
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import Probe, Probed, SlotLayout, Sync, Wake
+from sandbox.protocol.messages import BaselineMeasured, MeasureBaseline, SlotLayout, Sync, Wake
+from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds
@@ -16,7 +17,7 @@ from sandbox.worlds.opening import stamps_of
 from sandbox.worlds.starter import WorldStarter, fits
 from sandbox.worlds.world import Stamps, World
 
-PROBED = 24
+MEASURED_ITERATIONS = 24
 """Most iterations from which the usual errors of the baseline are calibrated."""
 SYNC_SECONDS = 2.0
 
@@ -43,14 +44,14 @@ class OracleWorld:
         if self.world is not None and not fits(self.world, setting):
             self.drop()
         if self.world is None:
-            self.world = self.starter.start("baseline", setting)
+            self.world = self.starter.start(Role.ORACLE, setting)
         return self.world
 
     def open(self, setting: Setting) -> World:
         """The world with a setting's problem open, but nothing measured."""
         self.prepared = None
         world = self.start(setting)
-        self.starter.open_problem([world], setting, "baseline")
+        self.starter.open_problem([world], setting, Role.ORACLE)
         return world
 
     def prepare(self, setting: Setting) -> PreparedSetting:
@@ -59,21 +60,21 @@ class OracleWorld:
             return self.prepared
         world = self.open(setting)
         kind = kind_of(setting.device)
-        order = Probe(fresh_seeds(PROBED), kind.arena_bytes)
+        order = MeasureBaseline(fresh_seeds(MEASURED_ITERATIONS), kind.arena_bytes)
         try:
-            probed = ask(self.starter.await_all, world, order, Probed, deadlines.PREPARE)
+            measured = ask(self.starter.await_all, world, order, BaselineMeasured, deadlines.PREPARE)
         except BaseException:
             self.drop()  # the next order must not get its late answer
             raise
-        seconds = max(reply.seconds for reply in probed)
-        in_bytes, out_bytes = max(r.in_bytes for r in probed), max(r.out_bytes for r in probed)
-        sealed = all(reply.sealed for reply in probed)
+        seconds = max(reply.seconds for reply in measured)
+        in_bytes, out_bytes = max(r.in_bytes for r in measured), max(r.out_bytes for r in measured)
+        sealed = all(reply.sealed for reply in measured)
         arena_bytes = kind.arena_bytes if sealed else kind.unsealed_arena_bytes
         count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
         calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
-        layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in probed), count, sealed)
-        varies = any(reply.varies for reply in probed)
-        room = [reply.references for reply in probed if reply.references is not None]
+        layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in measured), count, sealed)
+        varies = any(reply.varies for reply in measured)
+        room = [reply.references for reply in measured if reply.references is not None]
         limits = TimeLimits.for_baseline(seconds, calls)
         self.prepared = PreparedSetting(world, limits, layout, calls, seconds, varies, min(room, default=None))
         self._prepared_key = (setting, stamps_of(setting))
@@ -82,7 +83,7 @@ class OracleWorld:
     def drop(self) -> None:
         """Kills the world; the next run starts a new one."""
         if self.world is not None:
-            self.starter.end(self.world, "baseline")
+            self.starter.end(self.world, Role.ORACLE)
         self.world = self.prepared = None
 
     def finish_orders(self, poll: Callable[[float], None]) -> None:

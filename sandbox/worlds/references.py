@@ -6,6 +6,7 @@ from pathlib import Path
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel
+from sandbox.protocol.roles import Role
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
 from sandbox.worlds.first_calls import make_first_calls
 from sandbox.worlds.opening import has_open
@@ -28,10 +29,10 @@ class References:
     def start(self, setting: Setting, count: int) -> None:
         """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
         for world in list(self.worlds):
-            if not fits(world, setting) or world.lines.failure:
+            if not fits(world, setting) or world.wires.failure:
                 self._drop(world)
         while len(self.worlds) < count:
-            self.worlds.append(self.starter.start("reference", setting))
+            self.worlds.append(self.starter.start(Role.REFERENCE, setting))
 
     def leave_other_problems(self, setting: Setting) -> None:
         """Opens a setting's problem in the worlds that have another one open, so that they free its memory."""
@@ -40,7 +41,7 @@ class References:
             self._loaded = None
         for world in others:
             world.processes.resume()
-        self.starter.open_problem(others, setting, "reference")
+        self.starter.open_problem(others, setting, Role.REFERENCE)
 
     def are_loaded(self, prepared: PreparedSetting | None, count: int) -> bool:
         """Whether `count` worlds, or as many as fit into memory, have the baseline of this setting loaded."""
@@ -64,7 +65,7 @@ class References:
             self._loaded = None
             for world in chosen:
                 world.processes.resume()
-            self.starter.open_problem(chosen, setting, "reference")
+            self.starter.open_problem(chosen, setting, Role.REFERENCE)
             try:
                 self._load(prepared, setting, chosen)
             except BaseException:
@@ -116,4 +117,4 @@ class References:
     def _drop(self, world: World) -> None:
         self.worlds.remove(world)
         self._loaded = None
-        self.starter.end(world, "reference")
+        self.starter.end(world, Role.REFERENCE)

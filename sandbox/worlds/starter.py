@@ -9,6 +9,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import AwaitAll
 from sandbox.worlds.failures import HarnessFailed
@@ -19,7 +20,10 @@ from sandbox.worlds.world_spec import WorldSpec
 
 
 class WorldStarter:
-    """Starts worlds in the jail of this machine. Roles: "baseline" (the oracle world), "reference", "spare"."""
+    """Starts worlds in the jail of this machine, and ends them.
+
+    A world starts as the oracle world, a reference or a spare. A spare that a run takes ends as its contender or rival.
+    """
 
     def __init__(
         self,
@@ -36,7 +40,7 @@ class WorldStarter:
         self.emit = emit
         self.timer = timer
 
-    def start(self, role: str, setting: Setting) -> World:
+    def start(self, role: Role, setting: Setting) -> World:
         """Starts a world's processes; returns before they are ready.
 
         Raises:
@@ -46,25 +50,25 @@ class WorldStarter:
         spec = WorldSpec(
             ranks=setting.world,
             kind=kind,
-            trusted=role == "baseline",
+            trusted=role is Role.ORACLE,
             jail=self.jail,
             readable=readable(setting),
             gpus=kind.gpus(setting.world),
-            kernel=role == "spare",
+            kernel=role is Role.SPARE,
         )
         try:
             world = self.start_processes(spec)
         except OSError as error:
-            raise HarnessFailed(f"cannot start the {role} world: {error}") from error
+            raise HarnessFailed(f"cannot start the {role.words} world: {error}") from error
         self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
         return world
 
-    def end(self, world: World, role: str) -> None:
+    def end(self, world: World, role: Role) -> None:
         """Kills a world."""
         world.close()
         self.emit(WorldChanged(role=role, state="gone", world=world.ranks))
 
-    def open_problem(self, worlds: Sequence[World], setting: Setting, role: str) -> None:
+    def open_problem(self, worlds: Sequence[World], setting: Setting, role: Role) -> None:
         """Opens the problem in all of these worlds at the same time, and waits until it is open."""
         order, stamps = opening(setting), stamps_of(setting)
         for world in worlds:
@@ -79,7 +83,7 @@ class WorldStarter:
                 self.await_all(world, Kind.OPENED, deadlines.START)
                 self.report_ready(world, role)
 
-    def report_ready(self, world: World, role: str) -> None:
+    def report_ready(self, world: World, role: Role) -> None:
         """Reports that a world has its problem open."""
         seconds = self.timer.monotonic() - world.started
         self.emit(WorldChanged(role=role, state="ready", world=world.ranks, seconds=seconds))

@@ -42,7 +42,7 @@ MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     Kind.MAP_ARENAS: (IDLE, State.OPENED),
     Kind.MAP_GATE: (IDLE, None),
     Kind.LOAD: (IDLE, State.OPENED),
-    Kind.PROBE: (IDLE, State.OPENED),
+    Kind.MEASURE_BASELINE: (IDLE, State.OPENED),
     Kind.MEASURE_PEAKS: (IDLE, None),
     Kind.MEASURE_TRANSFERS: (IDLE, None),
     Kind.DRAW: (IDLE, None),

@@ -48,6 +48,9 @@ class Wires:
         self._heard = heard
         self._compiling: set[int] = set()
         self._compiled = 0.0
+        """Seconds of compilation that has ended."""
+        self._compiling_since = 0.0
+        """When the first of the ranks that are compiling now began (time.monotonic)."""
         self._watch_compiling: Callable[[bool], None] | None = None
         status.setblocking(False)
         selector.register(status, selectors.EVENT_READ, self._read_status)
@@ -66,7 +69,7 @@ class Wires:
     @property
     def compile_seconds(self) -> float:
         """Seconds in which any rank was compiling, as the ranks report."""
-        return self._compiled + (time.monotonic() if self._compiling else 0.0)
+        return self._compiled + (time.monotonic() - self._compiling_since if self._compiling else 0.0)
 
     def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
         """Sets watcher(active), which is called when the first rank starts to compile and when the last has ended."""
@@ -119,10 +122,14 @@ class Wires:
     def _note_compiling(self, rank: int, active: bool) -> None:
         before = bool(self._compiling)
         (self._compiling.add if active else self._compiling.discard)(rank)
-        if before != bool(self._compiling):
-            self._compiled += time.monotonic() * (1 if before else -1)
-            if self._watch_compiling is not None:
-                self._watch_compiling(not before)
+        if before == bool(self._compiling):
+            return
+        if before:
+            self._compiled += time.monotonic() - self._compiling_since
+        else:
+            self._compiling_since = time.monotonic()
+        if self._watch_compiling is not None:
+            self._watch_compiling(not before)
 
     def _read_prints(self, wire: RankWire) -> None:
         try:

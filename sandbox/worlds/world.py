@@ -27,13 +27,13 @@ BEGIN_SECONDS, BEGIN_CHECK_SECONDS = 0.05, 100e-6
 
 
 class World:
-    """One world. Its processes and its connections to the ranks are separate objects: `processes` and `lines`."""
+    """One world. Its processes and its connections to the ranks are separate objects: `processes` and `wires`."""
 
     def __init__(
         self,
         spec: WorldSpec,
         processes: WorldProcess,
-        lines: Wires,
+        wires: Wires,
         new_gate: Callable[[int], GatePage] = GatePage,
         timer: TimeSource = time,
     ) -> None:
@@ -47,7 +47,7 @@ class World:
         self._timer = timer
         self.started = timer.monotonic()
         self.processes = processes
-        self.lines = lines
+        self.wires = wires
         self._new_gate = new_gate
         self.state = State.STARTING
         self._opened: tuple[OpenProblem, Stamps] | None = None
@@ -101,7 +101,7 @@ class World:
     def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """Sends each rank an order of the same kind with descriptors. Raises as `tell`."""
         self._move(orders[0].kind)
-        self.lines.send(orders, fds)
+        self.wires.send(orders, fds)
 
     def open(self, order: OpenProblem, stamps: Stamps) -> None:
         """Orders all ranks to open a problem. stamps: the times of its files."""
@@ -129,27 +129,27 @@ class World:
         Stopped processes continue after the clock is read, so that they never run before this time.
         """
         self._move(Kind.GO)
-        self.lines.require_silence()
+        self.wires.require_silence()
         started = self._timer.perf_counter_ns()
-        self.lines.release()
+        self.wires.release()
         self.processes.resume()
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
         """Releases one rank after another, each once the previous one has begun. before(rank): called before each."""
         self._move(Kind.GO)
-        self.lines.require_silence()
+        self.wires.require_silence()
         self.processes.resume(held=order)
         for rank in order:
             before(rank)
-            self.lines.release([rank])
+            self.wires.release([rank])
             self.processes.resume_rank(rank)
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
         """Waits until released ranks have begun, but at most BEGIN_SECONDS, because a rank may have no free core."""
         until = self._timer.monotonic() + BEGIN_SECONDS
-        while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
+        while not all(map(self.wires.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_CHECK_SECONDS)
 
     def calls_begun(self) -> int:
@@ -158,27 +158,27 @@ class World:
 
     def calls_begun_by_rank(self) -> list[int]:
         """The number of calls that have begun in the batch, as each rank reports it."""
-        return self.lines.calls_begun()
+        return self.wires.calls_begun()
 
     # --- answers ---------------------------------------------------------------------------------------------
 
     def missing(self, kind: Kind) -> list[int]:
         """Ranks whose next answer is missing. Raises WorldFailed if a rank sent something else or is gone."""
-        return self.lines.missing(kind, self.processes.killed)
+        return self.wires.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
         """Takes the answer of every rank; none may be missing. Raises HarnessFailed if it is illegal in this state."""
         self._move(kind)
         if kind is Kind.READY:
             self.processes.find_ranks()
-        return self.lines.take()
+        return self.wires.take()
 
     def take_synced(self, number: int) -> bool:
         """Drops all answers up to the `Sync` with this number. Returns False if a rank has not answered it yet.
 
         Raises WorldFailed if a rank is gone.
         """
-        found = self.lines.take_synced(number)
+        found = self.wires.take_synced(number)
         if found:
             self._move(Kind.SYNCED)
         return found
@@ -186,7 +186,7 @@ class World:
     def check_memory(self) -> None:
         """Fails the world if it exceeds its memory limit."""
         if excess := self.processes.excess():
-            self.lines.fail(WorldFailed("NO_MEMORY", 0, text=excess))
+            self.wires.fail(WorldFailed("NO_MEMORY", 0, text=excess))
 
     def close(self) -> bool:
         """Kills every process of the world. Returns whether all are gone."""
@@ -194,7 +194,7 @@ class World:
             return True
         self.state = State.DEAD
         gone = self.processes.close()
-        self.lines.close()
+        self.wires.close()
         if self.gate is not None:
             self.gate.close()
         return gone

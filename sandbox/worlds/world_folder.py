@@ -27,7 +27,7 @@ class WorldFolder:
         os.close(self._lock)
 
 
-def sweep() -> int:
+def remove_leftovers() -> int:
     """Removes this user's folders whose referee was killed. Returns their number."""
     removed = 0
     for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):

@@ -140,7 +140,10 @@ class WorldProcess:
     # --- memory and the end ----------------------------------------------------------------------------------
 
     def excess(self) -> str:
-        """The excess over the memory limit, in one line; else empty. It is checked every 0.25 s."""
+        """The excess over the memory limit, in one line; empty if there is none.
+
+        The oracle world has no limit. A call within MEMORY_CHECK_SECONDS of the last check returns empty.
+        """
         now = time.monotonic()
         if self._spec.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS:
             return ""

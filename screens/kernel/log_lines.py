@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from arena.runs.results import names_line, output_of
+from arena.runs.results import output_of
 from sandbox.protocol import events
+from sandbox.protocol.failure_words import names_line
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 

@@ -17,7 +17,7 @@ NCCL = named("nccl")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.peers,
-    pytest.mark.skipif(bool(NCCL.probe().advice), reason=NCCL.probe().found),
+    pytest.mark.skipif(bool(NCCL.availability().advice), reason=NCCL.availability().found),
 ]
 EXAMPLES = {"1": "allreduce_nccl", "2": "allgather_nccl", "8": "alltoall_nccl"}
 WRONG, ON_DEVICE = {Verdict.WRONG_RESULT}, {Verdict.DEVICE_ERROR}

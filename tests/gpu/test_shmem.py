@@ -16,7 +16,7 @@ SHMEM = named("shmem")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.peers,
-    pytest.mark.skipif(bool(SHMEM.probe().advice), reason=SHMEM.probe().found),
+    pytest.mark.skipif(bool(SHMEM.availability().advice), reason=SHMEM.availability().found),
 ]
 EXAMPLES = {"1": "allreduce_shmem", "2": "allgather_shmem", "8": "alltoall_shmem"}
 ON_DEVICE = {Verdict.DEVICE_ERROR}

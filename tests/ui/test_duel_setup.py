@@ -10,7 +10,7 @@ from textual.widgets import Input, Select
 from arena.players.program import jailed
 from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.jail.choice import Jail, choose
-from sandbox.jail.profiles import NONE, WITH_GUESTS
+from sandbox.jail.profiles import NONE, WITH_AGENTS
 from screens.duel.live import LiveDuelScreen
 from screens.duel.player_row import PROGRAM
 from screens.duel.setup import DuelSetup
@@ -33,7 +33,7 @@ def program(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(services, paths, program: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Two models, and agent programs of which some cannot play."""
-    if choose().name not in WITH_GUESTS:
+    if choose().name not in WITH_AGENTS:
         pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     given = Settings(

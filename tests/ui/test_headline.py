@@ -17,7 +17,7 @@ from sandbox.protocol.events import (
     Waiting,
     WorldChanged,
 )
-from sandbox.timing.conclusion import Withheld, conclude
+from sandbox.timing.conclusion import Unconfirmed, conclude
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened, worlds_words
 from screens.kernel.phase_line import phase_parts
 
@@ -79,7 +79,7 @@ def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) ->
 def test_a_result_of_single_calls_says_so(events) -> None:
     state = fold(events("told"))
     call = Interval(1.0, 0.98, 1.02)
-    told = conclude(call, None, withheld=Withheld(Interval(9.0, 8.5, 9.5))).sentence
+    told = conclude(call, None, unconfirmed=Unconfirmed(Interval(9.0, 8.5, 9.5))).sentence
     state.result = replace(
         state.result, speedup=Speedup(call=call, device=None), clock="call", outcome="even", told=told
     )

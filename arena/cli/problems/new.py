@@ -38,7 +38,7 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
             raise UsageError("AGENTS.md lies beside a file, and stdout is none", "name a file with -o")
         print_line(text.rstrip("\n"))
         return
-    if (backend := named(template)) and (found_here := backend.probe()).advice:
+    if (backend := named(template)) and (found_here := backend.availability()).advice:
         say(f"{template} kernels do not run here yet: {found_here.found}; {found_here.advice}")
     workspace = Workspace(session.paths.workspace)
     path = output if output is not None else workspace.kernel_path(found)

@@ -20,8 +20,8 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LEAVE_S, ProgramEnd, Watch
 from arena.players.tools import ToolSet
 from sandbox.jail.choice import Jail, choose
-from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
-from sandbox.jail.usage import GuestUsage
+from sandbox.jail.profiles import WITH_AGENTS, agent_interpreter
+from sandbox.jail.usage import AgentUsage
 
 PORT = 8765
 """Port of the gateway to the provider inside the jail, which has its own network namespace."""
@@ -29,14 +29,14 @@ MESSAGE_BYTES = 16 << 20
 """Maximum size of one message to the tools."""
 
 
-def guest_jail() -> Jail:
+def agent_jail() -> Jail:
     """Returns the jail for agent programs. Tests it, which takes a moment.
 
     Raises:
         MachineError: this machine has no jail that can isolate an agent program.
     """
     jail = choose()
-    if jail.name not in WITH_GUESTS:
+    if jail.name not in WITH_AGENTS:
         raise MachineError(
             f"an agent program needs a jail with a process table of its own, and this machine's is {jail.name!r}",
             jail.profile.advice or "`pkb-arena doctor` says what is missing",
@@ -56,14 +56,14 @@ async def run_program(
         PlayerFailed: it cannot be started.
     """
     require_sdk()
-    jail = await asyncio.to_thread(guest_jail)
+    jail = await asyncio.to_thread(agent_jail)
     async with contextlib.AsyncExitStack() as stack:
         folder = stack.enter_context(_folder())
         _write(folder / "task.md", task)
         shutil.copy(bridge.__file__, folder / "bridge.py")
         (folder / "bridge.py").chmod(0o644)
         await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", watch.hear))
-        python, bridge_file, socket = (str(guest_interpreter()), str(folder / "bridge.py"), str(folder / "tools.sock"))
+        python, bridge_file, socket = (str(agent_interpreter()), str(folder / "bridge.py"), str(folder / "tools.sock"))
         start = [python, "-I", "-S", bridge_file]
         endpoint = ""
         if program.model is not None:
@@ -89,10 +89,10 @@ async def run_program(
         hidden = (paths.config, paths.data, paths.state)
         readable = (folder, *program.readable)
         # In a thread, because the search for a writable control group starts a process.
-        usage = await asyncio.to_thread(GuestUsage, jail.profile, folder, program.caps)
+        usage = await asyncio.to_thread(AgentUsage, jail.profile, folder, program.caps)
         stack.callback(usage.close)
         argv = ["nice", "-n", "19", *argv]
-        wrapped = jail.wrap(argv, folder, extra, readable, guest=program.caps, hidden=hidden)
+        wrapped = jail.wrap(argv, folder, extra, readable, caps=program.caps, hidden=hidden)
         try:
             with (folder / "task.md").open("rb") as given:
                 process = await asyncio.create_subprocess_exec(

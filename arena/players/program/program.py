@@ -17,7 +17,7 @@ from arena.errors import UsageError
 from arena.models.model import find_model
 from arena.models.providers import provider_names
 from arena.settings import AgentSettings, ModelSettings, Settings
-from sandbox.jail.profiles import Caps, guest_interpreter
+from sandbox.jail.profiles import Caps, agent_interpreter
 
 PYTHON = "{python}"
 """In a command, this word is replaced by an interpreter without packages."""
@@ -111,7 +111,7 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
             raise UsageError(f"{whose}there is no program {first!r}", "install it, or name its path")
         program = Path(found).resolve()
         if program == Path(sys.executable).resolve():
-            program = guest_interpreter()
+            program = agent_interpreter()
         readable.append(program)
         rest = [PYTHON, str(program), *rest] if program.suffix == ".py" else [str(program), *rest]
     else:

@@ -3,7 +3,7 @@
 import shutil
 
 from arena.players.program.gateway import Gateway
-from arena.players.program.jailed import guest_jail
+from arena.players.program.jailed import agent_jail
 from arena.players.program.mcp_server import require_sdk
 from arena.players.program.program import BUILT_IN, AgentProgram
 from arena.settings import Settings
@@ -24,7 +24,7 @@ def require_ready(program: AgentProgram) -> None:
         MachineError: there is no jail for it, or no MCP SDK.
     """
     require_sdk()
-    guest_jail()
+    agent_jail()
     if program.model is not None:
         Gateway.check(program.model)
         hide_from_ptrace()  # this process now holds a key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arena.foreign_text import printable
-from sandbox.jail.usage import GuestUsage
+from sandbox.jail.usage import AgentUsage
 
 WORDS_BYTES = 4 << 20
 """Maximum bytes of a program's output per attempt; the rest is dropped."""
@@ -42,7 +42,7 @@ class Watch:
     enough: Callable[[], str]
     """Called a few times a second. Returns a reason to stop the program now, or an empty string."""
 
-    async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> ProgramEnd:
+    async def to_its_end(self, process: asyncio.subprocess.Process, usage: AgentUsage) -> ProgramEnd:
         """Waits until the program ends or is stopped, and kills all its processes. Cancelling stops the program."""
         output, errors = process.stdout, process.stderr
         assert output is not None
@@ -85,7 +85,7 @@ class Watch:
             stopped = LIMIT + passed
         return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
 
-    async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
+    async def _until_stopped(self, pid: int, usage: AgentUsage) -> str:
         """Waits for a reason to stop the program, and returns it."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.seconds

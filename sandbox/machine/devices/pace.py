@@ -32,13 +32,13 @@ class Pace:
         return self.references if rounds is None else min(self.references, 1 + rounds // 4)
 
 
-def calls_for(pace: Pace, batch_s: float, base_s: float, mine_s: float, slots: int) -> int:
+def calls_for(pace: Pace, batch_s: float, baseline_s: float, contender_s: float, slots: int) -> int:
     """Calls of a batch, at least one.
 
-    batch_s: target length on the faster side. base_s, mine_s: seconds per call on either side. slots: of an arena.
+    batch_s: target length on the faster side. baseline_s, contender_s: seconds per call on either side. slots: of an arena.
     """
-    wanted = int(batch_s / max(min(base_s, mine_s), 1e-7)) + 1
-    bearable = int(max(pace.slower_s, 2 * batch_s) / max(base_s, mine_s, 1e-7))
+    wanted = int(batch_s / max(min(baseline_s, contender_s), 1e-7)) + 1
+    bearable = int(max(pace.slower_s, 2 * batch_s) / max(baseline_s, contender_s, 1e-7))
     return max(1, min(wanted, bearable, pace.calls, slots // 2))
 
 

@@ -2,9 +2,9 @@
 
 The judge (`sandbox.rank.trusted`) and the admission test of problems (`sandbox.admission`) use this code and no other.
 `calibrate` measures the baseline's usual error once, before anything is compared. Limits depend on it and on the
-iteration that is compared, never on earlier comparisons. Then a comparison has three steps: `reference` runs the
+iteration that is compared, never on earlier comparisons. Then a comparison has three steps: `expected` runs the
 baseline and the oracle on the inputs of an iteration, `note` measures the baseline's own error there, and `finding`
-compares the outputs of a solution with the reference.
+compares the outputs of a solution with the expected ones.
 """
 
 import re
@@ -22,7 +22,7 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
-from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CALIBRATED = 8
@@ -32,8 +32,8 @@ FEW = 64
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What the outputs of one iteration are compared with."""
+class Expected:
+    """The expected outputs of one iteration."""
 
     plain: Output
     """The baseline's outputs as it returned them: the structure, shapes, dtypes and strides that are expected."""
@@ -69,7 +69,7 @@ class Comparison:
         self.own: dict[int, list[OwnError]] = {}
         """By slot: the baseline's error per output in its present iteration, the largest of all ranks."""
 
-    def reference(self, tensors: Leaves, plain: Output | None = None) -> Reference:
+    def expected(self, tensors: Leaves, plain: Output | None = None) -> Expected:
         """Computes the baseline's and the oracle's outputs on these inputs (collective).
 
         plain: the outputs that the baseline returned, if it has run already.
@@ -89,19 +89,19 @@ class Comparison:
             if b.shape != o.shape:
                 raise OracleDiffers(f"output {name}: baseline {tuple(b.shape)}, oracle {tuple(o.shape)}")
         placed = [(name, o.to(b.device)) for (name, o), (_, b) in zip(exact, baseline[1], strict=True)]
-        return Reference(plain, baseline, (structure, placed), facts)
+        return Expected(plain, baseline, (structure, placed), facts)
 
-    def calibrate(self, references: Iterable[Reference]) -> None:
+    def calibrate(self, expected_outputs: Iterable[Expected]) -> None:
         """Measures the baseline's usual errors (collective).
 
-        references: of fresh iterations, the same ones on every rank. It takes the first CALIBRATED, or all of them if
+        expected_outputs: of fresh iterations, the same ones on every rank. It takes the first CALIBRATED, or all of them if
         an output has less than FEW elements.
         """
         found: list[list[OwnError]] = []
-        for reference in references:
-            found.append(_own_errors(reference))
+        for expected in expected_outputs:
+            found.append(_own_errors(expected))
             if len(found) == CALIBRATED:
-                few = any(_has_error(b) and b.numel() < FEW for _, b in reference.baseline[1])
+                few = any(_has_error(b) and b.numel() < FEW for _, b in expected.baseline[1])
                 said = torch.tensor([int(few)], device=self.setting.device)
                 self.reduce(said)
                 if not int(said):
@@ -113,14 +113,14 @@ class Comparison:
         """Forgets the noted errors, because the slots hold other iterations from now on."""
         self.own.clear()
 
-    def note(self, references: Mapping[int, Reference]) -> None:
+    def note(self, expected_outputs: Mapping[int, Expected]) -> None:
         """Measures the baseline's errors in these iterations (collective).
 
-        references: by slot, the same slots on every rank. A slot that was noted before keeps its errors until
+        expected_outputs: by slot, the same slots on every rank. A slot that was noted before keeps its errors until
         `new_iterations`, so that the limits are the same when its outputs are compared a second time.
         """
-        fresh = {slot: reference for slot, reference in references.items() if slot not in self.own}
-        found = self.largest([_own_errors(reference) for reference in fresh.values()])
+        fresh = {slot: expected for slot, expected in expected_outputs.items() if slot not in self.own}
+        found = self.largest([_own_errors(expected) for expected in fresh.values()])
         self.own.update(zip(fresh, found, strict=True))
 
     def largest(self, found: list[list[OwnError]]) -> list[list[OwnError]]:
@@ -136,26 +136,26 @@ class Comparison:
         self.reduce(figures)
         return [[OwnError(rms, largest) for rms, largest in iteration] for iteration in figures.tolist()]
 
-    def finding(self, got: slots.Unpacked, reference: Reference, slot: int = 0) -> OutputFinding:
-        """Compares a solution's outputs with a reference; returns what is wrong, and figures per output.
+    def finding(self, got: slots.Unpacked, expected: Expected, slot: int = 0) -> OutputFinding:
+        """Compares a solution's outputs with the expected ones; returns what is wrong, and figures per output.
 
-        slot: the number under which the reference was noted. Calls no collectives.
+        slot: the number under which the expected outputs were noted. Calls no collectives.
         """
-        wrong = structure_fault(got, reference.plain)
+        wrong = structure_fault(got, expected.plain)
         if wrong is not None:
             return wrong
         try:
-            ordered = self.in_order((got.structure, named(got.structure, got.tensors)), reference.facts)
+            ordered = self.in_order((got.structure, named(got.structure, got.tensors)), expected.facts)
         except Exception as error:
             return OutputFinding(Verdict.WRONG_RESULT, f"the outputs do not belong together: {error}")
-        expected = reference.baseline[0]
-        if ordered[0] != expected:
-            return OutputFinding(Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {expected[:200]}")
-        return self.in_detail(ordered, reference, slot)
+        structure = expected.baseline[0]
+        if ordered[0] != structure:
+            return OutputFinding(Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {structure[:200]}")
+        return self.in_detail(ordered, expected, slot)
 
-    def in_detail(self, ordered: Output, reference: Reference, slot: int = 0) -> OutputFinding:
+    def in_detail(self, ordered: Output, expected: Expected, slot: int = 0) -> OutputFinding:
         """Compares outputs in canonical order whose structure is right. Returns as `finding`. Calls no collectives."""
-        baseline, oracle = reference.baseline, reference.oracle
+        baseline, oracle = expected.baseline, expected.oracle
         figures: list[OutputError] = []
         worst = Verdict.PASS
         paper = True
@@ -177,7 +177,7 @@ class Comparison:
                 worst = verdict
         return OutputFinding(worst, outputs=figures, paper=paper)
 
-    def farness(
+    def distance(
         self,
         theirs: torch.Tensor,
         baseline: torch.Tensor,
@@ -189,28 +189,28 @@ class Comparison:
         """The distance of outputs from the baseline's in the same slots, float64 [slots] (collective).
 
         It is equal on all ranks. Above 1 an output may be wrong, and `finding` decides. Arguments as
-        `sandbox.rank.outputs.nearness.farness_of_slots`; inputs_of: the iteration in a slot.
+        `sandbox.rank.outputs.nearness.distance_of_slots`; inputs_of: the iteration in a slot.
         """
         if self.free_order:
             each = []
             for n in chosen:
                 place = slice(n * size, (n + 1) * size)
                 mine, its = slots.Unpacked(theirs[place], room), slots.Unpacked(baseline[place], room)
-                each.append(self._farness_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
+                each.append(self._distance_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
             found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
         else:
-            found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
+            found = distance_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
         self.reduce(found)
         return found
 
-    def farness_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
+    def distance_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
         """The same distance for one iteration, on this rank alone.
 
         plain: the baseline's outputs. tensors: the inputs.
         """
-        return self._farness_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
+        return self._distance_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
-    def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
+    def _distance_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
         if not got.sound or got.structure != baseline.structure:
             return FAR
         try:
@@ -228,7 +228,7 @@ class Comparison:
                 return FAR
             if one.numel():
                 here = one.to(other.device).reshape(1, -1)
-                worst = max(worst, float(farness(here, other.reshape(1, -1), limit)))
+                worst = max(worst, float(distance(here, other.reshape(1, -1), limit)))
         return worst
 
     @property
@@ -308,10 +308,10 @@ def structure_fault(got: slots.Unpacked, plain: Output) -> OutputFinding | None:
     return None
 
 
-def _own_errors(reference: Reference) -> list[OwnError]:
+def _own_errors(expected: Expected) -> list[OwnError]:
     return [
         errors(b, o) if _has_error(b) else OwnError()
-        for (_, b), (_, o) in zip(reference.baseline[1], reference.oracle[1], strict=True)
+        for (_, b), (_, o) in zip(expected.baseline[1], expected.oracle[1], strict=True)
     ]
 
 

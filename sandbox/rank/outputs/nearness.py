@@ -23,7 +23,7 @@ LimitsOf = Callable[[slots.Unpacked], list[Limits]]
 all."""
 
 
-def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Tensor:
+def distance(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Tensor:
     """The distance of each row's values from the baseline's, in units of its limit: float64 [rows]; near is at most 1.
 
     got, baseline: [rows, elements] of one dtype and shape, at least one element.
@@ -34,18 +34,18 @@ def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Te
     y, b = _numbers(got), _numbers(baseline)
     if held.exact:
         return torch.where(_same(y, b).all(dim=1), 0.0, FAR).to(torch.float64)
-    found = _distance(y - b, b, held)
+    found = _in_limits(y - b, b, held)
     strange = ~found.isfinite()
     if bool(strange.any()):
         # Equal infinities, NaNs and zeros are no difference. A row whose squares overflow stays far.
         y, b = y[strange], b[strange]
         same = _same(y, b)
-        again = _distance((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held)
+        again = _in_limits((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held)
         found[strange] = again.masked_fill_(same.all(dim=1), 0)
     return found.to(torch.float64).nan_to_num_(FAR, FAR)
 
 
-def _distance(off: torch.Tensor, b: torch.Tensor, held: Limits) -> torch.Tensor:
+def _in_limits(off: torch.Tensor, b: torch.Tensor, held: Limits) -> torch.Tensor:
     """[rows] in units of the limit; NaN or infinite if a value is, or if all of the baseline's are zero."""
     norm = torch.linalg.vector_norm(b, dim=1)
     scale = norm / b.shape[1] ** 0.5
@@ -64,16 +64,16 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     return real if real.dtype in (torch.float32, torch.float64) else real.to(torch.float32)
 
 
-def farness_of_slots(
+def distance_of_slots(
     theirs: torch.Tensor, baseline: torch.Tensor, chosen: Sequence[int], size: int, room: int, limits_of: LimitsOf
 ) -> torch.Tensor:
-    """Computes `farness` of slots of two output arenas: float64 [slots]; infinite if structures or layouts differ.
+    """Computes `distance` of slots of two output arenas: float64 [slots]; infinite if structures or layouts differ.
 
     theirs, baseline: flat uint8, slots of `size` bytes whose headers have room for `room` tensors.
     """
     mine, its = (arena[: arena.numel() // size * size].view(-1, size) for arena in (theirs, baseline))
     parts = [
-        _farness_of_alike(mine[run], its[run], room, limits_of)
+        _distance_of_alike(mine[run], its[run], room, limits_of)
         for run in _alike(mine, its, chosen, slots.header_bytes(room))
     ]
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
@@ -96,7 +96,7 @@ def _alike(mine: torch.Tensor, its: torch.Tensor, chosen: Sequence[int], header:
         at += count
 
 
-def _farness_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_of: LimitsOf) -> torch.Tensor:
+def _distance_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_of: LimitsOf) -> torch.Tensor:
     found = torch.zeros(mine.shape[0], dtype=torch.float64, device=mine.device)
     got, expected = slots.Unpacked(mine[0], room), slots.Unpacked(its[0], room)
     if not got.sound or got.structure != expected.structure or len(got.tensors) != len(expected.tensors):
@@ -115,6 +115,6 @@ def _farness_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_o
             if torch.equal(mine[:, padded].view(torch.int64), its[:, padded].view(torch.int64)):
                 continue
             place = slice(start, start + size)
-            here = farness(mine[:, place].view(y.dtype), its[:, place].view(y.dtype), held[index])
+            here = distance(mine[:, place].view(y.dtype), its[:, place].view(y.dtype), held[index])
             found = torch.maximum(found, here)
     return found

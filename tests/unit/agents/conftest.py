@@ -26,7 +26,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
-from sandbox.jail.profiles import WITH_GUESTS, Caps
+from sandbox.jail.profiles import WITH_AGENTS, Caps
 
 REFEREE = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
@@ -72,9 +72,9 @@ def until_gone() -> UntilGone:
 
 
 @pytest.fixture
-def guests(jail: None) -> None:
+def jailed_agents(jail: None) -> None:
     """Skips a test of programs in a jail if this machine's jail has no process table of its own."""
-    if choose().name not in WITH_GUESTS:
+    if choose().name not in WITH_AGENTS:
         pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
 
 

@@ -19,10 +19,10 @@ from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
 from sandbox.jail import cgroup, memory
 from sandbox.jail.profiles import DISK_ROOM, Caps
-from sandbox.jail.usage import GuestUsage
+from sandbox.jail.usage import AgentUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 
-pytestmark = [pytest.mark.usefixtures("guests"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.usefixtures("jailed_agents"), pytest.mark.timeout(400)]
 """The timeout is shorter than a program's time limit, so a test fails if a cap does not end its program."""
 Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
@@ -74,14 +74,14 @@ async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
 async def test_a_disk_that_was_filled_is_told_after_the_end(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program ends by itself before its usage is checked again."""
     looked = 0
-    excess = GuestUsage.excess
+    excess = AgentUsage.excess
 
-    def once(self: GuestUsage, pid: int) -> str:
+    def once(self: AgentUsage, pid: int) -> str:
         nonlocal looked
         looked += 1
         return excess(self, pid) if looked == 1 else ""
 
-    monkeypatch.setattr(GuestUsage, "excess", once)
+    monkeypatch.setattr(AgentUsage, "excess", once)
     monkeypatch.setattr(watch, "CHECK_S", 0.1)
     played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
     assert played.reason.startswith("limit of disk: its files in /tmp take")

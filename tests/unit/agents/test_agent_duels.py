@@ -70,7 +70,7 @@ def told(match: Match, paths: Paths, kind: type[Any]) -> list[Any]:
     return [event for event in events if isinstance(event, kind) and event.side == "left"]
 
 
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path) -> None:
     settings = Settings(agents={"mine": AgentSettings(command=[str(script)], environment=KERNELS)})
     player = player_for("agent:mine", settings, paths)
@@ -86,7 +86,7 @@ async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +117,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_a_program_within_the_budget_plays_to_its_end(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ def said(played: Any, paths: Paths) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests", "small_budget")
+@pytest.mark.usefixtures("jailed_agents", "small_budget")
 def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
     arguments = ("--problems", "1", "--preset", "tiny", "--world", "2", "--device", "cpu", "--dtype", "float32")
     done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--rounds", "0")
@@ -61,7 +61,7 @@ def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     playing: Playing, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -111,7 +111,7 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     playing: Playing, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -156,7 +156,7 @@ async def test_its_gateway_passes_answers_and_counts_of_tokens_only(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     playing: Playing, script: Path, until_gone: UntilGone
 ):
@@ -165,7 +165,7 @@ async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     await until_gone(script)
 
 
-@pytest.mark.usefixtures("guests")
+@pytest.mark.usefixtures("jailed_agents")
 async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: Path, until_gone: UntilGone):
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await playing(KERNELS=json.dumps(["refuse", "pass"]), STAY="yes")

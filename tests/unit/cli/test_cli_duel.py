@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, streamed
 
-from sandbox.worlds.deadlines import TURN
+from sandbox.worlds.deadlines import LEASE
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,13 @@ def solution(tensor):
 
 
 @pytest.mark.usefixtures("small_budget")
-@pytest.mark.timeout(4 * TURN)
+@pytest.mark.timeout(4 * LEASE)
 def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
     players = ("--left", "house", "--right", "baseline")
     # Each of the three measurements may wait for another arena of this machine, and ranks may lack a core for long.
     done = pkb_arena(
-        "duel", "1", *players, "--svg", str(card), "--json", *SETTING, timeout=3.5 * TURN, PKB_DEADLINE_SCALE="5"
+        "duel", "1", *players, "--svg", str(card), "--json", *SETTING, timeout=3.5 * LEASE, PKB_DEADLINE_SCALE="5"
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     duel = json.loads(done.stdout)

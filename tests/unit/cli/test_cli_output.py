@@ -9,7 +9,7 @@ from arena.runs.results import OtherSize, RunReport, holds
 from sandbox.protocol.energy import Energy, SideEnergy
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import Withheld, conclude
+from sandbox.timing.conclusion import Unconfirmed, conclude
 
 
 def report(device: Interval | None) -> RunReport:
@@ -76,7 +76,7 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pyte
 
 def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     call, batches = Interval(1.0, 0.98, 1.02), Interval(9.0, 8.5, 9.5)
-    single = msgspec.structs.replace(report(None), told=conclude(call, None, withheld=Withheld(batches)).sentence)
+    single = msgspec.structs.replace(report(None), told=conclude(call, None, unconfirmed=Unconfirmed(batches)).sentence)
     print_report(single)
     out = capsys.readouterr().out
     assert "same speed end-to-end 1.00× [0.98, 1.02]" in out.splitlines()[0]

@@ -94,7 +94,7 @@ class MadeOracle:
     """Findings of the ranks of the oracle world."""
 
     seconds: float = 100e-6
-    """The baseline's time per call that the probe measures."""
+    """The baseline's time per call that the oracle world measures."""
     draw_s: float = 0.0
     """Seconds to draw the inputs of a call."""
     in_bytes: int = 1 << 10

@@ -240,11 +240,11 @@ class MadeMachine:
         """Returns the rounds on a prepared setting. Their random choices have a fixed seed."""
         setting = self.setting()
         if rival:
-            base = self.loaded(pool, stage, rival, RIVAL)
+            baseline_side = self.loaded(pool, stage, rival, RIVAL)
         else:
             worlds = pool.references.take(stage, setting, references)
-            base = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
-        turns = Turns(setting, base, self.loaded(pool, stage, "kernel.py"), random.Random(1))
+            baseline_side = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
+        turns = Turns(setting, baseline_side, self.loaded(pool, stage, "kernel.py"), random.Random(1))
         rounds = Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
         if not self.probing:
             for probes in (rounds.probes, rounds.behind_gate.probes, rounds.single_calls.probes):

@@ -9,6 +9,7 @@ from made_worlds import ORDER_SECONDS, MadeRanks
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import (
     ArenasMade,
+    BaselineMeasured,
     CheckPoison,
     Compared,
     CompareOutputs,
@@ -19,14 +20,13 @@ from sandbox.protocol.messages import (
     LookAhead,
     LookedAhead,
     MakeArenas,
+    MeasureBaseline,
     MeasurePeaks,
     MeasureTransfers,
     Order,
     OutputsTaken,
     PeaksMeasured,
     PoisonChecked,
-    Probe,
-    Probed,
     Reply,
     Reveal,
     Revealed,
@@ -61,9 +61,9 @@ class TrustedRanks(MadeRanks):
     def _answer(self, rank: int, order: Order) -> Reply | None:
         made = self.oracle
         match order:
-            case Probe():
+            case MeasureBaseline():
                 sizes = (made.in_bytes, made.out_bytes, 4)
-                return Probed(*sizes, made.seconds, made.sealed, made.varies, made.references)
+                return BaselineMeasured(*sizes, made.seconds, made.sealed, made.varies, made.references)
             case MakeArenas():
                 return ArenasMade()
             case Draw():

@@ -67,7 +67,6 @@ class MadeRanks:
         """Called when a batch starts."""
         self.batch = ChooseBatch(0, 0)
         self.marked_ns = 0
-        self._opened_gate = False
         self._waiting_for_gate: list[tuple[int, Kind]] = []
         self._answers: list[deque[Received]] = [deque() for _ in range(spec.ranks)]
         self._reported: dict[int, WorldFailed] = {}
@@ -213,7 +212,6 @@ class MadeRanks:
             self._watch(active)
 
     def _queue(self, calls: int) -> None:
-        self._opened_gate = False
         fits = self.kernel.queues_noop if self.batch.noop else calls <= self.kernel.queues
         for rank in range(self.spec.ranks):
             if fits:

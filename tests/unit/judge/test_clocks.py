@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.timing.clocks import CONTENDER, FOREIGN_US, LEAST_SHARE, Clock, ForeignWork
+from sandbox.timing.clocks import CONTENDER_INDEX, FOREIGN_US, LEAST_SHARE, Clock, ForeignWork
 from sandbox.timing.interval import Pair
 
 
@@ -21,38 +21,38 @@ def test_a_clock_without_pairs_says_nothing() -> None:
     assert empty.estimate() is None
     assert empty.medians() == (None, None)
     assert empty.samples() == []
-    assert empty.harness_us == 0.0
-    assert empty.harness_error() == 0.0
+    assert empty.overhead_us == 0.0
+    assert empty.overhead_error() == 0.0
 
 
-def test_the_harness_is_taken_off_call_time_alike_on_both_sides() -> None:
+def test_the_overhead_is_subtracted_from_call_time_alike_on_both_sides() -> None:
     made = clock("call", noop={0: [9, 10, 11], 1: [11, 12, 13]})
-    assert made.harness_us == 11
+    assert made.overhead_us == 11
     assert made.medians() == (89, 39)
 
 
 def test_a_contenders_word_on_call_time_is_not_asked_for() -> None:
-    made = clock("call", noop={0: [10], 1: [10], CONTENDER: [40]})
-    assert made.harness_us == 10
-    assert made.cost_us(CONTENDER) == 10
+    made = clock("call", noop={0: [10], 1: [10], CONTENDER_INDEX: [40]})
+    assert made.overhead_us == 10
+    assert made.overhead_of(CONTENDER_INDEX) == 10
 
 
 def test_of_device_time_each_world_has_its_own_cost() -> None:
-    made = clock(noop={0: [4, 5, 6], 1: [7, 8, 9], CONTENDER: [2, 3, 4]})
-    assert [made.cost_us(world) for world in (0, 1, CONTENDER)] == [5, 8, 3]
+    made = clock(noop={0: [4, 5, 6], 1: [7, 8, 9], CONTENDER_INDEX: [2, 3, 4]})
+    assert [made.overhead_of(world) for world in (0, 1, CONTENDER_INDEX)] == [5, 8, 3]
     assert {sample.baseline_us for sample in made.samples()} == {95, 92}
     assert {sample.contender_us for sample in made.samples()} == {47}
 
 
 def test_a_contender_that_delays_its_kept_batches_gains_no_more_than_the_slowest_reference_takes() -> None:
-    honest, delaying = ({0: [5.0], 1: [8.0], CONTENDER: [us]} for us in (8.0, 45.0))
-    assert clock(noop=delaying).cost_us(CONTENDER) == 8
+    honest, delaying = ({0: [5.0], 1: [8.0], CONTENDER_INDEX: [us]} for us in (8.0, 45.0))
+    assert clock(noop=delaying).overhead_of(CONTENDER_INDEX) == 8
     assert clock(noop=delaying).medians() == clock(noop=honest).medians()
 
 
 def test_between_two_kernels_the_quicker_word_counts_for_both() -> None:
-    made = clock(rival=True, noop={0: [5.0], CONTENDER: [45.0]})
-    assert made.harness_us == made.cost_us(0) == made.cost_us(CONTENDER) == 5
+    made = clock(rival=True, noop={0: [5.0], CONTENDER_INDEX: [45.0]})
+    assert made.overhead_us == made.overhead_of(0) == made.overhead_of(CONTENDER_INDEX) == 5
 
 
 def test_what_is_taken_off_leaves_a_share_and_the_devices_own_time() -> None:
@@ -64,8 +64,8 @@ def test_what_is_taken_off_leaves_a_share_and_the_devices_own_time() -> None:
 
 def test_an_uncertain_cost_makes_the_interval_wider() -> None:
     sure, unsure = clock("call", noop={0: [10.0] * 8}), clock("call", noop={0: [1.0, 20.0] * 4})
-    assert sure.harness_error() == 0.0
-    assert unsure.harness_error() > 0.0
+    assert sure.overhead_error() == 0.0
+    assert unsure.overhead_error() > 0.0
     narrow, wide = sure.estimate(), unsure.estimate()
     assert narrow is not None
     assert wide is not None

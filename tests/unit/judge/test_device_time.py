@@ -6,7 +6,7 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
-from sandbox.timing.clocks import CONTENDER
+from sandbox.timing.clocks import CONTENDER_INDEX
 from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS, SELDOM
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import Failed
@@ -111,10 +111,12 @@ def test_a_batch_that_was_not_queued_is_waited_for_no_longer_than_it_needs() -> 
 def test_outputs_of_a_batch_that_was_not_queued_are_not_compared() -> None:
     machine = made(MadeKernel(gated_us=QUICK, queues=0))
     rounds = machine.rounds(machine.run(rounds=1))
-    contender = machine.ranks(rounds.turns.mine.worlds[0])
+    contender = machine.ranks(rounds.turns.contender_side.worlds[0])
     trusted = machine.ranks(machine.started["baseline"][0])
     after_finish: list[object] = []
-    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, lambda: after_finish.append(len(trusted.orders)))
+    machine.at_order(
+        rounds.turns.contender_side.worlds[0], Kind.FINISH, lambda: after_finish.append(len(trusted.orders))
+    )
     rounds.measure()
     assert any(isinstance(order, FinishBatch) for order in contender.orders)
     at = after_finish[0]
@@ -178,7 +180,7 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
     assert delaying == absurd
     assert honest < delaying < honest * 1.03  # the references' no-op batches differ by 1.1 us, of 75 us
     rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
-    assert rounds.device.cost_us(CONTENDER) == pytest.approx(5.0)
+    assert rounds.device.overhead_of(CONTENDER_INDEX) == pytest.approx(5.0)
 
 
 def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:
@@ -190,7 +192,10 @@ def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None
 def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -> None:
     machine = made()
     rounds = measured(machine, references=3)
-    for world, times in ((rounds.turns.base.worlds[2], NOOP_BATCHES), (rounds.turns.mine.worlds[0], 3 * NOOP_BATCHES)):
+    for world, times in (
+        (rounds.turns.baseline_side.worlds[2], NOOP_BATCHES),
+        (rounds.turns.contender_side.worlds[0], 3 * NOOP_BATCHES),
+    ):
         orders = machine.ranks(world).orders
         assert sum(isinstance(o, ChooseBatch) and o.noop and o.epoch > 0 for o in orders) == times
 
@@ -198,7 +203,7 @@ def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -
 def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
-    finished = machine.ranks(rounds.turns.mine.worlds[0]).orders
+    finished = machine.ranks(rounds.turns.contender_side.worlds[0]).orders
     honest = machine.oracle.finding
 
     def finding(rank: int, order: CompareOutputs, slot: int):
@@ -232,7 +237,7 @@ def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_r
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
     states: set[tuple[str, bool]] = set()
-    contender = rounds.turns.mine.worlds[0]
+    contender = rounds.turns.contender_side.worlds[0]
     machine.at_order(
         machine.started["baseline"][0],
         Kind.REVEAL,
@@ -252,7 +257,7 @@ def test_the_gates_of_references_serve_the_next_run_too() -> None:
     for _ in range(2):
         rounds = machine.rounds_on(pool, stage, 2, machine.run(rounds=2))
         rounds.measure()
-        gates.append([world.gate for world in rounds.turns.base.worlds])
+        gates.append([world.gate for world in rounds.turns.baseline_side.worlds])
         pool.end_run()
     assert gates[0] == gates[1]
     assert None not in gates[0]
@@ -269,7 +274,7 @@ def test_a_kernel_whose_launches_begin_to_wait_while_it_is_timed_gets_fewer_call
     def shorten() -> None:
         kernel.queues = queues
 
-    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, shorten, after=16)
+    machine.at_order(rounds.turns.contender_side.worlds[0], Kind.FINISH, shorten, after=16)
     rounds.measure()
     assert rounds.behind_gate.cannot_queue is (queues == 0)
     assert bool(rounds.device.raw) is rounds.behind_gate.runs is (queues > 0)
@@ -287,7 +292,7 @@ def test_probes_end_where_launches_begin_to_wait_and_batches_of_one_call_are_lef
     def shorten() -> None:
         kernel.queues = 3
 
-    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, shorten, after=18)
+    machine.at_order(rounds.turns.contender_side.worlds[0], Kind.FINISH, shorten, after=18)
     rounds.measure()
     assert rounds.behind_gate.calls == 1
     assert rounds.device.raw == []  # no inputs were replaced where it had more calls

@@ -94,7 +94,7 @@ def test_a_kernel_that_is_wrong_is_not_timed() -> None:
     assert (result.rounds, result.speedup) == (0, None)
     assert result.error is not None
     assert result.error.rms == 1.0
-    assert "phase check" in result.detail
+    assert result.detail.startswith("check, rank 0: ")
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,18 @@ def test_outputs_that_are_lost_again_and_again_are_compared() -> None:
     assert judged(machine).verdict is Verdict.WRONG_RESULT
 
 
-def test_the_machine_is_asked_for_its_turn_only_for_what_is_timed() -> None:
+def test_the_devices_are_leased_only_for_what_is_timed() -> None:
     machine = gpu()
     judge = revision(machine)
     phases: list[str] = []
 
     @contextlib.contextmanager
-    def turn() -> Iterator[None]:
+    def leased() -> Iterator[None]:
         phases.append(machine.of(PhaseStarted)[-1].phase)
         yield
         phases.append(machine.of(PhaseStarted)[-1].phase)
 
-    judge.turn = turn
+    judge.leased = leased
     judge.judge()
     assert phases == ["check", "time"]
 

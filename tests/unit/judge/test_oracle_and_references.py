@@ -17,7 +17,7 @@ from sandbox.worlds.state import State
 # --- prepared settings ---------------------------------------------------------------------------------------
 
 
-def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:
+def test_a_stage_has_slots_and_limits_of_what_was_measured_and_is_kept() -> None:
     machine = MadeMachine()
     machine.oracle.seconds = 0.01
     pool, setting = machine.pool(), machine.setting()
@@ -43,7 +43,7 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
 
 def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
     machine = MadeMachine()
-    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     pool = machine.pool()
     with pytest.raises(HarnessFailed, match="no"):
         pool.oracle.prepare(machine.setting())
@@ -249,7 +249,7 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
     machine = MadeMachine("made-gpu")
     rounds = machine.rounds(references=2)
     pool = machine.pools[0]
-    queued, other = rounds.turns.base.worlds
+    queued, other = rounds.turns.baseline_side.worlds
 
     def cancel() -> None:
         machine.stop |= queued.state is State.QUEUED

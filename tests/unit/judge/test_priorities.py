@@ -33,7 +33,7 @@ def rounds_where(share_of: Callable[[Rounds, int], Share], **kernel: object) -> 
 def test_a_rank_whose_priority_changes_during_timing_disturbs_the_baseline(changed: Share) -> None:
     rounds, _ = rounds_where(
         lambda rounds, pid: (
-            changed if rounds.done and pid == rounds.turns.mine.worlds[0].processes.rank_pids[1] else USUAL
+            changed if rounds.done and pid == rounds.turns.contender_side.worlds[0].processes.rank_pids[1] else USUAL
         )
     )
     with pytest.raises(Failed) as failed:

@@ -60,7 +60,7 @@ def measured(machine: MadeMachine, rival: str = "") -> Rounds:
 
 def at_release(rounds: Rounds, machine: MadeMachine, note) -> None:
     """Calls note(ranks) when ranks of the contender world are released on their own."""
-    lines = machine.ranks(rounds.turns.mine.worlds[0])
+    lines = machine.ranks(rounds.turns.contender_side.worlds[0])
     release = lines.release
 
     def noting(ranks: list[int] | None = None) -> None:
@@ -88,7 +88,7 @@ def test_a_probe_is_prepared_as_a_timed_batch_is() -> None:
     rounds = measured(machine)
     chosen = [
         order
-        for order in machine.ranks(rounds.turns.mine.worlds[0]).orders
+        for order in machine.ranks(rounds.turns.contender_side.worlds[0]).orders
         if isinstance(order, ChooseBatch) and order.count > 1 and not order.noop
     ]
     sizes = {order.count for order in chosen[-2 * WANTED_REPLACED :]}
@@ -108,7 +108,7 @@ def test_the_inputs_of_a_rank_come_right_before_its_own_start() -> None:
 def test_a_rank_that_was_not_released_stays_stopped() -> None:
     machine = made()
     rounds = machine.rounds()
-    processes = machine.processes(rounds.turns.mine.worlds[0])
+    processes = machine.processes(rounds.turns.contender_side.worlds[0])
     seen: list[bool] = []
     at_release(rounds, machine, lambda ranks: seen.append(ranks[0] in processes.held))
     rounds.measure()
@@ -121,7 +121,7 @@ def test_a_rank_that_was_not_released_stays_stopped() -> None:
 def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(waits_s, at_least_s, at_most_s):
     machine = made()
     rounds = machine.rounds()
-    lines = machine.ranks(rounds.turns.mine.worlds[0])
+    lines = machine.ranks(rounds.turns.contender_side.worlds[0])
     lines.waits_for_core_s = waits_s
     started: list[float] = []
     at_release(rounds, machine, lambda ranks: started.append(lines.clock.monotonic()))
@@ -224,7 +224,7 @@ def test_an_output_of_old_inputs_of_a_peer_ends_the_run() -> None:
 def test_the_next_inputs_of_a_rank_are_replaced_while_it_alone_is_stopped() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
     rounds = machine.rounds()
-    processes = machine.processes(rounds.turns.mine.worlds[0])
+    processes = machine.processes(rounds.turns.contender_side.worlds[0])
     seen = []
     at_redraw(rounds, machine, lambda order: seen.append((order, list(processes.held), processes.paused)))
     rounds.measure()
@@ -243,7 +243,7 @@ def test_the_next_inputs_of_a_rank_are_replaced_while_it_alone_is_stopped() -> N
 def test_a_rank_is_stopped_until_another_has_done_its_call_or_could_have(ahead: int) -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + ahead * rank))
     rounds = machine.rounds()
-    processes = machine.processes(rounds.turns.mine.worlds[0])
+    processes = machine.processes(rounds.turns.contender_side.worlds[0])
     pause, stopped, found = processes.pause_rank, [0.0], []
 
     def pause_rank(rank: int) -> None:
@@ -270,7 +270,7 @@ def test_inputs_that_cannot_be_replaced_alone_are_not_tried_for_ever() -> None:
 def test_a_rank_goes_on_when_its_probe_fails() -> None:
     machine = made()
     rounds = machine.rounds()
-    processes = machine.processes(rounds.turns.mine.worlds[0])
+    processes = machine.processes(rounds.turns.contender_side.worlds[0])
 
     def fail(order: DrawAgain) -> None:
         raise HarnessFailed("no")
@@ -339,5 +339,5 @@ def test_behind_the_gate_a_batch_is_stopped_while_it_is_queued() -> None:
     assert rounds.behind_gate.probes.proven
     assert len(redrawn(machine, alone=True)) == 2 * WANTED_HELD
     assert rounds.behind_gate.runs
-    world: World = rounds.turns.mine.worlds[0]
+    world: World = rounds.turns.contender_side.worlds[0]
     assert world.idle

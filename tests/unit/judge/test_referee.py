@@ -33,7 +33,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
 from sandbox.referee.lease import Lease
 from sandbox.referee.main import Referee
-from sandbox.referee.measurements import LOST
+from sandbox.referee.measurements import OPTIONAL_WAYS
 from sandbox.worlds.state import State
 
 
@@ -193,7 +193,7 @@ def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones
     assert len(machine.started["reference"]) == 4
 
 
-@pytest.mark.parametrize("order", [Kind.PROBE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
+@pytest.mark.parametrize("order", [Kind.MEASURE_BASELINE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
 def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
@@ -209,12 +209,16 @@ def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callabl
     assert result(told()).verdict is Verdict.PASS
 
 
-def test_a_machine_without_room_for_a_world_is_a_harness_error(told: Callable[[], list[Any]]) -> None:
+@pytest.mark.parametrize(("room", "role"), [(0, "oracle"), (1, "spare")])
+def test_a_machine_without_room_for_a_world_is_a_harness_error(
+    room: int, role: str, told: Callable[[], list[Any]]
+) -> None:
     machine = MadeMachine()
-    machine.room = 1
+    machine.room = room
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
-    assert (judged.verdict, judged.detail[:22]) == (Verdict.HARNESS_ERROR, "cannot start the spare")
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert judged.detail.startswith(f"prepare: cannot start the {role} world")
 
 
 def test_an_unsound_device_is_a_harness_error_until_it_is_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
@@ -260,7 +264,7 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
 @pytest.mark.parametrize(
     ("role", "order", "after", "phase"),
     [
-        ("baseline", Kind.PROBE, 0, "prepare"),
+        ("baseline", Kind.MEASURE_BASELINE, 0, "prepare"),
         ("baseline", Kind.OPEN, 0, "prepare"),
         ("baseline", Kind.MAKE_ARENAS, 0, "prepare"),
         ("baseline", Kind.DRAW, 0, "prepare"),
@@ -319,7 +323,7 @@ def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, t
     assert judged.verdict is Verdict.PASS, judged.detail
 
 
-def test_a_run_that_waits_its_turn_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
+def test_a_run_that_waits_for_the_lease_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(machine.run())
@@ -364,7 +368,7 @@ def test_a_run_waits_until_no_other_arena_times_on_these_devices(
     assert machine.clock.monotonic() > 30.0
 
 
-def test_a_turn_that_never_comes_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
+def test_a_lease_that_is_never_free_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
     machine.referee().judge(machine.run(rounds=6))
@@ -387,7 +391,7 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
 
 def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     referee = machine.referee()
     referee.warm(machine.setting(dtype="int64"))
     referee.warm(machine.setting())
@@ -441,7 +445,7 @@ def test_other_libraries_add_their_ways_and_their_faults_take_none_away(
     broken = Fault(Kind.MEASURE_TRANSFERS, Kind.BROKEN, text="Traceback:\nRuntimeError: no", after=1)
     for fault, ways, absent in (
         ([], ["TMA", "NVSHMEM"], {"NCCL device": "too old"}),
-        ([broken], ["TMA"], {LOST: "RuntimeError: no"}),
+        ([broken], ["TMA"], {OPTIONAL_WAYS: "RuntimeError: no"}),
     ):
         machine = MadeMachine("made-gpu")
         machine.oracle.transfers_of = measured

@@ -23,13 +23,13 @@ from sandbox.worlds.world import World
 PAIRS = MadeCpu.pace.pairs
 
 
-def test_a_run_of_so_many_rounds_measures_the_calls_without_the_harness() -> None:
+def test_a_run_of_so_many_rounds_measures_the_calls_without_the_overhead() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
     rounds = machine.rounds(machine.run(rounds=6))
     rounds.measure()
     assert rounds.done == 6
     assert len(rounds.call.raw) == 6 * PAIRS
-    assert rounds.call.harness_us == pytest.approx(2.0)
+    assert rounds.call.overhead_us == pytest.approx(2.0)
     assert rounds.call.medians() == pytest.approx((98.0, 48.0))
     assert rounds.call.speed is not None
     assert rounds.call.speed.median == pytest.approx(98 / 48)
@@ -119,7 +119,7 @@ def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(r
     for world, start in zip(rounds.turns.worlds, before, strict=True):
         chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
         kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
-        slow = world is rounds.turns.mine.worlds[0]
+        slow = world is rounds.turns.contender_side.worlds[0]
         assert sum(order.count for order in chosen) == kernel * (40 if slow else MOST_DISTINCT)
         assert world.processes.paused
     assert rounds.shapes_seconds > 0

@@ -11,7 +11,7 @@ from made_machine import MadeMachine
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import Pair, outcome
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.single_calls import LEAST_PAIRS, LEAST_SAVED, MOST_PAIRS, PAIRS, SingleCalls
+from sandbox.timing.single_calls import LEAST_SAVED, LEAST_SINGLE_PAIRS, MOST_SINGLE_PAIRS, SINGLE_PAIRS, SingleCalls
 from sandbox.worlds.exchange import Failed
 
 START_US = 300.0
@@ -37,21 +37,21 @@ def kernel(call_us: BatchTime) -> MadeKernel:
 @pytest.mark.parametrize("us", [60.0, 25.0, 10.0])
 def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) -> None:
     rounds = measured(kernel(noisy(us, 0.02)))
-    assert rounds.withheld is None
+    assert rounds.unconfirmed is None
     assert rounds.call.speed is not None
     assert rounds.call.speed.median == pytest.approx(100.0 / us, rel=0.15)
-    assert len(rounds.single_calls.pairs) >= LEAST_PAIRS
+    assert len(rounds.single_calls.pairs) >= LEAST_SINGLE_PAIRS
 
 
 def test_a_clear_lead_is_confirmed_by_few_pairs() -> None:
-    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == LEAST_PAIRS
-    assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= PAIRS
+    assert len(measured(kernel(noisy(10.0, 0.02))).single_calls.pairs) == LEAST_SINGLE_PAIRS
+    assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= SINGLE_PAIRS
 
 
 def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
     rounds = measured(kernel(ahead(110.0, 3.0)))
-    assert rounds.withheld is not None
-    assert rounds.withheld.speedup.median > 5
+    assert rounds.unconfirmed is not None
+    assert rounds.unconfirmed.speedup.median > 5
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "faster"
     assert not rounds.behind_gate.runs
@@ -59,7 +59,7 @@ def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
 
 def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_single_calls() -> None:
     rounds = measured(kernel(ahead(75.0, 1.0)))
-    assert rounds.withheld is not None
+    assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
     assert rounds.call.speed.low < 1.33 < rounds.call.speed.high
 
@@ -70,10 +70,10 @@ def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(sl
     machine = MadeMachine(kernel=kernel(ahead(75.0, 1.0)), reference=reference)
     rounds = machine.rounds(machine.run(rounds=12))
     rounds.measure()
-    assert rounds.withheld is not None
-    alone = rounds.withheld.alone_us
+    assert rounds.unconfirmed is not None
+    alone = rounds.unconfirmed.alone_us
     assert (alone is not None) == slowed
-    assert alone is None or alone < 500.0 < rounds.withheld.baseline_us
+    assert alone is None or alone < 500.0 < rounds.unconfirmed.baseline_us
 
 
 def paced(us: float) -> BatchTime:
@@ -85,8 +85,8 @@ def paced(us: float) -> BatchTime:
 @pytest.mark.parametrize("us", [80.0, 70.0, 60.0, 40.0])
 def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(us: float) -> None:
     rounds = measured(kernel(paced(us)))
-    assert rounds.withheld is not None
-    assert rounds.withheld.speedup.median == pytest.approx(100.0 / us, rel=0.1)
+    assert rounds.unconfirmed is not None
+    assert rounds.unconfirmed.speedup.median == pytest.approx(100.0 / us, rel=0.1)
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "faster"
 
@@ -94,7 +94,7 @@ def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(u
 @pytest.mark.parametrize("us", [90.0, 80.0, 70.0])
 def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
     rounds = measured(kernel(noisy(us, 0.02)))
-    assert rounds.withheld is None
+    assert rounds.unconfirmed is None
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) == "faster"
 
@@ -120,7 +120,7 @@ def test_a_launch_that_only_single_calls_wait_for_does_not_contradict_a_lead() -
     launched = noisy(700.0, 0.01)
     rounds = behind_the_gate(lambda calls: launched(calls) + LAUNCH_US, noisy(700.0, 0.01))
     assert rounds.single_calls.contradict(Interval(1.42, 1.40, 1.44), 1000.0, proven=True)
-    assert rounds.withheld is None
+    assert rounds.unconfirmed is None
     for clock in (rounds.call, rounds.device):
         assert clock.speed is not None
         assert outcome(clock.speed) == "faster"
@@ -128,7 +128,7 @@ def test_a_launch_that_only_single_calls_wait_for_does_not_contradict_a_lead() -
 
 def test_behind_the_gate_a_batch_done_in_its_first_call_is_not_called_faster_either() -> None:
     rounds = behind_the_gate(ahead(1100.0, 30.0), ahead(1100.0, 30.0))
-    assert rounds.withheld is not None
+    assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "faster"
     assert not rounds.behind_gate.runs
@@ -142,7 +142,7 @@ def single_calls(mine_us: float, spread_us: float) -> SingleCalls:
     def start_us() -> float:
         return START_US + chance.expovariate(1 / spread_us)
 
-    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(MOST_PAIRS)]
+    found.pairs = [Pair(0, 100.0 + start_us(), mine_us + start_us(), True) for _ in range(MOST_SINGLE_PAIRS)]
     return found
 
 
@@ -153,10 +153,10 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
     rounds = measured(kernel(noisy(97.0, 0.02)))
     makes = rounds.single_calls
     makes.pairs.clear()
-    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > PAIRS)
-    assert PAIRS < len(makes.pairs) <= 2 * PAIRS
+    makes.measure(rounds.pairs, rounds.seconds, lambda: len(makes.pairs) > SINGLE_PAIRS)
+    assert SINGLE_PAIRS < len(makes.pairs) <= 2 * SINGLE_PAIRS
     makes.measure(rounds.pairs, rounds.seconds, lambda: False)
-    assert len(makes.pairs) == MOST_PAIRS
+    assert len(makes.pairs) == MOST_SINGLE_PAIRS
 
 
 def test_single_calls_that_would_show_a_lead_contradict_one_that_they_hardly_show() -> None:
@@ -177,7 +177,7 @@ def test_an_unproven_lead_needs_single_calls_that_fit_it() -> None:
 
 def test_a_rival_with_a_small_lead_that_works_ahead_does_not_win() -> None:
     rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(paced(75.0)))
-    assert rounds.withheld is not None
+    assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "slower"
 
@@ -190,7 +190,7 @@ def test_even_and_slower_kernels_need_no_witness() -> None:
 
 def test_a_rival_that_works_ahead_does_not_win() -> None:
     rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(ahead(110.0, 3.0)))
-    assert rounds.withheld is not None
+    assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
     assert outcome(rounds.call.speed) != "slower"
 

@@ -33,7 +33,7 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     machine = MadeMachine(kernel=MadeKernel(cpu_share=0.01))
     rounds = machine.rounds(machine.run(rounds=12))
     rounds.measure()
-    observations = rounds.turns.mine.observations
+    observations = rounds.turns.contender_side.observations
     assert observations is not None
     assert observations.stopped_activity.count > 24  # in both batches of every pair
     assert observations.stopped_activity.disturbed == 0
@@ -53,7 +53,7 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
     take = rounds.turns.exchange.take
 
     def taking(first: int, count: int) -> None:
-        stopped.append(rounds.turns.mine.worlds[0].processes.paused)
+        stopped.append(rounds.turns.contender_side.worlds[0].processes.paused)
         take(first, count)
 
     rounds.turns.exchange.take = taking  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
     def touched(rank: int, order: object) -> list[int]:
         if not isinstance(order, CheckPoison):
             return []
-        running.append(not rounds.turns.mine.worlds[0].processes.paused)
+        running.append(not rounds.turns.contender_side.worlds[0].processes.paused)
         return [CONTENDER] if rank == 1 else []
 
     machine.oracle.touched = touched
@@ -164,7 +164,9 @@ def test_work_on_the_devices_right_before_batches_of_a_kind_disturbs_them(side: 
 
 def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
     machine = MadeMachine("made-gpu")
-    rounds = looking(machine, lambda order: 300.0 if rounds.turns.mine.worlds[0].state.value == "queued" else 1.0)
+    rounds = looking(
+        machine, lambda order: 300.0 if rounds.turns.contender_side.worlds[0].state.value == "queued" else 1.0
+    )
     assert "(contender, device time)" in failing(rounds).failure.message
 
 

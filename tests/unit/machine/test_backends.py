@@ -38,7 +38,7 @@ def test_a_backend_has_all_that_its_name_stands_for(backend: Backend) -> None:
     assert backend.name in sandbox.kit.templates.names()
     assert backend.name in PAGES
     assert len(read_template(f"kit_{backend.name}")) > 200
-    assert backend.probe().found
+    assert backend.availability().found
     for module in backend.modules:
         if module.startswith("sandbox.kit."):
             name = module.removeprefix("sandbox.kit.")

@@ -25,16 +25,16 @@ def named(monkeypatch):
     return name
 
 
-def probe() -> backends.Probe:
+def availability() -> backends.Availability:
     backend = backends.named("kittens")
     assert backend is not None
-    return backend.probe()
+    return backend.availability()
 
 
 def test_without_a_name_there_is_none_and_the_doctor_says_what_to_do(named):
     assert thunderkittens.checkout() is None
-    assert probe().found == "ThunderKittens is not here: THUNDERKITTENS_ROOT names no checkout"
-    assert "clone HazyResearch/ThunderKittens" in probe().advice
+    assert availability().found == "ThunderKittens is not here: THUNDERKITTENS_ROOT names no checkout"
+    assert "clone HazyResearch/ThunderKittens" in availability().advice
     assert thunderkittens.VARIABLE not in profiles.environment(Path("/tmp"), {})
 
 
@@ -54,7 +54,7 @@ def test_what_a_folder_lacks_is_told(named, tmp_path, folders, lacks):
         (root / thunderkittens.HEADER).write_text("")
     named(root)
     assert thunderkittens.checkout() is None
-    assert lacks in probe().found
+    assert lacks in availability().found
 
 
 def test_a_world_reads_the_headers_and_nothing_else_of_a_checkout(named, tmp_path):
@@ -75,12 +75,12 @@ def test_the_doctor_shows_the_commit_of_the_checkout_and_of_no_repository_around
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "around"], check=True)
-    assert probe().found == f"ThunderKittens, commit unknown, at {root}"
+    assert availability().found == f"ThunderKittens, commit unknown, at {root}"
     (tmp_path / ".git").rename(root / ".git")
     commit = subprocess.run(
         [*git, "-C", str(root), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
     ).stdout
-    assert probe().found == f"ThunderKittens, {commit[:12]}, at {root}"
+    assert availability().found == f"ThunderKittens, {commit[:12]}, at {root}"
 
 
 def test_changed_headers_change_the_fingerprint(tmp_path):

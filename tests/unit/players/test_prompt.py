@@ -44,7 +44,7 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.transfers import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import Withheld, conclude
+from sandbox.timing.conclusion import Unconfirmed, conclude
 
 CATALOGUE = load_catalogue()
 EXAMPLES = load_examples(CATALOGUE)
@@ -215,7 +215,7 @@ ASK = Conversation("system", (Message("user", "the task"),))
 def test_a_result_of_single_calls_tells_the_model_why() -> None:
     tried = attempt(1, Verdict.PASS, speedup=1.0)
     assert tried.judgement is not None
-    told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Withheld(Interval(9.0, 8.5, 9.5))).sentence
+    told = conclude(Interval(1.0, 0.98, 1.02), None, unconfirmed=Unconfirmed(Interval(9.0, 8.5, 9.5))).sentence
     result = msgspec.structs.replace(tried.judgement.result, told=told)
     text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.source)
     assert "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:" in text

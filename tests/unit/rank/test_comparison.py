@@ -15,7 +15,7 @@ from sandbox.memory.trees import flatten
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
-from sandbox.rank.outputs.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import ProblemCode
 
 TENTHS = "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n"
@@ -43,22 +43,22 @@ def arguments(tensors, setting):
 
 
 class Compared:
-    """A comparison that has the reference of one iteration."""
+    """A comparison that has the expected outputs of one iteration."""
 
     def __init__(self, code: ProblemCode, dtype: torch.dtype) -> None:
         self.setting = RankSetting(0, 1, SimpleNamespace(n=16), dtype, torch.device("cpu"))
         self.comparison = Comparison(code, self.setting, reduce=lambda figures: None)
         self.code = code
-        self.comparison.calibrate(self.referred(seed) for seed in range(100, 108))
-        self.reference = self.referred(1)
-        self.comparison.note({0: self.reference})
+        self.comparison.calibrate(self.expected_of(seed) for seed in range(100, 108))
+        self.expected = self.expected_of(1)
+        self.comparison.note({0: self.expected})
         self.right = code.call(code.baseline, code.draw(self.setting, 1), self.setting)
 
-    def referred(self, seed: int) -> Reference:
-        return self.comparison.reference(self.code.draw(self.setting, seed))
+    def expected_of(self, seed: int) -> Expected:
+        return self.comparison.expected(self.code.draw(self.setting, seed))
 
     def finding(self, output: Any) -> OutputFinding:
-        return self.comparison.finding(slots.packed(*flatten(output)), self.reference)
+        return self.comparison.finding(slots.packed(*flatten(output)), self.expected)
 
 
 Compares = Callable[..., Compared]
@@ -115,7 +115,7 @@ def test_an_output_on_the_wrong_device_is_named(compares: Compares) -> None:
     case = compares(TENTHS)
     got = slots.packed(*flatten(case.right))
     got.devices[0] = 1
-    finding = case.comparison.finding(got, case.reference)
+    finding = case.comparison.finding(got, case.expected)
     assert (finding.verdict, finding.output) == (Verdict.WRONG_STRUCTURE, "out")
     assert "wrong device" in finding.message
 
@@ -126,7 +126,7 @@ def test_a_slot_without_an_output_is_a_fault_of_protocol(compares: Compares, byt
     memory = torch.full((slots.header_bytes(4),), byte or 0xFF, dtype=torch.uint8)
     if byte is None:  # marked as written, but with more tensors than fit
         memory[:8] = torch.tensor([slots.WRITTEN]).view(torch.uint8)
-    finding = case.comparison.finding(slots.Unpacked(memory, 4), case.reference)
+    finding = case.comparison.finding(slots.Unpacked(memory, 4), case.expected)
     assert finding.verdict is Verdict.PROTOCOL
     assert words in finding.message
 
@@ -247,10 +247,10 @@ def test_limits_do_not_depend_on_what_was_compared_before(compares: Compares) ->
     first = case.finding(case.right)
     case.comparison.new_iterations()
     wild = flatten(case.right.double() * 3)
-    case.comparison.note({slot: case.referred(slot) for slot in range(1, 50)})
-    case.comparison.note({50: Reference(case.reference.plain, case.reference.baseline, wild)})
+    case.comparison.note({slot: case.expected_of(slot) for slot in range(1, 50)})
+    case.comparison.note({50: Expected(case.expected.plain, case.expected.baseline, wild)})
     case.comparison.new_iterations()
-    case.comparison.note({0: case.reference})
+    case.comparison.note({0: case.expected})
     assert case.finding(case.right) == first
 
 
@@ -258,10 +258,10 @@ def test_slots_of_one_request_do_not_change_each_others_limits(compares: Compare
     def limit(slots: list[int]) -> float:
         case = compares(TENTHS, dtype=torch.bfloat16)
         case.comparison.new_iterations()
-        references = {slot: case.referred(slot) for slot in slots}
-        case.comparison.note(references)
+        expected_outputs = {slot: case.expected_of(slot) for slot in slots}
+        case.comparison.note(expected_outputs)
         output = case.right
-        return case.comparison.finding(slot_of(output), references[3], 3).outputs[0].rms_limit
+        return case.comparison.finding(slot_of(output), expected_outputs[3], 3).outputs[0].rms_limit
 
     def slot_of(output: torch.Tensor) -> Any:
         return slots.packed(*flatten(output))
@@ -274,7 +274,7 @@ def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) 
     coarse = case.right * 1.01
     first = case.finding(coarse)
     assert first.verdict is Verdict.WRONG_RESULT
-    wider = Reference(case.reference.plain, case.reference.baseline, flatten(case.right.double() * 2))
+    wider = Expected(case.expected.plain, case.expected.baseline, flatten(case.right.double() * 2))
     case.comparison.note({0: wider})  # as from a baseline whose outputs vary
     assert case.finding(coarse) == first
     case.comparison.new_iterations()
@@ -287,12 +287,12 @@ def test_a_calibration_takes_more_iterations_where_outputs_are_small(compares: C
     case = compares(f"def solution(x):\n    return (x * 0.1)[:{rows}]\n")
     drawn: list[int] = []
 
-    def references() -> Iterator[Reference]:
+    def expected_outputs() -> Iterator[Expected]:
         for seed in range(20):
             drawn.append(seed)
-            yield case.referred(seed)
+            yield case.expected_of(seed)
 
-    case.comparison.calibrate(references())
+    case.comparison.calibrate(expected_outputs())
     assert len(drawn) == taken
 
 
@@ -309,7 +309,7 @@ def test_the_largest_error_of_all_ranks_counts_and_ranks_may_have_more_outputs(c
     mine = case.comparison.own[0][0]
     case.comparison.reduce = another_rank
     case.comparison.new_iterations()
-    case.comparison.note({0: case.reference})
+    case.comparison.note({0: case.expected})
     assert case.comparison.own[0] == [OwnError(mine.rms, 0.25), OwnError(0.5, 0.5)]
     assert case.finding(case.right).verdict is Verdict.PASS
 
@@ -321,7 +321,7 @@ def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(c
     turned = slots.packed(*flatten(judge.right.flip(0)))
     other = slots.packed(*flatten(judge.right + 1e-3))
     plain = flatten(judge.right)
-    found = [judge.comparison.farness_of(each, plain, {}) for each in (right, turned, other)]
+    found = [judge.comparison.distance_of(each, plain, {}) for each in (right, turned, other)]
     assert found[:2] == [0.0, 0.0]
     assert found[2] > 1
 
@@ -330,5 +330,5 @@ def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: C
     judge = compares(TENTHS)
     plain = flatten(judge.right)
     once = judge.code.call(lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting)
-    assert judge.comparison.farness_of(slots.packed(*flatten(once)), plain, {}) <= 1
-    assert judge.comparison.farness_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1
+    assert judge.comparison.distance_of(slots.packed(*flatten(once)), plain, {}) <= 1
+    assert judge.comparison.distance_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1

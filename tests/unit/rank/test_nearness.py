@@ -8,7 +8,7 @@ import torch
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
 from sandbox.rank.outputs.checks import Limits
-from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots
 
 LIMITS = Limits(1e-2, 4e-2, False)
 EXACT = Limits(0.0, 0.0, True)
@@ -24,7 +24,7 @@ def arena(*outputs: object) -> torch.Tensor:
 
 
 def far(theirs: list[object], baseline: list[object], held: list[Limits]) -> list[float]:
-    found = farness_of_slots(arena(*theirs), arena(*baseline), range(len(theirs)), SIZE, ROOM, lambda unpacked: held)
+    found = distance_of_slots(arena(*theirs), arena(*baseline), range(len(theirs)), SIZE, ROOM, lambda unpacked: held)
     return found.tolist()
 
 
@@ -32,9 +32,9 @@ def test_the_distance_counts_in_units_of_what_is_allowed() -> None:
     b = torch.ones(2, 100)
     y = b.clone()
     y[1] += 5e-3
-    assert farness(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.5], rel=1e-4)
+    assert distance(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.5], rel=1e-4)
     y[1, 7] += 0.4
-    assert farness(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.405 / 2 / 4e-2], rel=1e-4)
+    assert distance(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.405 / 2 / 4e-2], rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64])
@@ -59,8 +59,8 @@ def test_whole_numbers_are_the_same_or_far(dtype: torch.dtype) -> None:
 def test_exact_outputs_may_differ_in_the_sign_of_zero_and_in_the_bits_of_nan() -> None:
     b = torch.tensor([[0.0, math.nan, 2.0]])
     y = torch.tensor([[-0.0, -math.nan, 2.0]])
-    assert farness(y, b, EXACT).tolist() == [0.0]
-    assert farness(y + 1e-6, b, EXACT).tolist() == [FAR]
+    assert distance(y, b, EXACT).tolist() == [0.0]
+    assert distance(y + 1e-6, b, EXACT).tolist() == [FAR]
 
 
 def test_infinities_and_nan_must_stand_where_the_baseline_has_them() -> None:
@@ -69,18 +69,18 @@ def test_infinities_and_nan_must_stand_where_the_baseline_has_them() -> None:
     y[1, 0] = -math.inf
     y[2, 2] = math.nan
     y[3, 2] = 1.001
-    found = farness(y, b, LIMITS).tolist()
+    found = distance(y, b, LIMITS).tolist()
     assert found[:3] == [0.0, FAR, FAR]
     assert 0 < found[3] <= 1
 
 
 def test_zeros_are_near_zeros_alone_and_values_without_squares_are_far() -> None:
     zeros = torch.zeros(1, 8)
-    assert farness(zeros, zeros, LIMITS).tolist() == [0.0]
-    assert farness(zeros + 1e-9, zeros, LIMITS).tolist() == [FAR]
+    assert distance(zeros, zeros, LIMITS).tolist() == [0.0]
+    assert distance(zeros + 1e-9, zeros, LIMITS).tolist() == [FAR]
     huge = torch.full((1, 8), 1e30)
-    assert farness(huge * 1.001, huge, LIMITS).tolist() == [FAR]
-    assert farness(huge, huge, LIMITS).tolist() == [0.0]
+    assert distance(huge * 1.001, huge, LIMITS).tolist() == [FAR]
+    assert distance(huge, huge, LIMITS).tolist() == [0.0]
 
 
 def test_what_is_not_shaped_as_the_baseline_returns_it_is_far() -> None:
@@ -94,7 +94,7 @@ def test_an_output_that_never_arrived_is_far() -> None:
     b = torch.ones(4)
     theirs = arena(b, b)
     theirs[SIZE:] = slots.POISON
-    assert farness_of_slots(theirs, arena(b, b), [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [0.0, FAR]
+    assert distance_of_slots(theirs, arena(b, b), [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [0.0, FAR]
 
 
 def test_outputs_whose_limits_are_not_known_are_far() -> None:
@@ -113,5 +113,5 @@ def test_shapes_may_change_from_slot_to_slot() -> None:
 def test_only_the_chosen_slots_are_looked_at() -> None:
     b = torch.ones(4)
     wrong = arena(b, b * 2, b, b * 3)
-    found = farness_of_slots(wrong, arena(b, b, b, b), [0, 2, 3], SIZE, ROOM, lambda u: [LIMITS])
+    found = distance_of_slots(wrong, arena(b, b, b, b), [0, 2, 3], SIZE, ROOM, lambda u: [LIMITS])
     assert [each > 1 for each in found.tolist()] == [False, False, True]

@@ -15,7 +15,7 @@ from sandbox.worlds.rank_wire import RankWire
 
 
 def test_every_kind_is_one_thing():
-    signals = {kind for kind in Kind if Kind.READY <= kind < Kind.PROBED}
+    signals = {kind for kind in Kind if Kind.READY <= kind < Kind.BASELINE_MEASURED}
     assert ORDERS.keys() | REPLIES.keys() | signals == set(Kind)
     assert len({order.kind for order in ORDERS.values()}) == len(ORDERS)
 

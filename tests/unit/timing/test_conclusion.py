@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.conclusion import Withheld, conclude, ends
+from sandbox.timing.conclusion import Unconfirmed, conclude, ends
 from sandbox.timing.interval import detectable_percent, outcome
 
 EVEN = Interval(1.0, 0.98, 1.02)
@@ -53,15 +53,16 @@ def test_the_sentence_has_the_numbers(call, device, sentence):
 def test_single_calls_contradict_only_where_they_can_tell():
     many = Interval(9.0, 8.5, 9.5)
     assert (
-        "which single calls contradict" in conclude(Interval(1.0, 0.98, 1.02), None, withheld=Withheld(many)).sentence
+        "which single calls contradict"
+        in conclude(Interval(1.0, 0.98, 1.02), None, unconfirmed=Unconfirmed(many)).sentence
     )
-    noisy = conclude(Interval(1.8, 0.6, 4.4), None, withheld=Withheld(many)).sentence
+    noisy = conclude(Interval(1.8, 0.6, 4.4), None, unconfirmed=Unconfirmed(many)).sentence
     assert noisy.endswith("batches of many calls gave 9.00× [8.50, 9.50], which single calls are too noisy to confirm.")
 
 
 def test_a_baseline_that_is_slower_in_batches_than_alone_tells_of_other_work():
-    slowed = Withheld(Interval(35.8, 23.0, 55.7), 2100.0, 410.0)
-    told = conclude(Interval(1.4, 1.3, 1.48), None, withheld=slowed).sentence
+    slowed = Unconfirmed(Interval(35.8, 23.0, 55.7), 2100.0, 410.0)
+    told = conclude(Interval(1.4, 1.3, 1.48), None, unconfirmed=slowed).sentence
     assert told.endswith("The baseline took 2100 µs a call there, 410 µs alone: other work slowed the batches.")
     assert "inputs of later calls" not in told
 

@@ -81,7 +81,7 @@ def test_whatever_the_times_the_interval_is_finite_and_in_order(seed):
         for _ in range(generator.randrange(50))
     ]
     for clock in ("call", "device"):
-        interval = speedup(made, clock, harness=generator.choice([0.0, 0.01]))
+        interval = speedup(made, clock, overhead_error=generator.choice([0.0, 0.01]))
         assert all(math.isfinite(end) for end in (interval.median, interval.low, interval.high))
         assert 0 < interval.low <= interval.median <= interval.high
 
@@ -106,7 +106,7 @@ def test_it_is_deterministic():
 
 
 def test_the_harness_uncertainty_is_part_of_the_interval():
-    assert detectable_percent(speedup(pairs(40), harness=0.05)) > 20 > detectable_percent(speedup(pairs(40)))
+    assert detectable_percent(speedup(pairs(40), overhead_error=0.05)) > 20 > detectable_percent(speedup(pairs(40)))
 
 
 def test_one_reference_allows_for_offsets_that_it_cannot_see():

@@ -107,9 +107,9 @@ def test_more_of_the_same_beside_one_reference_never_widens_it(pairs: list[Pair]
 
 @examples(80)
 @given(ENOUGH, CLOCKS, st.floats(0, 1), st.floats(0, 1))
-def test_a_less_certain_harness_cost_never_narrows_it(pairs: list[Pair], clock: str, less: float, more: float) -> None:
+def test_a_less_certain_overhead_never_narrows_it(pairs: list[Pair], clock: str, less: float, more: float) -> None:
     less, more = sorted([less, more])
-    narrow, wide = speedup(pairs, clock, harness=less), speedup(pairs, clock, harness=more)
+    narrow, wide = speedup(pairs, clock, overhead_error=less), speedup(pairs, clock, overhead_error=more)
     assert half_width(narrow) <= half_width(wide) * (1 + 1e-6) + 1e-9
     assert narrow.median == wide.median
 
@@ -132,7 +132,7 @@ WILD = st.lists(
 
 @examples(150)
 @given(WILD, CLOCKS, st.sampled_from([0.0, 0.01, 1e3]))
-def test_whatever_the_times_it_is_finite_and_in_order(pairs: list[Pair], clock: str, harness: float) -> None:
-    found = speedup(pairs, clock, harness)
+def test_whatever_the_times_it_is_finite_and_in_order(pairs: list[Pair], clock: str, error: float) -> None:
+    found = speedup(pairs, clock, error)
     assert 0 < found.low <= found.median <= found.high < math.inf
-    assert found == speedup(pairs, clock, harness)
+    assert found == speedup(pairs, clock, error)

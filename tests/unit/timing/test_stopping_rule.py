@@ -60,14 +60,6 @@ def test_a_number_of_rounds_is_kept_whatever_the_time():
     assert stopping_rule.expected(0.1, 2) == 5
 
 
-def test_measuring_on_looks_again_later():
-    stopping_rule = StoppingRule(1.0)
-    assert decide(stopping_rule, 4.0) is Decision.OUT_OF_TIME
-    stopping_rule.extend(4.0, 4.0)
-    assert decide(stopping_rule, 7.9, call=NARROW) is Decision.GO_ON
-    assert decide(stopping_rule, 8.0) is Decision.OUT_OF_TIME
-
-
 def test_the_expected_rounds_follow_the_pace():
     stopping_rule = StoppingRule(1.0)
     assert stopping_rule.expected(0.0, 0) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.worlds.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, TimeLimits, patience
+from sandbox.worlds.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, TimeLimits, deadline_scale
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from sandbox.worlds.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, TimeLimi
 )
 def test_the_scale_is_bounded(monkeypatch: pytest.MonkeyPatch, text: str, scale: float) -> None:
     monkeypatch.setenv("PKB_DEADLINE_SCALE", text)
-    assert patience() == scale
+    assert deadline_scale() == scale
 
 
 def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ import os
 import time
 
 from sandbox.worlds import world_folder
-from sandbox.worlds.world_folder import PREFIX, WorldFolder, sweep
+from sandbox.worlds.world_folder import PREFIX, WorldFolder, remove_leftovers
 
 
 def test_folders_of_killed_referees_go_and_others_stay(tmp_path, monkeypatch):
@@ -16,7 +16,7 @@ def test_folders_of_killed_referees_go_and_others_stay(tmp_path, monkeypatch):
     for path in (mine.path, tmp_path / f"{PREFIX}orphan", tmp_path / "kept"):
         os.utime(path, (long_ago, long_ago))
     os.utime(tmp_path / f"{PREFIX}link", (long_ago, long_ago), follow_symlinks=False)
-    assert sweep() == 1
+    assert remove_leftovers() == 1
     assert not (tmp_path / f"{PREFIX}orphan").exists()
     assert (tmp_path / f"{PREFIX}young").exists()
     assert (tmp_path / "kept").exists()

@@ -13,7 +13,15 @@ OPENING = (Kind.READY, Kind.OPEN, Kind.OPENED)
 CHECK = (Kind.MAP_ARENAS, Kind.MAPPED, Kind.LOAD, Kind.LOADED, Kind.ARM, Kind.ARMED, Kind.GO, Kind.DONE)
 BATCH = (Kind.ARM, Kind.ARMED, Kind.WAKE, Kind.AWAKE, Kind.GO, Kind.DONE)
 GATED = (Kind.ARM, Kind.ARMED, Kind.GO, Kind.QUEUED, Kind.FINISH, Kind.DONE)
-TRUSTED = (Kind.PROBE, Kind.PROBED, Kind.MAKE_ARENAS, Kind.ARENAS_MADE, Kind.DRAW, Kind.DRAWN, Kind.REVEAL)
+TRUSTED = (
+    Kind.MEASURE_BASELINE,
+    Kind.BASELINE_MEASURED,
+    Kind.MAKE_ARENAS,
+    Kind.ARENAS_MADE,
+    Kind.DRAW,
+    Kind.DRAWN,
+    Kind.REVEAL,
+)
 
 
 def through(*kinds: Kind, start: State = State.STARTING) -> State:

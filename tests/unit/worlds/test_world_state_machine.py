@@ -71,7 +71,7 @@ class Lifetime(RuleBasedStateMachine):
                 assert self.gated, "no gate opens that nothing waits behind"
             case Kind.SYNC:
                 assert self.problem
-            case Kind.ARM | Kind.LOAD | Kind.PROBE | Kind.MAKE_ARENAS | Kind.MAP_ARENAS:
+            case Kind.ARM | Kind.LOAD | Kind.MEASURE_BASELINE | Kind.MAKE_ARENAS | Kind.MAP_ARENAS:
                 assert before in IDLE
                 self.batch = False
             case _:
