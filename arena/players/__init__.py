@@ -1,4 +1,4 @@
-"""Players: everybody who submits kernels.
+"""Players: all who submit kernels.
 
 player        names, the class `Player`, and the kernel access that a player has
 make_player   creates the player for a player's name

@@ -181,7 +181,7 @@ class KernelAccess:
 
 
 class Player:
-    """Base class of everybody who submits kernels. One object plays all tasks of a player, several at the same time."""
+    """Base class of all who submit kernels. One object plays all tasks of a player, several at the same time."""
 
     name: PlayerName
     fixed: bool = False

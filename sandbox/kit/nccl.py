@@ -90,8 +90,8 @@ class Window:
 
         Its signal pads are NCCL's memory, too, and shared by all windows.
         """
-        everybody = tuple(range(len(self.addresses)))
-        return layout.make_px(self.addresses, _pads().addresses, everybody, dist.get_rank())
+        all_ranks = tuple(range(len(self.addresses)))
+        return layout.make_px(self.addresses, _pads().addresses, all_ranks, dist.get_rank())
 
 
 class DevComm:

@@ -86,7 +86,7 @@ def python_texts(kernel: Kernel) -> list[str]:
 
 
 def write_read_only(folder: Path, kernel: Kernel) -> None:
-    """Writes a kernel of several files into an empty folder, readable by everybody and writable by nobody.
+    """Writes a kernel of several files into an empty folder, readable by all users and writable by none.
 
     Raises:
         ValueError: `fault_in` refuses it.

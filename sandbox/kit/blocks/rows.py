@@ -47,12 +47,12 @@ def all_to_all_rows(
     world, rank = team.world, team.rank
     if rows.is_cuda:
         kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
-    everybody = team.gather_numbers(*received)
+    all_received = team.gather_numbers(*received)
     shape = rows.shape[1:]
     width = math.prod(shape)
     members = [(rank + i) % world if rotated else i for i in range(world)]
-    places = [sum(everybody[peer][: (rank - peer) % world if rotated else rank]) for peer in members]
-    largest = max(map(sum, everybody))
+    places = [sum(all_received[peer][: (rank - peer) % world if rotated else rank]) for peer in members]
+    largest = max(map(sum, all_received))
     room = team.room(largest * width, rows.dtype, "rows")
     result = room[: sum(received) * width].view(-1, *shape) if width else rows.new_empty((sum(received), *shape))
     first = [sum(sent[:i]) for i in range(world + 1)]

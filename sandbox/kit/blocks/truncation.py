@@ -71,9 +71,9 @@ def _cut(least: torch.Tensor, log_sum: torch.Tensor, target: torch.Tensor, dropp
 
 def _gathered(mine: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
     """The tensors of all ranks: [...] -> [W, ...]."""
-    everybody = mine.new_empty(dist.get_world_size(group), *mine.shape)
-    dist.all_gather_into_tensor(everybody, mine.contiguous(), group=group)
-    return everybody
+    gathered = mine.new_empty(dist.get_world_size(group), *mine.shape)
+    dist.all_gather_into_tensor(gathered, mine.contiguous(), group=group)
+    return gathered
 
 
 def _own_dropped(dropped: torch.Tensor, ties: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
@@ -91,8 +91,8 @@ def _of_candidates(
     last = listed[:, -1:]
     unlisted = (logits == last).sum(dim=1) - (listed == last).sum(dim=1)
     mine = torch.cat((listed.float(), unlisted[:, None].float(), picked[:, None].float()), dim=1)
-    everybody = _gathered(mine, group)
-    offered, unlisted_of, found = everybody[..., :-2], everybody[..., -2], everybody[..., -1].amax(dim=0)
+    gathered = _gathered(mine, group)
+    offered, unlisted_of, found = gathered[..., :-2], gathered[..., -2], gathered[..., -1].amax(dim=0)
     merged = offered.transpose(0, 1).flatten(1)
     ascending = merged.topk(min(top_k, merged.shape[1]), dim=1).values.flip(1)
     edge = ascending[:, :1]  # the k-th largest; what equals it stays
