@@ -39,6 +39,8 @@ CLASSES = {
     "D": "the time goes into compute that libraries do well",
 }
 """What takes the baseline's time, by the problem's class."""
+LARGEST_SIZE = 10**15
+"""A larger size does not fit any memory, and products of sizes would not fit 64 bits."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "uint8": 1, "int8": 1}
 
 
@@ -187,7 +189,7 @@ class Problem:
         """The size parameters of a preset with overrides applied.
 
         Raises:
-            SizeError: unknown preset or parameter, or a value below 1.
+            SizeError: unknown preset or parameter, or a value below 1 or above LARGEST_SIZE.
         """
         if preset not in self.presets:
             raise SizeError(f"{self.slug} has no preset {preset!r}: choose from {', '.join(self.presets)}")
@@ -197,8 +199,8 @@ class Problem:
                 near = difflib.get_close_matches(name, sizes, n=1, cutoff=0.5)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise SizeError(f"{self.slug} has no size {name!r}: it has {', '.join(sizes)}{hint}")
-            if value < 1:
-                raise SizeError(f"size {name}={value}: sizes are 1 or more")
+            if not 1 <= value <= LARGEST_SIZE:
+                raise SizeError(f"size {name}={value}: sizes are from 1 to {LARGEST_SIZE}")
             sizes[name] = value
         return sizes
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval, Result, Speedup, Timed
-from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent
+from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent, ratio
 from sandbox.timing.interval import detectable_percent, outcome
 
 TOO_NOISY = "too noisy"
@@ -21,7 +21,7 @@ def outcome_words(outcome: str) -> str:
 def brief_words(median: float, outcome: str) -> str:
     """ "1.42× faster"; "too noisy" without a figure, because readers would take the figure as the result."""
     words = outcome_words(outcome)
-    return words if outcome == TOO_NOISY else f"{median:.2f}× {words}"
+    return words if outcome == TOO_NOISY else f"{ratio(median)} {words}"
 
 
 class Headline(NamedTuple):

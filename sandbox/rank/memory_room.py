@@ -1,5 +1,7 @@
 """Computes how many reference worlds fit into the memory of a device. All sizes are bytes."""
 
+import re
+
 from problems.setting import SizesRefused
 
 HELD = 2
@@ -14,6 +16,13 @@ HEAP_BYTES = 6 << 30
 COMPARED = 8
 """Most slots that are compared at once."""
 GIB = 1 << 30
+_LACKS = re.compile(r"out of memory|can't allocate memory|Storage size calculation overflowed|Overflow when unpacking long")
+"""Found in exceptions of torch for tensors that are larger than the memory."""
+
+
+def lack_of_memory(error: Exception) -> str:
+    """The first line of an exception of torch that says that memory does not suffice; empty for others."""
+    return str(error).strip().partition("\n")[0] if _LACKS.search(str(error)) else ""
 
 
 def arenas_bytes(most: int, inputs: int, outputs: int) -> int:

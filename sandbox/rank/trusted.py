@@ -16,6 +16,7 @@ from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.baseline_measurement import BaselineMeasurement
+from sandbox.rank.memory_room import lack_of_memory
 from sandbox.rank.outputs.comparison import Comparison, Expected, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
@@ -92,8 +93,10 @@ class TrustedRank(Rank):
         measurement = BaselineMeasurement(self.code, self.setting, self.device, self.comparison)
         try:
             self.comparison.calibrate(map(measurement.run, order.seeds))
-        except torch.OutOfMemoryError as error:  # no kernel runs yet
-            raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
+        except (RuntimeError, TypeError) as error:  # no kernel runs yet
+            if lack := lack_of_memory(error):
+                raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
+            raise
         self.device.free_blocks(CACHED_BYTES)
         self.reply(measurement.result(order.arena_bytes, EXPECTED_BYTES))
 

@@ -9,6 +9,8 @@ SAME_SPEED = "same speed"
 """How the outcome "even" is shown."""
 SINGLE_CALLS = "These are single calls"
 """Start of the sentence that says why a faster time of many calls does not count."""
+MOST_PERCENT = 1000
+"""Largest difference that is shown in percent."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
@@ -64,7 +66,7 @@ def conclude(
         elif unconfirmed.alone_us is not None:
             times = f"{unconfirmed.baseline_us:.0f} µs a call there, {unconfirmed.alone_us:.0f} µs alone"
             doubt = f"do not confirm. The baseline took {times}: other work slowed the batches."
-        gave = f"{unconfirmed.speedup.median:.2f}× {ends(unconfirmed.speedup)}"
+        gave = f"{ratio(unconfirmed.speedup.median)} {ends(unconfirmed.speedup)}"
         sentence += f". {SINGLE_CALLS}: batches of many calls gave {gave}, which single calls {doubt}"
     return Conclusion(outcome(said[clock]), clock, sentence, advice)
 
@@ -76,6 +78,8 @@ def _sentence(call: Interval | None, device: Interval | None) -> str:
     if device is not None and outcome(device) != "too noisy":
         return _clause(device, "by device time") + ("; end-to-end time too noisy" if call else "")
     best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
+    if best >= MOST_PERCENT:
+        return f"too noisy: even a difference of {MOST_PERCENT // 100}× may not show"
     least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
     return f"too noisy: only a difference above {least} would show"
 
@@ -84,12 +88,12 @@ def _clause(interval: Interval, where: str) -> str:
     """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02], detects 4 %"."""
     match outcome(interval):
         case "faster":
-            return f"{interval.median:.2f}× faster {where} {ends(interval)}"
+            return f"{ratio(interval.median)} faster {where} {ends(interval)}"
         case "slower":
-            return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
+            return f"{ratio(interval.median)} slower {where} {ends(interval)}"
         case _:
             least = percent(detectable_percent(interval))
-            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, detects {least}"
+            return f"{SAME_SPEED} {where} {ratio(interval.median)} {ends(interval)}, detects {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:
@@ -98,17 +102,23 @@ def _beside(call: Interval, device: Interval) -> str:
     if said == "too noisy":
         return "device time too noisy"
     word = f" ({SAME_SPEED if said == 'even' else said})" if said != outcome(call) else ""
-    return f"device time {device.median:.2f}× {ends(device)}{word}"
+    return f"device time {ratio(device.median)} {ends(device)}{word}"
+
+
+def ratio(value: float) -> str:
+    """ "1.31×", "0.08×", "0.0042×"."""
+    return f"{value:.2f}×" if value >= 0.1 else f"{value:.2g}×"
 
 
 def ends(interval: Interval) -> str:
-    """ "[0.98, 1.02]", with up to four decimals if an end that is not 1 would be shown as 1."""
+    """ "[0.98, 1.02]", with up to four decimals if an end would be shown as 1 or 0 and is not."""
+    inexact = [end for end in (interval.low, interval.high) if end not in (0.0, 1.0)]
     digits = 2
-    while digits < 4 and any(end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)):
+    while digits < 4 and any(round(end, digits) in (0.0, 1.0) for end in inexact):
         digits += 1
     return f"[{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def percent(value: float) -> str:
     """ "8 %", "0.4 %"."""
-    return f"{value:.1f} %" if value < 2 else f"{value:.0f} %" if value < 1000 else "1000 % or more"
+    return f"{value:.1f} %" if value < 2 else f"{value:.0f} %" if value < MOST_PERCENT else f"{MOST_PERCENT} % or more"

@@ -336,7 +336,7 @@ async def test_a_size_that_does_not_fit_is_said_and_not_taken(open_app, until, s
         await pilot.press("f4")
         await until(pilot, lambda: bool(app.screen.query("#size-M")))
         app.screen.query_one("#size-M").value = "0"
-        await until(pilot, lambda: "sizes are 1 or more" in screen_text(app))
+        await until(pilot, lambda: "sizes are from 1 to" in screen_text(app))
         await pilot.press("f5")
         assert app.screen.query("#size-M")
 

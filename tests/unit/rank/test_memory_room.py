@@ -1,6 +1,7 @@
 """As many reference worlds run as fit into a device's memory; sizes that leave no room for one are refused."""
 
 import pytest
+import torch
 
 from problems.setting import SizesRefused
 from sandbox.rank.memory_room import (
@@ -12,6 +13,7 @@ from sandbox.rank.memory_room import (
     HEAP_BYTES,
     arenas_bytes,
     comparing_bytes,
+    lack_of_memory,
     most_references,
 )
 
@@ -55,3 +57,15 @@ def test_calls_that_take_nothing_still_have_a_context_each() -> None:
         most_references(80 * GIB, iterations=0, call=0, oracle=0)
         == (80 * GIB - CONTEXTS_BYTES - HEAP_BYTES) // CONTEXT_BYTES - 1
     )
+
+
+@pytest.mark.parametrize("shape", [(10**11, 256), (10**18, 256), (10**20, 2)])
+def test_a_tensor_larger_than_the_memory_is_a_lack_of_memory(shape) -> None:
+    with pytest.raises((RuntimeError, TypeError)) as raised:
+        torch.randn(*shape, dtype=torch.bfloat16)
+    assert lack_of_memory(raised.value)
+    assert "\n" not in lack_of_memory(raised.value)
+
+
+def test_other_exceptions_are_no_lack_of_memory() -> None:
+    assert not lack_of_memory(RuntimeError("shape '[3]' is invalid for input of size 4"))

@@ -41,9 +41,11 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
             FASTER,
             "same speed end-to-end 1.00× [0.98, 1.02], detects 3 %; device time 1.31× [1.20, 1.43] (faster)",
         ),
-        (SLOWER, None, "1.25× slower end-to-end [0.75, 0.85]"),
-        (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time too noisy"),
+        (SLOWER, None, "0.80× slower end-to-end [0.75, 0.85]"),
+        (SLOWER, NOISY, "0.80× slower end-to-end [0.75, 0.85]; device time too noisy"),
+        (Interval(0.0042, 0.00398, 0.00452), None, "0.0042× slower end-to-end [0.0040, 0.0045]"),
         (NOISY, None, "too noisy: only a difference above 2.3× would show"),
+        (Interval(1.0, 0.01, 100.0), None, "too noisy: even a difference of 10× may not show"),
     ],
 )
 def test_the_sentence_has_the_numbers(call, device, sentence):
