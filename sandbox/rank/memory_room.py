@@ -16,7 +16,9 @@ HEAP_BYTES = 6 << 30
 COMPARED = 8
 """Most slots that are compared at once."""
 GIB = 1 << 30
-_LACKS = re.compile(r"out of memory|can't allocate memory|Storage size calculation overflowed|Overflow when unpacking long")
+_LACKS = re.compile(
+    r"out of memory|can't allocate memory|Storage size calculation overflowed|Overflow when unpacking long"
+)
 """Found in exceptions of torch for tensors that are larger than the memory."""
 
 
