@@ -292,6 +292,8 @@ def structure_fault(got: slots.Unpacked, plain: Output) -> OutputFinding | None:
             (_, tensor), *_ = plain[1]
             expected = f"a {_plain(tensor.dtype)} tensor of shape {list(tensor.shape)}"
         return OutputFinding(Verdict.WRONG_STRUCTURE, f"returned {returned}, expected {expected}")
+    if len(got.tensors) != len(plain[1]):
+        return OutputFinding(Verdict.PROTOCOL, "an output slot holds what the harness never writes")
     for i, (name, b) in enumerate(plain[1]):
         y = got.tensors[i]
         fault = None
