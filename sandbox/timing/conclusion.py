@@ -111,12 +111,15 @@ def ratio(value: float) -> str:
 
 
 def ends(interval: Interval) -> str:
-    """ "[0.98, 1.02]", with up to four decimals if an end would be shown as 1 or 0 and is not."""
-    inexact = [end for end in (interval.low, interval.high) if end not in (0.0, 1.0)]
+    """ "[0.98, 1.02]", with up to four decimals if an end that is not 1 would be shown as 1; small ends have one digit."""
     digits = 2
-    while digits < 4 and any(round(end, digits) in (0.0, 1.0) for end in inexact):
+    while digits < 4 and any(end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)):
         digits += 1
-    return f"[{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+    low, high = (
+        f"{end:.{digits}f}" if end >= 0.01 else f"{end:.1g}" if end >= 0.001 else "<0.001"
+        for end in (interval.low, interval.high)
+    )
+    return f"[{low}, {high}]"
 
 
 def percent(value: float) -> str:

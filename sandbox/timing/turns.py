@@ -27,6 +27,8 @@ UNCOUNTED_SHARE = 0.25
 """Share of the pairs that do not count whose outputs are compared. The oracle of a large problem takes 0.2 s."""
 ARM_SECONDS = 0.05
 """Usual limit to assemble a batch. Time beyond it is subtracted from the run's elapsed time."""
+READY_TIMES = 2.0
+"""In total, a kernel may take this factor times the limit of timing to get ready for batches. No clock counts that time."""
 SLOWER_THAN_KNOWN = 5.0
 """A batch may take this factor times the known time of its calls."""
 WARM_SECONDS, MOST_WARM = 0.004, 10
@@ -39,6 +41,8 @@ class Observations:
 
     stopped_activity: StoppedActivity = field(default_factory=StoppedActivity)
     """Activity of its processes while they were stopped."""
+    ready_seconds: float = 0.0
+    """Seconds in which it got ready for batches: assembled arguments and made untimed calls."""
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
     foreign_work: ForeignWork = field(default_factory=ForeignWork)
@@ -211,6 +215,9 @@ class Turns:
         """Has a world assemble a batch and make untimed calls.
 
         epoch: the gate's epoch, for a gated batch. warm: number of untimed calls; 0: the usual number.
+
+        Raises:
+            Failed: a kernel has taken too long for this in total. Each time has its own deadline, too.
         """
         self.continue_only(world)
         self.pin(world, turn)
@@ -224,6 +231,15 @@ class Turns:
             warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
         self.exchange.choose(world, chosen)
+        self._note_ready(side, self.timer.monotonic() - started)
+
+    def _note_ready(self, side: TimedSide, seconds: float) -> None:
+        if side.observations is None:
+            return
+        side.observations.ready_seconds += seconds
+        if (total := side.observations.ready_seconds) > READY_TIMES * self.limits.time:
+            words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
+            raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
 
     def wake(self, batch: Batch, references: Sequence[int]) -> None:
         """Makes untimed calls on both sides, because a world that was stopped for a round is colder."""

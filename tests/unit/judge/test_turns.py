@@ -45,6 +45,13 @@ def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     assert "it keeps 999 processes" in failed.failure.message
 
 
+def test_a_kernel_that_is_slow_outside_the_clock_times_out() -> None:
+    failed = failing(MadeMachine(kernel=MadeKernel(arm_s=5.0)).rounds())
+    assert failed.verdict is Verdict.TIMEOUT
+    assert "untimed calls and the assembly of arguments took" in failed.failure.message
+    assert failed.side == CONTENDER
+
+
 def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()
