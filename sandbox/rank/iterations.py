@@ -141,4 +141,16 @@ class Iterations:
 
 def fresh(tensors: Leaves) -> Leaves:
     """New tensors on the same memory, without a kernel's changes of the old ones: shape, strides, gradients."""
-    return {name: tensor.detach() for name, tensor in tensors.items()}
+    return {name: _apart(tensor) for name, tensor in tensors.items()}
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """A new tensor on the same memory. In host memory it has a storage of its own, which ends where the tensor does.
+
+    A kernel may move the storage of an input (share_memory_), and pickling a tensor writes its whole storage. Neither may
+    concern the arena. tensor: contiguous.
+    """
+    if tensor.is_cuda or not tensor.numel():
+        return tensor.detach()
+    memory = torch.from_numpy(tensor.detach().view(-1).view(torch.uint8).numpy())
+    return memory.view(tensor.dtype).view(tensor.shape)

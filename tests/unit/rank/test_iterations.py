@@ -86,6 +86,17 @@ def test_a_check_keeps_the_memory_that_an_argument_had() -> None:
     assert not torch.equal(kept, drawn)
 
 
+def test_what_a_kernel_makes_of_a_storage_does_not_concern_the_arena() -> None:
+    iterations, tables = iterations_of("allreduce")
+    ((argument,), *_) = armed(iterations, tables)
+    assert argument.untyped_storage().nbytes() == argument.nbytes
+    argument.share_memory_()
+    ((again,), *_) = armed(iterations, tables)
+    iterations.armed[0].drawn["tensor"].fill_(7)  # as the next inputs are filled in
+    assert (again == 7).all()
+    assert not (argument == 7).all()
+
+
 def test_untimed_calls_get_fresh_arguments() -> None:
     iterations, tables = iterations_of("allreduce")
     armed(iterations, tables)
