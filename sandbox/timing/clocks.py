@@ -41,6 +41,10 @@ class Clock:
         """Adds a pair."""
         self.raw.append(pair)
 
+    def raw_medians(self) -> tuple[float, float]:
+        """(baseline's, contender's) median time per call as measured."""
+        return median(pair.baseline_us for pair in self.raw), median(pair.contender_us for pair in self.raw)
+
     def note_noop(self, world: int, us: float) -> None:
         """Adds a no-op batch. world: index of the reference, or CONTENDER_INDEX."""
         self.noop.setdefault(world, []).append(us)

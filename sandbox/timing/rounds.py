@@ -33,6 +33,8 @@ its deadline. The first pair shows how long a call is; later calls are shorter."
 LEAST_ROUNDS, LEAST_BATCHES, FEWEST_CALLS = 12, 24, 2
 """Rounds, and pairs of batches of each clock, that fit into the longest time of a run. Large inputs take long to draw, so
 rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
+MORE_CALLS, CHOSEN_FROM = 2, 4
+"""Batches get more calls, once in a run, if this factor more would fit by the times of at least so many pairs."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -60,6 +62,9 @@ class Rounds:
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
+        self._batch_s = self.pace.batch_s
+        """Target length of a batch on the faster side, in seconds."""
+        self._chosen_again = False
         self._draw_seconds = math.inf
         """Least seconds to draw the inputs of a call, as far as known."""
         self._pair_seconds = 0.0
@@ -92,18 +97,19 @@ class Rounds:
         self.turns.pins = True
         self.behind_gate.try_out(self.calls, self.affordable_calls(baseline_s, contender_s))
         if self.behind_gate.call_seconds < HOST_BOUND * min(baseline_s, contender_s):
-            self.calls = self.calls_lasting(self.pace.long_s, baseline_s, contender_s)
-        self.turns.draw(self.calls)
-        for _ in range(NOOP_FIRST):
-            self.noop_batches()
-        self.turns.stop_all()
-        self.turns.exchange.discard_outputs()
+            self._batch_s = self.pace.long_s
+            self.calls = self.calls_lasting(self._batch_s, baseline_s, contender_s)
+        self.measure_overhead()
         shown = 0.0
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
             if self.round():
                 self.behind_gate.round(self.done, self.affordable_pairs)
                 self.done += 1
+            if self.choose_calls_again():
+                started = self.timer.monotonic() - self.turns.held_up - self.shapes_seconds
+                self.measure_overhead()
+                continue
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
             if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
@@ -116,6 +122,32 @@ class Rounds:
         self.behind_gate.finish()
         self.confirm()
         self.turns.final_checks(self.peaks)
+
+    def measure_overhead(self) -> None:
+        """Runs the first no-op batches."""
+        self.turns.draw(self.calls)
+        for _ in range(NOOP_FIRST):
+            self.noop_batches()
+        self.turns.stop_all()
+        self.turns.exchange.discard_outputs()
+
+    def choose_calls_again(self) -> bool:
+        """Starts the end-to-end measurement again if calls are so much shorter now that batches are far too short.
+
+        A kernel that is slow only at first would else be timed in short batches. In these the overhead is large, and it could
+        save a part of it. Returns whether the measurement starts again, which it does once.
+        """
+        if self._chosen_again or turns_of(self.call.raw) < CHOSEN_FROM:
+            return False
+        baseline_s, contender_s = (us / 1e6 for us in self.call.raw_medians())
+        wanted = self.calls_lasting(self._batch_s, baseline_s, contender_s)
+        if wanted < MORE_CALLS * self.calls:
+            return False
+        self._chosen_again, self.calls, self.done = True, wanted, 0
+        self.turns.call_seconds = max(baseline_s, contender_s)
+        self.call = Clock("call", rival=self.call.rival)
+        self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
+        return True
 
     def confirm(self) -> None:
         """Compares a kernel's lead by end-to-end time with single calls, in which a kernel cannot work ahead.

@@ -2,7 +2,7 @@
 # problem: allreduce
 # attack: T12
 # twin: honest_buffer_reuse
-"""Slow while a harness would guess how many calls to time: the referee decides that, by the baseline."""
+"""Slow while the referee chooses how many calls to time."""
 
 import time
 

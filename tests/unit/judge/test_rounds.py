@@ -51,6 +51,22 @@ def test_a_slow_side_shortens_the_batch() -> None:
     assert rounds.calls == int(MadeCpu.pace.slower_s / 10e-3)
 
 
+@pytest.mark.parametrize("slow_batches", [8, 20])
+def test_a_kernel_that_is_slow_at_first_only_gets_long_batches(slow_batches: int) -> None:
+    """Also if it is slow in the first batches that count."""
+    later, batches = noisy(100.0), itertools.count()
+
+    def call_us(calls: int) -> float:
+        return 150_000.0 * calls if next(batches) < slow_batches else later(calls)
+
+    machine = MadeMachine(kernel=MadeKernel(call_us))
+    rounds = machine.rounds(machine.run(rounds=12))
+    rounds.measure()
+    assert (rounds.done, rounds.calls) == (12, MadeCpu.pace.calls)
+    assert {sample.calls for sample in rounds.samples().call} == {rounds.calls}
+    assert next(batches) > slow_batches
+
+
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -> None:
     machine = MadeMachine(device)
