@@ -18,8 +18,8 @@ peers = [(os.open(f"/proc/{pid}/mem", os.O_RDONLY), at) for pid, at in places if
 
 
 def solution(tensor):
-    start, size = tensor.storage_offset() * tensor.element_size(), tensor.numel() * tensor.element_size()
-    if rank.checking or tensor.untyped_storage().nbytes() != arena.numel():
+    start, size = tensor.data_ptr() - arena.data_ptr(), tensor.nbytes
+    if rank.checking or not 0 <= start < arena.numel():
         total = tensor.clone()
         dist.all_reduce(total)
         return total
