@@ -3,6 +3,7 @@
 The structs below are the whole schema. The settings screen, the file's comments and the messages are derived from them.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -231,12 +232,25 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
         from problems.toml_fields import misfit
 
         raise SettingsError(f"{place}{misfit(values, Settings)}", advice) from None
+    if name := _not_finite(values):
+        raise SettingsError(f"{place}{name} is not a finite number", advice)
     for key in OF_A_FEW_WORDS:
         if key in values and values[key] not in (choices := choices_of(key)):
             words = ", ".join(choice for choice in choices if choice)
             raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
     keymap = {FORMER_ACTIONS.get(action, action): key for action, key in settings.keymap.items()}
     return msgspec.structs.replace(settings, keymap=keymap)
+
+
+def _not_finite(value: object) -> str:
+    """Returns the dotted key of a number that is NaN or infinite, which no range refuses; empty if there is none."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in entries:
+        if isinstance(item, float) and not math.isfinite(item):
+            return str(key)
+        if name := _not_finite(item):
+            return f"{key}.{name}"
+    return ""
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:

@@ -161,6 +161,9 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["doctor", "--bench"], ["python -m benchmarks"]),
         (["attacks"], ["python -m benchmarks attacks"]),
         (["run", "13", "kernel.py", "--budget", "0"], ["--budget", "0.1"]),
+        (["run", "13", "kernel.py", "--budget", "nan"], ["'nan' is not a number from 0.1 to 600"]),
+        (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
+        (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
     ],
 )
 def test_bad_usage_gets_one_message_and_exit_code_2(

@@ -74,6 +74,14 @@ def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object])
         check_settings(values, "here")
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_refused_by_name(number: float) -> None:
+    model = {"provider": "anthropic", "model": "m-1", "price_in": number}
+    for values, name in (({"budget_s": number}, "budget_s"), ({"models": {"m": model}}, r"price_in")):
+        with pytest.raises(SettingsError, match=name):
+            check_settings(values, "here")
+
+
 def test_broken_toml_names_the_line(paths: Paths) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("world = \n")
