@@ -37,8 +37,16 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
                 for name in SIDES
             ),
             final_words(header, ended),
+            *filter(None, [unrated_words(header, ended)]),
         )
     )
+
+
+def unrated_words(header: DuelHeader, ended: DuelEnded) -> str:
+    """Returns "not rated: model:fake failed before it submitted a kernel"; empty for a duel that is rated."""
+    names = " and ".join(header.player(name).short for name in ended.never_played)
+    it = "it" if len(ended.never_played) == 1 else "they"
+    return f"not rated: {names} failed before {it} submitted a kernel" if names else ""
 
 
 def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
