@@ -134,8 +134,12 @@ class _Findings:
         parts = [f"{judged}{of} judged again", *(f"{count} {change}" for change, count in changes.items())]
         if left_out:
             parts.append(f"{left_out} not judged")
+        unlike = sum(each.after is not None and not each.failed and not each.compared for each in self.rechecks)
         if not changes:
-            parts.append("nothing changed")
+            parts.append("all pass" if unlike else "nothing changed")
+        if unlike:
+            speeds = "1 speed" if unlike == 1 else f"{unlike} speeds"
+            parts.append(f"{speeds} not compared: too noisy, not timed, or of another machine")
         print_line(", ".join(parts))
 
 
