@@ -44,6 +44,8 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
     path = output if output is not None else workspace.kernel_path(found)
     page = path.with_name(agents_page.FILE) if agents else None
     for file in (path, page):
+        if file is not None and file.is_dir():
+            raise UsageError(f"{file} is a folder", f"name a file, such as -o {file}/kernel.py")
         if file is not None and file.exists() and not force:
             raise UsageError(f"{file} exists", "choose another file with -o, or --force to overwrite it")
     if output is None:

@@ -110,6 +110,19 @@ def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> No
     assert (tmp_path / "mine.py").read_text() == "work of hours"
 
 
+def test_new_names_what_cannot_be_written(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.py").symlink_to(tmp_path / "gone" / "kernel.py")
+    for more in ((), ("--force",)):
+        done = pkb_arena("new", "13", "-o", "folder", *more)
+        assert done.returncode == 2
+        assert "folder is a folder" in done.stderr
+        assert "-o folder/kernel.py" in done.stderr
+    done = pkb_arena("new", "13", "-o", "link.py")
+    assert done.returncode == 3
+    assert f"cannot write to {tmp_path / 'gone'}: No such file" in done.stderr
+
+
 def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, home: Path) -> None:
     path = Path(pkb_arena("new", "13").stdout.strip())
     assert path.is_relative_to(home / "data" / "workspace")
