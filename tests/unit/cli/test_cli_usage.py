@@ -123,6 +123,14 @@ def test_new_names_what_cannot_be_written(pkb_arena: CommandLine, tmp_path: Path
     assert f"cannot write to {tmp_path / 'gone'}: No such file" in done.stderr
 
 
+@pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
+@pytest.mark.parametrize("template", ["cuda", "triton", "nccl", "cpp"])
+def test_new_says_first_that_a_template_needs_gpus(pkb_arena: CommandLine, template: str) -> None:
+    said = pkb_arena("new", "1", "--template", template).stderr.splitlines()[0]
+    note = f"{template} kernels need GPUs, and this machine has none; --template cpp is for CPU ranks"
+    assert (said == note) is (template != "cpp")
+
+
 def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, home: Path) -> None:
     path = Path(pkb_arena("new", "13").stdout.strip())
     assert path.is_relative_to(home / "data" / "workspace")
