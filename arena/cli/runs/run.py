@@ -16,7 +16,7 @@ from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import with_other_sizes
 from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
-from arena.setting_choice import Choice
+from arena.setting_choice import Choice, choice_of
 from sandbox.protocol.verdict import Verdict, exit_code
 
 
@@ -70,7 +70,7 @@ def command(
     if as_json:
         print_json(judged)
     else:
-        print_report(judged)
+        print_report(judged, choice_of(request.setting, request.problem).sizes)
     verdicts = [judged.verdict, *([judged.rival.verdict] if judged.rival else [])]
     ctx.exit(next((exit_code(each) for each in verdicts if each is not Verdict.PASS), 0))
 

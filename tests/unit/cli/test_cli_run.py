@@ -241,3 +241,10 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Pat
     assert done.returncode == 0, done.stderr
     assert "✓ PASS" in done.stdout
     assert "No space left on device" in done.stderr
+
+
+def test_sizes_that_differ_from_the_preset_are_shown(pkb_arena_warm: CommandLine) -> None:
+    done = pkb_arena_warm("run", "1", "baseline", *CHECKED, "--size", "M=7", "--size", "N=3")
+    line = "1 allreduce · tiny M=7 N=3 · bfloat16 · world 2 · cpu"
+    assert line in done.stdout.splitlines()
+    assert line in pkb_arena_warm("replay", "last").stdout.splitlines()
