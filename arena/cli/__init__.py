@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -95,7 +96,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    subcommand_metavar="[PROBLEM | COMMAND [ARGS]...]",
+    subcommand_metavar="[PROBLEM [KERNEL] | COMMAND [ARGS]...]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(
@@ -106,6 +107,7 @@ def cli(ctx: click.Context) -> None:
     """Write a multi-GPU kernel, save it, and see whether it is right and how much faster than NCCL.
 
     Without a command the app opens; with a PROBLEM it opens there.
+    KERNEL is a file or a folder of your own; without it the app opens the workspace's.
     PROBLEM is an id (13), a name (gemm_allreduce) or both (13_gemm_allreduce).
     Exit codes: 0 passed, 1 the kernel failed, 2 usage, 3 this machine or the harness, 130 interrupted.
     """
@@ -126,21 +128,27 @@ def _app_at(word: str) -> click.Command:
         hint = f"did you mean `{PROGRAM} {near[0]}`?" if near else error.advice
         raise UsageError(f"there is no command and no problem {word!r}", hint) from None
 
+    @click.argument("kernel", required=False, metavar="[KERNEL]", type=click.Path(path_type=Path, readable=False))
     @click.pass_context
-    def open_there(ctx: click.Context) -> None:
-        ctx.exit(_open_app(display_of(ctx), problem.slug))
+    def open_there(ctx: click.Context, kernel: Path | None) -> None:
+        if kernel is not None:
+            from arena.workspace.kernels import read_kernel
 
-    return click.Command(word, callback=open_there, help=f"Open the app at {problem.id} · {problem.title}.")
+            kernel = read_kernel(kernel).path.absolute()
+        ctx.exit(_open_app(display_of(ctx), problem.slug, kernel))
+
+    words = f"Open the app at {problem.id} · {problem.title}, with KERNEL, a file or folder of your own."
+    return click.command(word, help=words)(open_there)
 
 
-def _open_app(display: Display, problem: str = "") -> int:
+def _open_app(display: Display, problem: str = "", kernel: Path | None = None) -> int:
     if not on_a_terminal():
         complain("the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help")
         return ExitCode.USAGE
     if display.open_app is None:
         complain("this is the command line without the app", "open the app with `pkb-arena`")
         return ExitCode.USAGE
-    return display.open_app(problem)
+    return display.open_app(problem, kernel)
 
 
 def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
