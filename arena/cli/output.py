@@ -75,6 +75,11 @@ def print_json(value: object) -> None:
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
 
 
+def counted(count: int, thing: str) -> str:
+    """Returns a number with its thing: "1 result", "2 results"."""
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def outcome_sign(outcome: str) -> str:
     """Returns the sign in front of a speedup."""
     return SIGNS.get(outcome, "·")

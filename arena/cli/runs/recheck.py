@@ -12,7 +12,7 @@ from arena.board.voiding import user
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import budget_option, json_option, rounds_option, unsafe_option
-from arena.cli.output import print_json, print_line, verdict_text
+from arena.cli.output import counted, print_json, print_line, verdict_text
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.foreign_text import printable
@@ -138,8 +138,7 @@ class _Findings:
         if not changes:
             parts.append("all pass" if unlike else "nothing changed")
         if unlike:
-            speeds = "1 speed" if unlike == 1 else f"{unlike} speeds"
-            parts.append(f"{speeds} not compared: too noisy, not timed, or of another machine")
+            parts.append(f"{counted(unlike, 'speed')} not compared: too noisy, not timed, or of another machine")
         print_line(", ".join(parts))
 
 
