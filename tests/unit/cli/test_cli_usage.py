@@ -50,6 +50,14 @@ def test_list_shows_every_problem(started_anew: CommandLine) -> None:
         assert problem.slug in done.stdout
 
 
+def test_the_columns_of_a_list_are_straight(pkb_arena: CommandLine) -> None:
+    lines = [line for line in pkb_arena("list").stdout.splitlines() if line.startswith("  ")]
+    titles = {f"{problem.id:>3}  {problem.slug} ": problem.title for problem in load_catalogue().problems}
+    columns = {line.index(titles[start]) for line in lines for start in titles if line[2:].startswith(start)}
+    assert len(lines) == len(titles)
+    assert len(columns) == 1
+
+
 def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: Path) -> None:
     rows = json.loads(pkb_arena("list", "--json").stdout)
     problems = load_catalogue().problems
