@@ -110,7 +110,7 @@ def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
             yield row
         code = process.wait()
         said.seek(0)
-        last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
+        last = (said.read().strip().splitlines() or ["it printed nothing"])[-1]
     if code == ExitCode.USAGE:
         raise UsageError(last)
     if code != (ExitCode.PASS if admitted else ExitCode.KERNEL_FAILED):
