@@ -16,7 +16,7 @@ import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of, on_a_terminal
-from arena.cli.output import OutputLost, flush, print_line
+from arena.cli.output import OutputLost, drop_output, flush, print_line, while_it_is_read
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
 from arena.paths import find_paths, make_folder
 from sandbox.protocol.verdict import ExitCode
@@ -184,19 +184,21 @@ def exit_code_of(call: Callable[[], Any]) -> int:
     """Runs a click program in non-standalone mode, prints any exception, and returns the exit code."""
     try:
         done = call()
-        flush()
+        with while_it_is_read():
+            flush()
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help without `print_line`
         if error.errno != errno.ENOSPC or error.filename is not None:
             return _fail(error)
-        _drop_output()
+        drop_output()
         complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
     except (OutputLost, SystemExit) as error:  # click exits with 1 if the reader of its help is gone
-        _drop_output()
+        drop_output()
         if isinstance(error, OutputLost) and error.message:
             complain(error.message, error.advice)
-        return ExitCode.ENVIRONMENT
+            return ExitCode.ENVIRONMENT
+        return ExitCode.PASS
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
@@ -233,8 +235,3 @@ def _fail(error: BaseException) -> int:
         where = f"if this machine is not the cause, report a bug with this traceback:\n{trace}"
     complain(f"unexpected error: {type(error).__name__}: {error}".removesuffix(": "), where)
     return ExitCode.ENVIRONMENT
-
-
-def _drop_output() -> None:
-    """Redirects stdout to the null device, so that the interpreter's flush at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

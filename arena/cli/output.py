@@ -1,5 +1,6 @@
 """Output of the command line on stdout: text, or only JSON with --json."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,22 @@ def _writing() -> Iterator[None]:
         raise OutputLost(
             f"cannot write to stdout: {error.strerror}", "what was printed is incomplete; make room, and try again"
         ) from None
+
+
+@contextmanager
+def while_it_is_read() -> Iterator[None]:
+    """Prints as long as stdout has a reader. The command then goes on to its exit code, as after `run ... | head -1`."""
+    try:
+        yield
+    except OutputLost as error:
+        if error.message:
+            raise
+        drop_output()
+
+
+def drop_output() -> None:
+    """Redirects stdout to the null device, so that the interpreter's flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_line(text: str = "") -> None:

@@ -12,6 +12,7 @@ from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options, shots_option, unsafe_option
+from arena.cli.output import while_it_is_read
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
@@ -224,7 +225,8 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
         try:
             run_interruptibly(sweep())
         finally:  # an interrupted sweep has results, too
-            _show(session, journal, rows, progress.progress, order)
+            with while_it_is_read():
+                _show(session, journal, rows, progress.progress, order)
         counts = progress.progress
         if rows is None and not counts.total:
             journal.withdraw_session()
