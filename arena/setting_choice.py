@@ -33,6 +33,11 @@ def choice_of(setting: Setting, problem: Problem) -> Choice:
     return Choice(setting.preset, setting.world, setting.device, setting.dtype, sizes)
 
 
+def sizes_words(preset: str, overridden: Mapping[str, int]) -> str:
+    """Returns the preset and the sizes that differ from it: "tiny M=7 N=3"."""
+    return " ".join([preset, *(f"{name}={size}" for name, size in overridden.items())])
+
+
 def find_problem(catalogue: Catalogue, name: str) -> Problem:
     """Returns the problem with this id, slug or stem.
 

@@ -3,6 +3,7 @@
 The structs below are the whole schema. The settings screen, the file's comments and the messages are derived from them.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,9 @@ BUDGET_WORDS = (
     "Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."
 )
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
+PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
+"""The names of the modules in arena/models/providers, which this module does not import."""
+_THEMES = Path(__file__).parent.parent / "themes"
 
 
 def choices_of(name: str) -> tuple[str, ...]:
@@ -206,7 +210,23 @@ def load_settings(paths: Paths) -> Settings:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}", "correct that line") from None
-    return check_settings(values, str(path))
+    settings = check_settings(values, str(path))
+    if settings.theme not in (names := theme_names(paths)):
+        advice = f"choose from {', '.join(names)}, or write {paths.config / 'themes' / settings.theme}.toml"
+        raise SettingsError(f"{path}: there is no theme {settings.theme!r}", advice)
+    return settings
+
+
+def theme_names(paths: Paths) -> list[str]:
+    """Returns the names of the built-in themes and of the user's. The user's may be invalid: the app checks them."""
+    names = sorted(file.stem for file in _THEMES.glob("*.toml"))
+    for file in sorted((paths.config / "themes").glob("*.toml")):
+        try:
+            name = tomllib.loads(file.read_text(encoding="utf-8")).get("name", file.stem)
+        except (OSError, ValueError):
+            name = file.stem
+        names.append(str(name))
+    return names
 
 
 def check_settings(values: dict[str, Any], where: str = "") -> Settings:
@@ -231,12 +251,29 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
         from problems.toml_fields import misfit
 
         raise SettingsError(f"{place}{misfit(values, Settings)}", advice) from None
+    if name := _not_finite(values):
+        raise SettingsError(f"{place}{name} is not a finite number", advice)
     for key in OF_A_FEW_WORDS:
         if key in values and values[key] not in (choices := choices_of(key)):
             words = ", ".join(choice for choice in choices if choice)
             raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
+    for name, model in settings.models.items():
+        if model.provider not in PROVIDERS:
+            what = f"models.{name}: provider is {model.provider!r}; it must be one of {', '.join(PROVIDERS)}"
+            raise SettingsError(f"{place}{what}", advice)
     keymap = {FORMER_ACTIONS.get(action, action): key for action, key in settings.keymap.items()}
     return msgspec.structs.replace(settings, keymap=keymap)
+
+
+def _not_finite(value: object) -> str:
+    """Returns the dotted key of a number that is NaN or infinite, which no range refuses; empty if there is none."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in entries:
+        if isinstance(item, float) and not math.isfinite(item):
+            return str(key)
+        if name := _not_finite(item):
+            return f"{key}.{name}"
+    return ""
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:

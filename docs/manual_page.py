@@ -43,7 +43,7 @@ def _lines() -> Iterator[str]:
     yield r"pkb-arena \- a terminal arena for multi-GPU kernels"
     yield ".SH SYNOPSIS"
     yield r".B pkb-arena"
-    yield r"[\fIPROBLEM\fR | \fICOMMAND\fR [\fIARGUMENT\fR]...]"
+    yield r"[\fIPROBLEM\fR [\fIKERNEL\fR] | \fICOMMAND\fR [\fIARGUMENT\fR]...]"
     yield ".SH DESCRIPTION"
     yield from _prose(cli.help or "")
     yield ".SH COMMANDS"

@@ -11,16 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arena.cli.display import ServePlan
     from arena.cli.record import RecordPlan
     from arena.demo.script import DemoScript
 
 
-def _open_app(problem: str = "") -> int:
+def _open_app(problem: str = "", kernel: Path | None = None) -> int:
     gc.disable()  # imports leave no garbage; the app enables the collector again once it is open
     from screens.app import run_app
 
-    return run_app(problem)
+    return run_app(problem, kernel)
 
 
 def _open_alone() -> int:

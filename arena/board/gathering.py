@@ -138,8 +138,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         for path in journals(paths.imports):
             take(path, path.stem)
         try:
-            single, compared = _single_runs(paths, catalogue, found)
-            found += single
+            found, compared = _with_single_runs(paths, catalogue, found)
         except StoreError as error:
             left_out.append(LeftOut(f"{error.message}; the board is without single runs", error.advice))
         here = (this_machine(device) for device in {outcome.place.device for outcome in found})
@@ -167,14 +166,14 @@ def _no_duel(error: Exception) -> str:
     return why(error) if isinstance(error, OSError) else "this is no duel's journal"
 
 
-def _single_runs(
+def _with_single_runs(
     paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]
 ) -> tuple[list[Outcome], list[Comparison]]:
-    """Returns the outcomes of runs outside of sweeps, and all comparisons.
+    """Returns the outcomes of sweeps together with those of runs outside of them, and all comparisons.
 
     A player's best run of a problem in a place counts as one attempt; harness errors are no attempts. Results of a
     sweep are not counted again. If a sweep has attempts of a model or agent in a place, only these count, because only
-    they are independent of each other.
+    they are independent of each other. The result of any other player in a sweep has the figures of its best run.
     """
 
     def ask(store: Store) -> tuple[list[Entry], list[Comparison]]:
@@ -187,14 +186,36 @@ def _single_runs(
         if not entry.is_ranked or entry.verdict is Verdict.HARNESS_ERROR:
             continue
         place = ResultPlace(entry.preset, entry.device, entry.world, entry.machine)
-        if _group(entry.player, place, entry.problem_id) not in covered:
+        attempts = kind_of(entry.player) in (MODELS, AGENTS)
+        if not attempts or _group(entry.player, place, entry.problem_id) not in covered:
             groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
     known = {problem.id: problem for problem in catalogue.problems}
-    return [
-        _best(player, place, known[number].category, known[number].class_, runs)
-        for (player, place, number), runs in groups.items()
-        if number in known
-    ], compared
+    best = {
+        key: _best(key[0], key[1], known[key[2]].category, known[key[2]].class_, runs)
+        for key, runs in groups.items()
+        if key[2] in known
+    }
+    both = [_at_its_best(each, best.get((each.player, each.place, each.problem_id))) for each in swept]
+    single = [outcome for key, outcome in best.items() if _group(*key) not in covered]
+    return both + single, compared
+
+
+def _at_its_best(swept: Outcome, best: Outcome | None) -> Outcome:
+    """Returns a sweep's result with the figures of the player's best run; unchanged if no run is right and timed."""
+    if best is None or not best.passed or (best.speedup is None and swept.passed):
+        return swept
+    return msgspec.structs.replace(
+        swept,
+        passed=True,
+        faster=best.faster,
+        speedup=best.speedup,
+        percent=best.percent,
+        gap_closed=best.gap_closed,
+        noisy=best.noisy,
+        backend=best.backend,
+        voided=False,
+        holds=swept.holds if best.faster else "",
+    )
 
 
 def _place(run: Comparison) -> ResultPlace:

@@ -61,6 +61,8 @@ class Recheck(msgspec.Struct, frozen=True, kw_only=True):
     """The new result; None: the kernel was not judged."""
     change: str = ""
     """FAILS, SLOWER or FASTER; empty if nothing changed, or times cannot be compared."""
+    compared: bool = False
+    """Whether the speeds were compared. They are not if one is too noisy, not timed or of another machine."""
     left_out: str = ""
     """Why the kernel was not judged; empty if it was."""
     voided: list[str] = []
@@ -223,6 +225,7 @@ def _made(entry: Entry, report: RunReport | None = None, machine: str = "", left
             speedup=by_clock(report.speedup, report.clock),
             detail=report.detail,
         )
+    same_machine = entry.machine == machine
     return Recheck(
         player=entry.player,
         problem=entry.slug,
@@ -235,7 +238,8 @@ def _made(entry: Entry, report: RunReport | None = None, machine: str = "", left
         code=entry.code,
         before=before,
         after=after,
-        change=_change(before, after, entry.machine == machine) if after is not None else "",
+        change=_change(before, after, same_machine) if after is not None else "",
+        compared=after is not None and _comparable(before, after, same_machine),
         left_out=left_out,
     )
 
@@ -243,7 +247,11 @@ def _made(entry: Entry, report: RunReport | None = None, machine: str = "", left
 def _change(before: RecheckSide, after: RecheckSide, same_machine: bool) -> str:
     if after.verdict is not Verdict.PASS:
         return FAILS
-    told = same_machine and all(side.outcome not in ("", NOISY) for side in (before, after))
-    if not told or (before.outcome == "faster") == (after.outcome == "faster"):
+    if not _comparable(before, after, same_machine) or (before.outcome == "faster") == (after.outcome == "faster"):
         return ""
     return FASTER if after.outcome == "faster" else SLOWER
+
+
+def _comparable(before: RecheckSide, after: RecheckSide, same_machine: bool) -> bool:
+    both = (before, after)
+    return same_machine and all(side.verdict is Verdict.PASS and side.outcome not in ("", NOISY) for side in both)

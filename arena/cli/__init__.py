@@ -9,13 +9,14 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of, on_a_terminal
-from arena.cli.output import OutputLost, flush, print_line
+from arena.cli.output import OutputLost, drop_output, flush, print_line, while_it_is_read
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
 from arena.paths import find_paths, make_folder
 from sandbox.protocol.verdict import ExitCode
@@ -95,7 +96,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    subcommand_metavar="[PROBLEM | COMMAND [ARGS]...]",
+    subcommand_metavar="[PROBLEM [KERNEL] | COMMAND [ARGS]...]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(
@@ -106,6 +107,7 @@ def cli(ctx: click.Context) -> None:
     """Write a multi-GPU kernel, save it, and see whether it is right and how much faster than NCCL.
 
     Without a command the app opens; with a PROBLEM it opens there.
+    KERNEL is a file or a folder of your own; without it the app opens the workspace's.
     PROBLEM is an id (13), a name (gemm_allreduce) or both (13_gemm_allreduce).
     Exit codes: 0 passed, 1 the kernel failed, 2 usage, 3 this machine or the harness, 130 interrupted.
     """
@@ -126,21 +128,27 @@ def _app_at(word: str) -> click.Command:
         hint = f"did you mean `{PROGRAM} {near[0]}`?" if near else error.advice
         raise UsageError(f"there is no command and no problem {word!r}", hint) from None
 
+    @click.argument("kernel", required=False, metavar="[KERNEL]", type=click.Path(path_type=Path, readable=False))
     @click.pass_context
-    def open_there(ctx: click.Context) -> None:
-        ctx.exit(_open_app(display_of(ctx), problem.slug))
+    def open_there(ctx: click.Context, kernel: Path | None) -> None:
+        if kernel is not None:
+            from arena.workspace.kernels import read_kernel
 
-    return click.Command(word, callback=open_there, help=f"Open the app at {problem.id} · {problem.title}.")
+            kernel = read_kernel(kernel).path.absolute()
+        ctx.exit(_open_app(display_of(ctx), problem.slug, kernel))
+
+    words = f"Open the app at {problem.id} · {problem.title}, with KERNEL, a file or folder of your own."
+    return click.command(word, help=words)(open_there)
 
 
-def _open_app(display: Display, problem: str = "") -> int:
+def _open_app(display: Display, problem: str = "", kernel: Path | None = None) -> int:
     if not on_a_terminal():
         complain("the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help")
         return ExitCode.USAGE
     if display.open_app is None:
         complain("this is the command line without the app", "open the app with `pkb-arena`")
         return ExitCode.USAGE
-    return display.open_app(problem)
+    return display.open_app(problem, kernel)
 
 
 def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
@@ -176,19 +184,21 @@ def exit_code_of(call: Callable[[], Any]) -> int:
     """Runs a click program in non-standalone mode, prints any exception, and returns the exit code."""
     try:
         done = call()
-        flush()
+        with while_it_is_read():
+            flush()
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help without `print_line`
         if error.errno != errno.ENOSPC or error.filename is not None:
             return _fail(error)
-        _drop_output()
+        drop_output()
         complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
     except (OutputLost, SystemExit) as error:  # click exits with 1 if the reader of its help is gone
-        _drop_output()
+        drop_output()
         if isinstance(error, OutputLost) and error.message:
             complain(error.message, error.advice)
-        return ExitCode.ENVIRONMENT
+            return ExitCode.ENVIRONMENT
+        return ExitCode.PASS
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
@@ -225,8 +235,3 @@ def _fail(error: BaseException) -> int:
         where = f"if this machine is not the cause, report a bug with this traceback:\n{trace}"
     complain(f"unexpected error: {type(error).__name__}: {error}".removesuffix(": "), where)
     return ExitCode.ENVIRONMENT
-
-
-def _drop_output() -> None:
-    """Redirects stdout to the null device, so that the interpreter's flush at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

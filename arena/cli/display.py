@@ -12,6 +12,8 @@ import click
 from arena.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arena.cli.record import RecordPlan
     from arena.demo.script import DemoScript
 
@@ -43,8 +45,11 @@ class ServePlan:
 class Display:
     """Passed to `arena.cli.main` by a program that can draw. Without one, commands work and the app does not open."""
 
-    open_app: Callable[[str], int] | None = None
-    """Runs the app at a problem (its slug), or at the list for "", until the user quits. Returns the exit code."""
+    open_app: Callable[[str, Path | None], int] | None = None
+    """Runs the app at a problem (its slug) and a kernel of it, or at the list for "", until the user quits.
+
+    Without a kernel the app opens the workspace's. Returns the exit code.
+    """
     play_demo: Callable[[DemoScript, bool], int] | None = None
     """Plays a demo to its end, repeatedly if True, or until the user quits. Returns the exit code."""
     record: Callable[[RecordPlan], float] | None = None

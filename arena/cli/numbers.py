@@ -1,6 +1,7 @@
 """Number types of the command line, with ranges and errors in words instead of click's `1<=x<=64`."""
 
-from typing import Any
+import math
+from typing import Any, NoReturn
 
 import click
 
@@ -20,12 +21,16 @@ class _InWords:
         try:
             return super().convert(value, param, ctx)  # type: ignore[misc]
         except click.BadParameter:
-            within = self._describe_range()
-            if self.max is not None:
-                within = f"from {within}"
-            elif within and not self.min_open:
-                within = f"of {within}"
-            self.fail(f"{str(value)!r} is not a {self.name} {within}".rstrip(), param, ctx)
+            self.fail_in_words(value, param, ctx)
+
+    def fail_in_words(self: Any, value: object, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        """Raises BadParameter with the range."""
+        within = self._describe_range()
+        if self.max is not None:
+            within = f"from {within}"
+        elif within and not self.min_open:
+            within = f"of {within}"
+        raise click.BadParameter(f"{str(value)!r} is not a {self.name} {within}".rstrip(), ctx, param)
 
 
 class Whole(_InWords, click.IntRange):
@@ -35,6 +40,12 @@ class Whole(_InWords, click.IntRange):
 
 
 class Number(_InWords, click.FloatRange):
-    """A number, in a range if one is given."""
+    """A finite number, in a range if one is given."""
 
     name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):  # NaN passes every comparison with a bound
+            self.fail_in_words(value, param, ctx)
+        return number

@@ -1,7 +1,8 @@
 """Output of the command line on stdout: text, or only JSON with --json."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
@@ -24,6 +25,7 @@ from arena.runs.headline import (
 )
 from arena.runs.other_sizes import setting_words
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
+from arena.setting_choice import sizes_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import detectable_percent
@@ -45,6 +47,22 @@ def _writing() -> Iterator[None]:
         raise OutputLost(
             f"cannot write to stdout: {error.strerror}", "what was printed is incomplete; make room, and try again"
         ) from None
+
+
+@contextmanager
+def while_it_is_read() -> Iterator[None]:
+    """Prints as long as stdout has a reader. The command then goes on to its exit code, as after `run ... | head -1`."""
+    try:
+        yield
+    except OutputLost as error:
+        if error.message:
+            raise
+        drop_output()
+
+
+def drop_output() -> None:
+    """Redirects stdout to the null device, so that the interpreter's flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_line(text: str = "") -> None:
@@ -72,6 +90,11 @@ def print_json(value: object) -> None:
     """
     with _writing():
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
+
+
+def counted(count: int, thing: str) -> str:
+    """Returns a number with its thing: "1 result", "2 results"."""
+    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def outcome_sign(outcome: str) -> str:
@@ -112,10 +135,10 @@ def verdict_text(verdict: Verdict) -> str:
     return red(f"✗ {verdict}", bold=True)
 
 
-def setting_text(report: RunReport) -> str:
-    """Formats problem and setting: "13 gemm_allreduce · tiny · bfloat16 · world 2 · cpu"."""
+def setting_text(report: RunReport, overridden: Mapping[str, int]) -> str:
+    """Formats problem and setting: "13 gemm_allreduce · tiny M=7 · bfloat16 · world 2 · cpu"."""
     where = f"world {report.world} · {report.device}"
-    return f"{report.id} {report.problem} · {report.preset} · {report.dtype} · {where}"
+    return f"{report.id} {report.problem} · {sizes_words(report.preset, overridden)} · {report.dtype} · {where}"
 
 
 def compact(report: RunReport) -> str:
@@ -185,14 +208,14 @@ def energy_text(report: RunReport) -> str:
     )
 
 
-def print_report(report: RunReport) -> None:
-    """Prints a run's result as text."""
+def print_report(report: RunReport, overridden: Mapping[str, int] | None = None) -> None:
+    """Prints a run's result as text. overridden: sizes that differ from the preset."""
     single = single_calls_words(report.told)
     told = told_text(msgspec.structs.replace(report, told=report.told.removesuffix(single).rstrip(". ")))
     print_line("   ".join(filter(None, [verdict_text(report.verdict), told])))
     if single:
         print_line(single)
-    print_line(setting_text(report))
+    print_line(setting_text(report, overridden or {}))
     if clocks := _clock_lines(report):
         bound = (
             f"   {report.roofline.percent:.0f} % of the bound ({report.roofline.limiter})" if report.roofline else ""

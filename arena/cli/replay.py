@@ -1,5 +1,6 @@
 """`pkb-arena replay`: prints a recorded run, duel or trace."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from arena.runs.headline import headline_so_far
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.results import report
 from arena.runs.voids import Void, read_voids
+from arena.setting_choice import choice_of
 from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol import events
 
@@ -86,9 +88,18 @@ def command(
         elif line := _line(event):
             print_line(line)
         if isinstance(event, events.Finished) and not as_json:
-            print_report(report(header, event.result))
+            print_report(report(header, event.result), _overridden(header))
             if (void := _void_of(header)) is not None:
                 print_line(void.words)
+
+
+def _overridden(header: RunHeader) -> Mapping[str, int]:
+    """Returns the sizes that differ from the preset; all sizes if the problem is not in the catalogue any more."""
+    if header.preset_sizes:
+        return {}
+    known = (problem for problem in open_session().catalogue.problems if problem.slug == header.slug)
+    differ = (choice_of(header.setting, problem).sizes for problem in known)
+    return next(differ, None) or header.setting.sizes
 
 
 def _void_of(header: RunHeader) -> Void | None:

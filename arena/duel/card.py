@@ -8,6 +8,7 @@ from arena.duel.state import DuelState, SideState
 from arena.foreign_text import printable
 from arena.players.program.watch import LIMIT
 from arena.runs.headline import SIGNS, TOO_NOISY, WHERE
+from arena.setting_choice import sizes_words
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -31,14 +32,23 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
         printable(line)
         for line in (
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
+            *([] if header.preset_sizes else [f"{sizes_words('sizes', header.setting.sizes)}"]),
             f"{names}: {winner_words(header, ended)}",
             *(
                 f"  {header.player(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
                 for name in SIDES
             ),
             final_words(header, ended),
+            *filter(None, [unrated_words(header, ended)]),
         )
     )
+
+
+def unrated_words(header: DuelHeader, ended: DuelEnded) -> str:
+    """Returns "not rated: model:fake failed before it submitted a kernel"; empty for a duel that is rated."""
+    names = " and ".join(header.player(name).short for name in ended.never_played)
+    it = "it" if len(ended.never_played) == 1 else "they"
+    return f"not rated: {names} failed before {it} submitted a kernel" if names else ""
 
 
 def winner_words(header: DuelHeader, ended: DuelEnded) -> str:

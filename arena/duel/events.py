@@ -163,6 +163,10 @@ ORDINARY = ("done", "agreed", "gave up", "time")
 """End reasons of a side that are not faults."""
 
 
+FAILED = "failed: "
+"""Start of the end reason of a side whose provider or program failed."""
+
+
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
     """A side stops. Its best kernel goes into the final unless it gave up."""
 
@@ -219,6 +223,11 @@ class Finalist(msgspec.Struct, frozen=True):
     estimated: bool = False
     """Whether a part of them was estimated from text lengths."""
 
+    @property
+    def never_played(self) -> bool:
+        """Whether its provider or program failed before a kernel of it was judged."""
+        return self.verdict is None and self.stopped.startswith(FAILED)
+
 
 class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     """Last event of a duel that was decided."""
@@ -232,6 +241,12 @@ class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     right: Finalist
     clock: str = ""
     """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
+
+    @property
+    def never_played(self) -> list[SideName]:
+        """The sides whose provider or program failed before a kernel of them was judged. Such a duel is not rated."""
+        finalists: tuple[tuple[SideName, Finalist], ...] = (("left", self.left), ("right", self.right))
+        return [name for name, finalist in finalists if finalist.never_played]
 
 
 class Abandoned(DuelEvent, tag="abandoned", frozen=True, kw_only=True):

@@ -173,7 +173,7 @@ class Match:
                 raise
             reason = self._why[name]
         except PlayerFailed as error:
-            reason = f"failed: {error.message}"
+            reason = f"{events.FAILED}{error.message}"
         self.tell(events.Left(at=self.now, side=name, reason=reason))
 
     def _words_of(self, ended: str) -> str:

@@ -34,11 +34,13 @@ class Rating(msgspec.Struct, frozen=True):
 def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
     """Computes all ratings, best first within a category. Rates the duels in the order in which they were played.
 
-    A player's duel with itself is ignored, and so is a voided duel.
+    Ignores voided duels, duels of a player with itself, and duels in which a provider or program failed before its
+    side submitted a kernel. Sweeps do not count such an attempt either.
     """
     by_category: dict[str, list[DuelRecord]] = {}
     for record in sorted(records, key=lambda record: record.header.created):
-        if record.voided is None and record.header.left.name != record.header.right.name:
+        oneself = record.header.left.name == record.header.right.name
+        if record.voided is None and not oneself and not record.ended.never_played:
             by_category.setdefault(ALL, []).append(record)
             by_category.setdefault(record.header.category, []).append(record)
     return [rating for category, played in by_category.items() for rating in _rate(category, played)]

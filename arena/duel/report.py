@@ -69,6 +69,8 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
     budget_usd: float | None = None
     """Limit of dollars for each side; null without a limit."""
+    rated: bool = True
+    """False if a provider or program failed before its side submitted a kernel."""
 
 
 def duel_report(state: DuelState) -> DuelReport:
@@ -95,6 +97,7 @@ def duel_report(state: DuelState) -> DuelReport:
         seconds=ended.at,
         clock=ended.clock,
         budget_usd=header.budget_usd,
+        rated=not ended.never_played,
     )
 
 

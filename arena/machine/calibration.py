@@ -24,7 +24,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 
 def keep(folder: Path, event: Calibrated) -> Calibration:
-    """Stores a calibration. Raises OSError if the folder cannot be written."""
+    """Stores a calibration. Raises FolderUnwritable."""
     found = Calibration(
         device=event.device, world=event.world, peaks=event.peaks, seconds=event.seconds, **made_today()
     )

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from arena.machine.facts import installed_version
+from arena.paths import make_folder, unwritable
 from arena.workspace.atomic_file import write_atomically
 
 Measured = TypeVar("Measured", bound=msgspec.Struct)
@@ -19,9 +20,12 @@ def made_today() -> dict[str, str]:
 
 
 def write_stored(path: Path, measurement: msgspec.Struct) -> None:
-    """Stores a measurement. Raises OSError if the folder cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, msgspec.json.encode(measurement))
+    """Stores a measurement. Raises FolderUnwritable."""
+    make_folder(path.parent)
+    try:
+        write_atomically(path, msgspec.json.encode(measurement))
+    except OSError as error:
+        raise unwritable(path.parent, error) from None
 
 
 def read_stored(path: Path, kind: type[Measured]) -> Measured | None:

@@ -34,7 +34,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 
 def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
-    """Stores a measurement beside the calibration. Raises OSError if the folder cannot be written."""
+    """Stores a measurement beside the calibration. Raises FolderUnwritable."""
     found = StoredTransfers(
         device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()
     )

@@ -154,7 +154,7 @@ class BudgetPool:
     @property
     def reached(self) -> str:
         """The limit that is reached, in words; empty if none is reached."""
-        if self.usd is not None and self.spent.usd >= self.usd:
+        if self.usd is not None and not self.spent.usd < self.usd:  # NaN on either side counts as reached
             return f"the budget of ${self.usd:g} is spent"
         if self._tokens is not None and self.spent.tokens >= self._tokens:
             return f"the budget of {self._tokens} tokens is spent"

@@ -83,7 +83,7 @@ async def _answer(
             case NotProfiled():
                 raise MachineError(message.message, message.advice)
     words = (await said).decode(errors="replace").strip().splitlines()
-    raise MachineError(f"the profile ended without a report: {words[-1] if words else 'it said nothing'}")
+    raise MachineError(f"the profile ended without a report: {words[-1] if words else 'it printed nothing'}")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

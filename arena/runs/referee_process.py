@@ -140,7 +140,7 @@ class RefereeProcess:
                 text = self.last_words.strip().splitlines()
                 self._ready.set_exception(
                     RefereeFailed(
-                        f"the referee {why}: {text[-1] if text else 'it said nothing'}", "run `pkb-arena doctor`"
+                        f"the referee {why}: {text[-1] if text else 'it printed nothing'}", "run `pkb-arena doctor`"
                     )
                 )
                 self._ready.exception()  # retrieved here, because a cancelled start does not retrieve it

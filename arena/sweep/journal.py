@@ -56,6 +56,8 @@ class SweepJournal:
                 "wait for it, watch it in the app (c in the list of problems), or choose another --name",
             ) from None
         self._size = 0
+        self._session_start = self._session_end = -1
+        """Offsets of the line of this process's session, and of the line after it; -1 before it begins."""
         self._done: set[str] = set()
         self._written: dict[str, int] = {}
         """Offset of the `Written` line, by the digest of its cell."""
@@ -112,6 +114,8 @@ class SweepJournal:
                 "free some disk space, then continue with --resume; all results so far are in the file",
             ) from None
         self._note(line, self._size)
+        if isinstance(line, records.SweepSession):
+            self._session_start, self._session_end = self._size, self._size + len(data)
         self._size += len(data)
 
     def is_done(self, key: str) -> bool:
@@ -133,6 +137,14 @@ class SweepJournal:
         if self._file >= 0 and not self.sessions:
             self.discard()
         self.close()
+
+    def withdraw_session(self) -> None:
+        """Removes the line of the last session if no line follows it. `leave` then discards a new journal."""
+        if self.sessions and self._size == self._session_end:
+            self._size = self._session_start
+            self.sessions.pop()
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
 
     def discard(self) -> None:
         """Removes the journal, and closes it."""

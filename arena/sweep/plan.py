@@ -1,7 +1,8 @@
 """The plan of a sweep: its players, problems, attempts, setting and budget."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,8 @@ from problems.catalogue import Catalogue
 from problems.specification import CATEGORIES, CLASSES, Problem
 
 ALL = "all"
+CHANGEABLE = ("budget_usd", "seconds")
+"""Fields that a resumed sweep may change: no result depends on the first, and the second only changes precision."""
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -44,6 +47,26 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     def choice(self) -> Choice:
         """The requested parts of the setting."""
         return Choice(self.preset, self.world, self.device, self.dtype, self.sizes)
+
+    def changed(self, asked: Mapping[str, Any]) -> "SweepPlan":
+        """Returns the plan of a resumed sweep. asked: the fields that the command line names.
+
+        Raises:
+            UsageError: a field differs that cannot change.
+        """
+        differ = [name for name, value in asked.items() if not _same(value, getattr(self, name))]
+        if refused := [name for name in differ if name not in CHANGEABLE]:
+            options = ", ".join("--size" if name == "sizes" else "--" + name.replace("_", "-") for name in refused)
+            raise UsageError(
+                f"a resumed sweep cannot change {options}",
+                "resume it with --name alone, or begin another sweep without --resume",
+            )
+        return msgspec.structs.replace(self, **{name: asked[name] for name in differ})
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values of a field are equal; the order of a list does not count."""
+    return set(one) == set(other) if isinstance(one, list) and isinstance(other, list) else one == other
 
 
 def parse_players(text: str) -> list[str]:

@@ -53,4 +53,5 @@ def write_named_file(path: Path, content: str | bytes) -> None:
     try:
         write_atomically(path, content.encode() if isinstance(content, str) else content, mode=0o644)
     except OSError as error:
-        raise unwritable(path.absolute().parent, error, NAMED) from None
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()
+        raise unwritable(path if path.is_dir() else target.parent, error, NAMED) from None

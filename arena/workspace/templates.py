@@ -3,6 +3,10 @@
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.kit.templates import fill, names
+from sandbox.machine.backends import backend_names
+
+GPU_TEMPLATES = ("cuda", "triton", *backend_names())
+"""Templates whose kernels run on GPU ranks only."""
 
 
 def template_names() -> list[str]:

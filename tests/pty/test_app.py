@@ -178,3 +178,15 @@ def test_a_problem_on_the_command_line_opens_the_app_there(kernel: Path) -> None
         assert app.ends() == 0
     finally:
         app.close()
+
+
+def test_a_kernel_of_ones_own_opens_with_its_problem(kernel: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(kernel.read_text() + "# of my own\n")
+    app = Screen("screens.main", "13", str(mine))
+    try:
+        app.shows("mine.py")
+        app.process.send("\x11")  # ctrl+q
+        assert app.ends() == 0
+    finally:
+        app.close()

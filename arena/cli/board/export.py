@@ -6,7 +6,7 @@ import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import counted, print_json, print_line
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
@@ -69,7 +69,8 @@ def command(
             }
         )
     else:
-        print_line(f"{folder}: {manifest.results} results in {len(manifest.files)} files{', signed' if key else ''}")
+        what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
+        print_line(f"{folder}: {what}{', signed' if key else ''}")
 
 
 def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_json: bool) -> ExitCode:
@@ -78,7 +79,7 @@ def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_
     if as_json:
         print_json({"folder": str(folder), "index": str(index), "attempts": count, "left_out": left_out})
     else:
-        print_line(f"{index}: {count} attempt{'s' * (count != 1)}")
+        print_line(f"{index}: {counted(count, 'attempt')}")
     for what in left_out:
         complain(what, "make it readable, or move it elsewhere")
     return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS

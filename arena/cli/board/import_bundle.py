@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import counted, print_json, print_line
 from arena.cli.session import open_session
 from arena.export.bundle import import_bundle
 from arena.export.manifest import signer_of
@@ -30,6 +30,5 @@ def command(folder: Path, signers: Path | None, as_json: bool) -> None:
         print_json({"campaigns": names, "results": manifest.results, "signer": signer or None})
     else:
         by = f", signed by {signer}" if signer else ""
-        print_line(
-            f"{manifest.results} results{by}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere"
-        )
+        results = counted(manifest.results, "result")
+        print_line(f"{results}{by}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere")

@@ -9,7 +9,7 @@ from arena.cli.duel.duel_lines import duel_line
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, problem_argument, setting_options, unsafe_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import AnyDuelEvent, DuelHeader
@@ -109,10 +109,11 @@ def command(
     assert state.ended is not None
     if svg is not None:
         write_named_file(svg, svg_card(state))
-    if as_json:
-        print_json(duel_report(state))
-    else:
-        print_line(text_card(header, state.ended))
+    with while_it_is_read():
+        if as_json:
+            print_json(duel_report(state))
+        else:
+            print_line(text_card(header, state.ended))
     right_kernel = state.ended.left.attempt or state.ended.right.attempt
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 

@@ -8,7 +8,7 @@ from arena.cli.colour import struck
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
-from arena.duel.card import winner_words
+from arena.duel.card import unrated_words, winner_words
 from arena.duel.journal import duel_records
 from arena.duel.ratings import ALL, ratings
 from arena.errors import UsageError
@@ -46,7 +46,7 @@ def command(category: str, as_json: bool) -> None:
         header = record.header
         when = time.strftime("%d %b %H:%M", time.localtime(header.created))
         names = f"{header.left.name} vs {header.right.name}"
-        outcome = winner_words(header, record.ended)
+        outcome = "; ".join(filter(None, [winner_words(header, record.ended), unrated_words(header, record.ended)]))
         line = f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {outcome}"
         print_line(f"{struck(line)}  {record.voided.words}" if record.voided is not None else line)
         name = record.path.stem if record.path is not None else header.duel_id

@@ -7,6 +7,7 @@ from arena.cli.options import json_option, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import Calibration, in_units, keep
+from arena.paths import make_folder
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.events import Setting
@@ -22,6 +23,7 @@ def command(choice: Choice, as_json: bool) -> None:
     """
     session = open_session()
     setting = choose_setting(session.problem("allreduce"), choice, session.settings)
+    make_folder(session.paths.calibrations)  # refuses before the measurement
     found = run_interruptibly(_calibrate(session, setting))
     if as_json:
         print_json(found)

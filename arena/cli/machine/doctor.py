@@ -4,7 +4,7 @@ import click
 
 from arena.cli.colour import green, red
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.errors import ArenaError, UsageError
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding, as_script
@@ -31,16 +31,21 @@ def command(ctx: click.Context, bench: bool, fix_plan: bool, as_json: bool) -> N
         raise UsageError("`doctor --bench` moved: in a checkout, run `python -m benchmarks`")
     paths = find_paths()
     findings = [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
-    if fix_plan:
-        _print_plan(findings, as_json)
-    elif as_json:
-        print_json({"can_run": can_run(findings), "findings": findings, "clocks": _clocks()})
-    else:
-        for finding in findings:
-            print_line(f"{_SIGNS[finding.state]} {finding.name:<16} {finding.found}")
-            if finding.advice:
-                print_line(f"  {'':<16} → {finding.advice}")
+    with while_it_is_read():
+        if fix_plan:
+            _print_plan(findings, as_json)
+        elif as_json:
+            print_json({"can_run": can_run(findings), "findings": findings, "clocks": _clocks()})
+        else:
+            _print_findings(findings)
     ctx.exit(ExitCode.PASS if can_run(findings) else ExitCode.ENVIRONMENT)
+
+
+def _print_findings(findings: list[MachineFinding]) -> None:
+    for finding in findings:
+        print_line(f"{_SIGNS[finding.state]} {finding.name:<16} {finding.found}")
+        if finding.advice:
+            print_line(f"  {'':<16} → {finding.advice}")
 
 
 def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:

@@ -12,6 +12,7 @@ from arena.cli.output import print_json, print_line
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.machine.transfers import StoredTransfers, keep, report_lines, stored_transfers
+from arena.paths import make_folder
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.events import AnyEvent, Setting, Waiting
@@ -53,6 +54,7 @@ async def _measured(session: CliSession, setting: Setting) -> StoredTransfers:
         if isinstance(event, Waiting):
             say(f"Waiting: another run is timing ({event.words})")
 
+    make_folder(session.paths.calibrations)  # refuses before the measurement
     async with Engine(session.paths) as engine:
         engine.subscribe(listen)
         return keep(session.paths.calibrations, await engine.time_transfers(setting))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.output import print_json
+from arena.cli.output import print_json, while_it_is_read
 from arena.cli.players.writing_plan import Plan, player_of
 from arena.cli.players.writing_progress import WritingProgress
 from arena.cli.players.writing_report import WritingReport, print_writing, report_of
@@ -32,9 +32,11 @@ def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
     """
     report = run_interruptibly(write_kernels(plan, player_of(plan)))
     if as_json:
-        print_json(report)
+        with while_it_is_read():
+            print_json(report)
     else:
-        print_writing(report)
+        with while_it_is_read():
+            print_writing(report)
     return report
 
 

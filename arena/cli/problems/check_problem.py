@@ -11,7 +11,7 @@ import msgspec
 
 from arena.cli.diagnostics import say
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.errors import MachineError, UsageError
 from arena.own_modules import ROOT, module_command, module_environment
 from arena.workspace.templates import signature
@@ -61,7 +61,8 @@ def command(ctx: click.Context, folder: Path | None, everything: bool, world: st
     if not rows:
         raise UsageError(f"no problem runs on {world} ranks", "name other world sizes with --world")
     if as_json:
-        print_json(rows)
+        with while_it_is_read():
+            print_json(rows)
     if write and everything:
         TABLE.write_text(table(rows), encoding="utf-8")
         say(f"wrote {TABLE}")
@@ -110,7 +111,7 @@ def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
             yield row
         code = process.wait()
         said.seek(0)
-        last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
+        last = (said.read().strip().splitlines() or ["it printed nothing"])[-1]
     if code == ExitCode.USAGE:
         raise UsageError(last)
     if code != (ExitCode.PASS if admitted else ExitCode.KERNEL_FAILED):

@@ -34,12 +34,13 @@ def command(category: str | None, as_json: bool) -> None:
     if as_json:
         print_json([_row(problem, standings.get(problem.id)) for found in shown.values() for problem in found])
         return
+    width = max((len(problem.slug) for found in shown.values() for problem in found), default=0)
     for heading, found in shown.items():
         solved = sum(1 for problem in found if problem.id in standings and standings[problem.id].solved)
         print_line(f"{heading}  {solved} of {len(found)} solved")
         for problem in found:
             standing = standings.get(problem.id)
-            name = f"{problem.id:>3}  {problem.slug:<42} {problem.class_}"
+            name = f"{problem.id:>3}  {problem.slug:<{width}} {problem.class_}"
             print_line(f"  {name}  {_words(standing):<14}  {problem.title}")
 
 

@@ -9,12 +9,13 @@ from arena.cli.options import problem_argument
 from arena.cli.output import print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
+from arena.machine.facts import visible_gpus
 from arena.paths import NAMED, make_folder
 from arena.workspace import agents_page
 from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
-from arena.workspace.templates import starter, template_names
+from arena.workspace.templates import GPU_TEMPLATES, starter, template_names
 from sandbox.machine.backends import named
 
 
@@ -38,14 +39,18 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
             raise UsageError("AGENTS.md lies beside a file, and stdout is none", "name a file with -o")
         print_line(text.rstrip("\n"))
         return
-    if (backend := named(template)) and (found_here := backend.availability()).advice:
-        say(f"{template} kernels do not run here yet: {found_here.found}; {found_here.advice}")
     workspace = Workspace(session.paths.workspace)
     path = output if output is not None else workspace.kernel_path(found)
     page = path.with_name(agents_page.FILE) if agents else None
     for file in (path, page):
+        if file is not None and file.is_dir():
+            raise UsageError(f"{file} is a folder", f"name a file, such as -o {file}/kernel.py")
         if file is not None and file.exists() and not force:
             raise UsageError(f"{file} exists", "choose another file with -o, or --force to overwrite it")
+    if template in GPU_TEMPLATES and not visible_gpus():
+        say(f"{template} kernels need GPUs, and this machine has none; --template cpp is for CPU ranks")
+    if (backend := named(template)) and (found_here := backend.availability()).advice:
+        say(f"{template} kernels do not run here yet: {found_here.found}; {found_here.advice}")
     if output is None:
         workspace.save(path, text)
     else:

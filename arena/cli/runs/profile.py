@@ -8,7 +8,7 @@ import msgspec
 
 from arena.cli.diagnostics import say
 from arena.cli.options import json_option, kernel_argument, problem_argument, setting_options
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.cli.runs.request import make_request
 from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import peaks_for
@@ -85,29 +85,30 @@ def command(
     failed = first_failure(reports)
     if trace is not None and failed is None:
         write_trace(trace, reports)
-    if as_json:
-        print_json(
-            {
-                "problem": request.problem.slug,
-                "id": request.problem.id,
-                "kernel": request.kernel_name,
-                "device": setting.device,
-                "world": setting.world,
-                "failed": failed.failed if failed else None,
-                "ranks": [] if failed else profiled.gpu_figures or profiled.figures,
-                "outside": profiled.outside,
-                "trace": str(trace) if trace and not failed else None,
-            }
-        )
-    elif failed is not None:
-        print_line(f"rank {failed.rank} failed:")
-        print_line(failed.failed)
-    else:
-        print_line(
-            f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
-            + ("" if profiled.gpu_figures else " · from the kernel's process")
-        )
-        _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
+    with while_it_is_read():
+        if as_json:
+            print_json(
+                {
+                    "problem": request.problem.slug,
+                    "id": request.problem.id,
+                    "kernel": request.kernel_name,
+                    "device": setting.device,
+                    "world": setting.world,
+                    "failed": failed.failed if failed else None,
+                    "ranks": [] if failed else profiled.gpu_figures or profiled.figures,
+                    "outside": profiled.outside,
+                    "trace": str(trace) if trace and not failed else None,
+                }
+            )
+        elif failed is not None:
+            print_line(f"rank {failed.rank} failed:")
+            print_line(failed.failed)
+        else:
+            print_line(
+                f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
+                + ("" if profiled.gpu_figures else " · from the kernel's process")
+            )
+            _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
 
 

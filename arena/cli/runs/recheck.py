@@ -12,7 +12,7 @@ from arena.board.voiding import user
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import budget_option, json_option, rounds_option, unsafe_option
-from arena.cli.output import print_json, print_line, verdict_text
+from arena.cli.output import counted, print_json, print_line, verdict_text, while_it_is_read
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.foreign_text import printable
@@ -73,7 +73,8 @@ def command(
             run_interruptibly(_recheck(session, to_judge, terms, found, as_json))
             found.whole = True
     finally:  # an interrupted recheck has results, too
-        found.show(as_json)
+        with while_it_is_read():
+            found.show(as_json)
     ctx.exit(found.exit_code)
 
 
@@ -134,8 +135,11 @@ class _Findings:
         parts = [f"{judged}{of} judged again", *(f"{count} {change}" for change, count in changes.items())]
         if left_out:
             parts.append(f"{left_out} not judged")
+        unlike = sum(each.after is not None and not each.failed and not each.compared for each in self.rechecks)
         if not changes:
-            parts.append("nothing changed")
+            parts.append("all pass" if unlike else "nothing changed")
+        if unlike:
+            parts.append(f"{counted(unlike, 'speed')} not compared: too noisy, not timed, or of another machine")
         print_line(", ".join(parts))
 
 
@@ -165,7 +169,8 @@ def _print(each: Recheck, shown: LiveLine, as_json: bool) -> None:
     """Prints a change on stdout; any other result on stderr if no live line shows it. With JSON, prints all on stderr."""
     shown.clear()
     if (each.change or each.left_out) and not as_json:
-        print_line(_line(each))
+        with while_it_is_read():
+            print_line(_line(each))
     elif not shown.live or as_json:
         say(_line(each))
 

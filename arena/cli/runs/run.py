@@ -7,7 +7,7 @@ import click
 
 from arena.cli import options
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.output import print_json, print_report
+from arena.cli.output import print_json, print_report, while_it_is_read
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
 from arena.cli.session import CliSession, open_session
@@ -16,7 +16,7 @@ from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import with_other_sizes
 from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
-from arena.setting_choice import Choice
+from arena.setting_choice import Choice, choice_of
 from sandbox.protocol.verdict import Verdict, exit_code
 
 
@@ -67,10 +67,11 @@ def command(
     session = open_session()
     request = replace(make_request(session, problem, kernel, choice, rounds, budget, against), energy=energy)
     judged = run_interruptibly(_judge(session, request, other_sizes))
-    if as_json:
-        print_json(judged)
-    else:
-        print_report(judged)
+    with while_it_is_read():
+        if as_json:
+            print_json(judged)
+        else:
+            print_report(judged, choice_of(request.setting, request.problem).sizes)
     verdicts = [judged.verdict, *([judged.rival.verdict] if judged.rival else [])]
     ctx.exit(next((exit_code(each) for each in verdicts if each is not Verdict.PASS), 0))
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -11,6 +12,7 @@ from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options, shots_option, unsafe_option
+from arena.cli.output import while_it_is_read
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
@@ -24,7 +26,16 @@ from arena.players.player import PlayerSetup
 from arena.runs.engine import Engine
 from arena.runs.voids import read_voids
 from arena.setting_choice import Choice
-from arena.sweep.journal import SweepJournal, begin_session, new_name, open_journal, plan_to_go_on, same_plan
+from arena.sweep.journal import (
+    SweepJournal,
+    begin_session,
+    last_plan,
+    new_name,
+    open_journal,
+    plan_to_go_on,
+    same_plan,
+    sweep_path,
+)
 from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import SweepProgress
 from arena.sweep.sweep import Sweep
@@ -34,19 +45,6 @@ from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
 """Default number of rounds for a baseline against itself."""
-PLANNED = {
-    "problems",
-    "problem_set",
-    "players",
-    "attempts",
-    "budget",
-    "seconds",
-    "other_sizes",
-    "steps",
-    "shots",
-    "rounds",
-}
-"""Parameters that define a plan. `--resume` without them continues the newest sweep, or that of `--name`."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,8 @@ class SweepOrder:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest.",
+    help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest."
+    " A named sweep keeps its plan; only --budget and --seconds may change.",
 )
 @click.option(
     "--ahead",
@@ -165,26 +164,33 @@ def command(
     """
     session = open_session()
     words = [*problems, *([problem_set] if problem_set is not None else [])]
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if resume and not given & PLANNED and choice == Choice():
+    asked: dict[str, Any] = {key: value for key, value in asdict(choice).items() if value}
+    if words:
+        asked["problems"] = _slugs(session, words)
+    if players is not None:
+        asked["players"] = parse_players(players)
+    options = {"attempts": attempts, "budget_usd": budget, "seconds": seconds, "rounds": rounds}
+    asked |= {key: value for key, value in (options | {"other_sizes": other_sizes}).items() if value is not None}
+    for key, value in (("shots", shots), ("steps", steps)):
+        if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE:
+            asked[key] = value
+    if resume and not asked:
         name, plan = plan_to_go_on(session.paths, name)
+    elif resume and name and (stored := last_plan(sweep_path(session.paths.sweeps, name))) is not None:
+        plan = stored.plan.changed(asked)
     else:
-        plan = SweepPlan(
-            players=parse_players(players) if players is not None else [BASELINE],
-            problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
-            attempts=attempts or 1,
-            **asdict(choice),
-            rounds=ROUNDS if rounds is None and players is None else rounds,
-            seconds=seconds,
-            budget_usd=budget,
-            other_sizes=players is not None if other_sizes is None else other_sizes,
-            shots=shots,
-            steps=steps,
-        )
+        asked.setdefault("other_sizes", players is not None)
+        if players is None:
+            asked = {"players": [BASELINE], "rounds": ROUNDS, **asked}
+        plan = SweepPlan(**({"problems": _slugs(session, [ALL])} | asked))
         if resume and not name:
             name = same_plan(session.paths, plan)
     order = SweepOrder(name or new_name(), resume, ahead, unsafe, ray, as_json)
     ctx.exit(_run(session, plan, order))
+
+
+def _slugs(session: CliSession, words: list[str]) -> list[str]:
+    return [problem.slug for problem in choose_problems(session.catalogue, words)]
 
 
 def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
@@ -219,11 +225,11 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
         try:
             run_interruptibly(sweep())
         finally:  # an interrupted sweep has results, too
-            _show(session, journal, rows, progress.progress, order)
+            with while_it_is_read():
+                _show(session, journal, rows, progress.progress, order)
         counts = progress.progress
         if rows is None and not counts.total:
-            if not order.resume:
-                journal.discard()
+            journal.withdraw_session()
             raise UsageError("nothing can be played: every player is left out at every problem", counts.left_out)
     finally:
         journal.leave()

@@ -55,9 +55,13 @@ _PASSING_KINDS = frozenset(
 class Passing(Exception):
     """A transient failure: a retry may succeed. refused: as in `Retry`."""
 
-    def __init__(self, reason: str, wait_s: float | None = None, refused: bool = False) -> None:
+    def __init__(
+        self, reason: str, wait_s: float | None = None, refused: bool = False, advice: str = "try again later"
+    ) -> None:
+        """wait_s: the provider's own request. advice: for the case that no retry succeeds."""
         super().__init__(reason)
         self.reason = reason
+        self.advice = advice
         self.wait_s = wait_s
         self.refused = refused
 
@@ -121,7 +125,7 @@ class Stream:
                 wait = self._wait(attempt, failure)
                 if attempt > self._model.retries or time.monotonic() + wait > deadline:
                     reason = f"{failure.reason} ({attempt} attempts)"
-                    raise self._failed(reason, "try again later", failure.refused) from None
+                    raise self._failed(reason, failure.advice, failure.refused) from None
                 yield Retry(attempt, wait, failure.reason, failure.refused)
             await asyncio.sleep(wait)
 
@@ -155,7 +159,10 @@ class Stream:
             reason = self._through_proxy(self._clean(str(error)) or type(error).__name__)
             if isinstance(error, httpx.ProxyError) and str(error).startswith("4"):
                 raise self._failed(reason, "check the proxy's name and password", refused=True) from None
-            raise Passing(reason, refused=isinstance(error, httpx.ConnectError | httpx.ProxyError)) from None
+            passing = Passing(reason, refused=isinstance(error, httpx.ConnectError | httpx.ProxyError))
+            if isinstance(error, httpx.ConnectError) and self._model.base_url and self._proxy is None:
+                passing.advice = f"is the server at {urlsplit(self._base).netloc} running? check base_url"
+            raise passing from None
         except httpx.InvalidURL as error:
             raise self._failed(f"base_url is no address: {error}", "correct it in the settings", refused=True) from None
 

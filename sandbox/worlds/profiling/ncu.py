@@ -77,7 +77,7 @@ def ncu_world(
         try:
             return decode_answer(text), data
         except msgspec.DecodeError:
-            last = place.printed()[-1:] or ["it said nothing"]
+            last = place.printed()[-1:] or ["it printed nothing"]
             raise ProfileFailed(f"the world under ncu sent no valid answer: {last[0]}") from None
 
 

@@ -34,7 +34,7 @@ def profile_world(
     readable: the folder of a user's own problem.
 
     Raises:
-        ProfileFailed: a rank sent no valid report in time.
+        ProfileFailed: a rank's report is invalid, or all ranks ended without one.
     """
     with contextlib.ExitStack() as after:
         place = after.enter_context(Place(setting, kernel, kind, jail, readable))
@@ -48,17 +48,20 @@ def profile_world(
         outside = counted_row(controls, place.gpus, deadline) if kind.on_gpus else None
         if outside is not None:
             deadline = time.monotonic() + REPORT_S
-        texts = _read([end for end, _ in pipes], deadline)
+        texts, at_work = _read([end for end, _ in pipes], deadline)
         lines = place.printed()
-        last = lines[-1] if lines else "it said nothing"
+        last = lines[-1] if lines else ""
         if outside is not None:
             last = next((line for line in reversed(lines) if "cupti" in line.lower()), last)
             return WorldProfile([_excused(rank, text, last) for rank, text in enumerate(texts)], outside)
-        return WorldProfile(_reported(texts, last))
+        return WorldProfile(_reported(texts, at_work, last))
 
 
-def _read(ends: list[int], deadline: float) -> list[bytes]:
-    """The bytes of each pipe until its end, at most MOST_BYTES. The deadline is shorter after a rank has failed."""
+def _read(ends: list[int], deadline: float) -> tuple[list[bytes], set[int]]:
+    """The bytes of each pipe until its end, at most MOST_BYTES, and the ranks whose pipes were open at the deadline.
+
+    The deadline is shorter after a rank has failed.
+    """
     texts = {end: bytearray() for end in ends}
     waiting = set(ends)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -70,7 +73,7 @@ def _read(ends: list[int], deadline: float) -> list[bytes]:
                 waiting.discard(end)
                 if _failed(bytes(texts[end])):
                     deadline = min(deadline, time.monotonic() + AFTER_FAILURE_S)
-    return [bytes(texts[end]) for end in ends]
+    return [bytes(texts[end]) for end in ends], {rank for rank, end in enumerate(ends) if end in waiting}
 
 
 def _failed(text: bytes) -> bool:
@@ -91,13 +94,30 @@ def _decoded(rank: int, text: bytes) -> RankProfile | None:
     return report
 
 
-def _reported(texts: list[bytes], last: str) -> list[RankProfile]:
-    """All reports. If a rank has failed, others may be missing. last: the last line that the world printed."""
+def _reported(texts: list[bytes], at_work: set[int], last: str) -> list[RankProfile]:
+    """All reports. If a rank has failed, others may be missing: those ranks have failed, too.
+
+    at_work: the ranks that had not ended at the deadline. last: the last line that the world printed, or "".
+    """
     found = [_decoded(rank, text) for rank, text in enumerate(texts)]
     if None in found and not any(report is not None and report.failed for report in found):
-        raise ProfileFailed(f"rank {found.index(None)} sent no report in time: {last}")
+        if not at_work:
+            raise ProfileFailed(f"rank {found.index(None)} ended without a report; {_printed(last)}")
+        return [report or _late(rank, rank in at_work, last) for rank, report in enumerate(found)]
     silent, now = "no report: it was still at work when another rank had failed", time.monotonic()
     return [report or RankProfile(rank, failed=silent, failed_at=now) for rank, report in enumerate(found)]
+
+
+def _printed(last: str) -> str:
+    return f"last line printed: {last[:200]}" if last else "it printed nothing"
+
+
+def _late(rank: int, at_work: bool, last: str) -> RankProfile:
+    """The report of a rank that sent none. One that ended is the cause: the others may wait for it."""
+    if not at_work:
+        return RankProfile(rank, failed=f"it ended without a report; {_printed(last)}")
+    hangs = f"TIMEOUT: no report within {LIMIT_S:g} s; the kernel hangs or is too slow; {_printed(last)}"
+    return RankProfile(rank, failed=hangs, failed_at=time.monotonic())
 
 
 def _excused(rank: int, text: bytes, last: str) -> RankProfile:
@@ -108,4 +128,4 @@ def _excused(rank: int, text: bytes, last: str) -> RankProfile:
         report = RankProfile(rank, unseen=str(refused))
     if not report.unseen:
         return report
-    return msgspec.structs.replace(report, unseen=f"{report.unseen}; last line printed: {last[:200]}")
+    return msgspec.structs.replace(report, unseen=f"{report.unseen}; {_printed(last)}")

@@ -146,3 +146,27 @@ def test_a_sweeps_attempts_are_not_counted_again(
     store.close()
     (card,) = (card for card in json.loads(pkb_arena("board", "--json").stdout)["scores"] if card["scope"] == "all")
     assert card["attempts"] == 1
+
+
+def test_a_noisy_sweep_does_not_hide_the_best_run_of_the_house(paths: Paths) -> None:
+    """As in the app. Attempts of a model are counted as the sweep measured them."""
+    here = this_machine("cpu").digest
+    journal = SweepJournal(paths.sweeps / "short.jsonl", "short")
+    store = Store(paths.database, paths.runs)
+    for number, player in enumerate(("house", "model:m")):
+        swept = attempt(number, 1.0, KERNEL)
+        assert swept.report is not None
+        report = msgspec.structs.replace(swept.report, outcome="too noisy")
+        cell = msgspec.structs.replace(swept.cell, player=player)
+        journal.append(msgspec.structs.replace(swept, key=player, cell=cell, report=report, machine=here))
+        store.record(entry_of(*run(3.0, KERNEL, player, f"single-{number}", machine=here)))
+    best = store.standings("house")[1].best
+    journal.close()
+    store.close()
+    cards = {card.player: card for card in gather(paths, load_catalogue([])).scores if card.scope == "all"}
+    house, model = cards["house"], cards["model:m"]
+    assert best is not None
+    assert house.speedup is not None
+    assert house.speedup.value == pytest.approx(best.speedup) == pytest.approx(3.0)
+    assert (house.attempts, house.solved, house.faster, house.noisy) == (1, 1, 1, 0)
+    assert (model.attempts, model.faster, model.noisy) == (1, 0, 1)

@@ -11,6 +11,7 @@ import pytest
 from stored_runs import header, passed, ran
 
 from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, RecheckTerms, bests
+from arena.cli.runs.recheck import _Findings
 from arena.errors import MachineError
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
@@ -98,6 +99,20 @@ async def test_speeds_are_compared_on_the_same_machine(paths: Paths, machine: st
     ran(paths, "was-faster", "pass", 1.5, machine=machine or this_machine("cpu").digest)
     (found,) = await rechecked(paths, PKB_SCRIPTED_OUTCOME="even")
     assert (found.change, found.failed) == (change, False)
+
+
+async def test_speeds_that_were_not_compared_are_counted(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    ran(paths, "was-faster", "pass", 1.5, machine=this_machine("cpu").digest)
+    (noisy,) = await rechecked(paths, PKB_SCRIPTED_OUTCOME="too noisy")
+    (same,) = await rechecked(paths, PKB_SCRIPTED_OUTCOME="faster")
+    assert (noisy.change, noisy.compared) == ("", False)
+    assert (same.change, same.compared) == ("", True)
+    for rechecks, said in (
+        ([noisy, same], "2 judged again, all pass, 1 speed not compared: too noisy, not timed, or of another machine"),
+        ([same], "1 judged again, nothing changed"),
+    ):
+        _Findings(total=len(rechecks), whole=True, rechecks=rechecks).show(as_json=False)
+        assert capsys.readouterr().out.strip() == said
 
 
 async def test_what_cannot_be_judged_says_why(paths: Paths) -> None:

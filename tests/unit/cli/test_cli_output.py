@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from arena.cli.colour import rendered
-from arena.cli.output import compact, print_report
+from arena.cli.output import compact, counted, print_report
 from arena.runs.results import OtherSize, RunReport, holds
 from sandbox.protocol.energy import Energy, SideEnergy
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
@@ -123,3 +123,7 @@ def test_other_sizes_have_a_line_each_and_one_that_says_whether_the_kernel_holds
     assert "made for one size: right here, not everywhere; faster at other sizes: some\n" in out
     assert "✓ M=512 N=96 float32 world 2  ▲ 1.30×  [1.20, 1.40]  faster end-to-end\n" in out
     assert "✗ M=512 N=96 float32 world 2  WRONG_RESULT: rank 1\n" in out
+
+
+def test_a_number_has_its_thing_in_the_right_form() -> None:
+    assert [counted(count, "result") for count in (0, 1, 2)] == ["0 results", "1 result", "2 results"]

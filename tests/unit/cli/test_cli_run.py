@@ -241,3 +241,18 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Pat
     assert done.returncode == 0, done.stderr
     assert "✓ PASS" in done.stdout
     assert "No space left on device" in done.stderr
+
+
+def test_sizes_that_differ_from_the_preset_are_shown(pkb_arena_warm: CommandLine) -> None:
+    done = pkb_arena_warm("run", "1", "baseline", *CHECKED, "--size", "M=7", "--size", "N=3")
+    line = "1 allreduce · tiny M=7 N=3 · bfloat16 · world 2 · cpu"
+    assert line in done.stdout.splitlines()
+    assert line in pkb_arena_warm("replay", "last").stdout.splitlines()
+
+
+@pytest.mark.parametrize(("kernel_text", "code"), [("def solution(tensor):\n    return tensor\n", 1), ("", 0)])
+def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path, kernel_text: str, code: int) -> None:
+    (tmp_path / "k.py").write_text(kernel_text or load_catalogue().find("1").baseline_source)
+    command = f'"{sys.executable}" -m arena.cli run 1 k.py {" ".join(CHECKED)}'
+    script = f'{command} 2>/dev/null | true; exit "${{PIPESTATUS[0]}}"'
+    assert subprocess.run(["bash", "-c", script], cwd=tmp_path, check=False).returncode == code

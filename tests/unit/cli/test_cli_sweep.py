@@ -5,12 +5,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from arena.cli.runs import sweep
 from arena.errors import UsageError
 from arena.runs.engine import Engine
+from arena.sweep.journal import last_plan
 from sandbox.protocol.verdict import ExitCode
 
 COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
@@ -107,3 +109,39 @@ def test_a_sweep_without_a_result_prints_its_json(monkeypatch, tmp_path):
     assert done.exit_code == ExitCode.ENVIRONMENT
     said = json.loads(done.stdout)
     assert (said["done"], said["total"], said["whole"], said["scores"]) == (0, 2, False, [])
+
+
+def test_a_resumed_sweep_keeps_its_plan_and_a_refused_command_adds_nothing(monkeypatch, paths):
+    def swept_on(*arguments: str) -> Result:
+        return CliRunner().invoke(sweep.command, ["--resume", "--name", "bud", *arguments])
+
+    done = swept(monkeypatch, "even", "--name", "bud")
+    assert done.exit_code == ExitCode.PASS, done.output
+    journal = paths.sweeps / "bud.jsonl"
+    before, first = journal.read_bytes(), last_plan(journal)
+    assert first is not None
+    for option, value in (
+        ("--players", "baseline,house"),
+        ("--problems", "all"),
+        ("--attempts", "2"),
+        ("--size", "M=8"),
+    ):
+        refused = swept_on(option, value)
+        assert isinstance(refused.exception, UsageError)
+        assert option in refused.exception.message
+        assert journal.read_bytes() == before
+    assert swept_on("--budget", "5", "--seconds", "2", "--players", "baseline").exit_code == ExitCode.PASS
+    again = last_plan(journal)
+    assert again is not None
+    assert again.plan == msgspec.structs.replace(first.plan, budget_usd=5.0, seconds=2.0)
+
+
+def test_a_resumed_sweep_in_which_nobody_can_play_adds_no_session(monkeypatch, paths, tmp_path):
+    (tmp_path / "1.py").write_text("pass\n")
+    swept(monkeypatch, "", "--players", f"file:{tmp_path}", "--name", "c", verdict="HARNESS_ERROR")
+    before = (paths.sweeps / "c.jsonl").read_bytes()
+    (tmp_path / "1.py").unlink()
+    done = CliRunner().invoke(sweep.command, ["--resume", "--name", "c", "--budget", "5"])
+    assert isinstance(done.exception, UsageError)
+    assert "nothing can be played" in done.exception.message
+    assert (paths.sweeps / "c.jsonl").read_bytes() == before

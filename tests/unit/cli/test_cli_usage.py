@@ -50,6 +50,14 @@ def test_list_shows_every_problem(started_anew: CommandLine) -> None:
         assert problem.slug in done.stdout
 
 
+def test_the_columns_of_a_list_are_straight(pkb_arena: CommandLine) -> None:
+    lines = [line for line in pkb_arena("list").stdout.splitlines() if line.startswith("  ")]
+    titles = {f"{problem.id:>3}  {problem.slug} ": problem.title for problem in load_catalogue().problems}
+    columns = {line.index(titles[start]) for line in lines for start in titles if line[2:].startswith(start)}
+    assert len(lines) == len(titles)
+    assert len(columns) == 1
+
+
 def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: Path) -> None:
     rows = json.loads(pkb_arena("list", "--json").stdout)
     problems = load_catalogue().problems
@@ -110,6 +118,27 @@ def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> No
     assert (tmp_path / "mine.py").read_text() == "work of hours"
 
 
+def test_new_names_what_cannot_be_written(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.py").symlink_to(tmp_path / "gone" / "kernel.py")
+    for more in ((), ("--force",)):
+        done = pkb_arena("new", "13", "-o", "folder", *more)
+        assert done.returncode == 2
+        assert "folder is a folder" in done.stderr
+        assert "-o folder/kernel.py" in done.stderr
+    done = pkb_arena("new", "13", "-o", "link.py")
+    assert done.returncode == 3
+    assert f"cannot write to {tmp_path / 'gone'}: No such file" in done.stderr
+
+
+@pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
+@pytest.mark.parametrize("template", ["cuda", "triton", "nccl", "cpp"])
+def test_new_says_first_that_a_template_needs_gpus(pkb_arena: CommandLine, template: str) -> None:
+    said = pkb_arena("new", "1", "--template", template).stderr.splitlines()[0]
+    note = f"{template} kernels need GPUs, and this machine has none; --template cpp is for CPU ranks"
+    assert (said == note) is (template != "cpp")
+
+
 def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, home: Path) -> None:
     path = Path(pkb_arena("new", "13").stdout.strip())
     assert path.is_relative_to(home / "data" / "workspace")
@@ -125,6 +154,10 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["gem"], ["no command and no problem 'gem'", "gemm_allreduce"]),
         (["replya"], ["no problem 'replya'", "`pkb-arena replay`"]),
         (["13"], ["needs a terminal"]),
+        (["13", "kernel.py"], ["needs a terminal"]),
+        (["13", "nowhere.py"], ["there is no kernel file nowhere.py", "pkb-arena new PROBLEM -o nowhere.py"]),
+        (["13", ".."], ["has no kernel.py"]),
+        (["13", "kernel.py", "more.py"], ["unexpected extra argument"]),
         (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
         (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
         (["run", "13", "nowhere.py"], ["nowhere.py"]),
@@ -161,6 +194,9 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["doctor", "--bench"], ["python -m benchmarks"]),
         (["attacks"], ["python -m benchmarks attacks"]),
         (["run", "13", "kernel.py", "--budget", "0"], ["--budget", "0.1"]),
+        (["run", "13", "kernel.py", "--budget", "nan"], ["'nan' is not a number from 0.1 to 600"]),
+        (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
+        (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
     ],
 )
 def test_bad_usage_gets_one_message_and_exit_code_2(
@@ -243,18 +279,21 @@ def test_an_unknown_setting_is_refused_by_every_command(pkb_arena: CommandLine, 
 
 
 @pytest.mark.parametrize("command", ["list", "--help", "--version", "config path"])
-@pytest.mark.parametrize("stdout", ["a pipe without a reader", "closed", "a full disk"])
-def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(home: Path, command: str, stdout: str) -> None:
-    redirected = {"a pipe without a reader": "| true", "closed": ">&-", "a full disk": "> /dev/full"}[stdout]
+@pytest.mark.parametrize("redirected", [">&-", "> /dev/full"], ids=["closed", "a full disk"])
+def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(home: Path, command: str, redirected: str) -> None:
     script = f'"{sys.executable}" -m arena.cli {command} {redirected}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    if stdout == "a pipe without a reader":
-        assert done.stderr == ""
-    else:
-        assert done.stderr.startswith("pkb-arena: ")
+    assert done.stderr.startswith("pkb-arena: ")
     assert "Traceback" not in done.stderr
     assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "--help", "--version", "config path"])
+def test_a_reader_that_leaves_is_no_error(home: Path, command: str) -> None:
+    script = f'"{sys.executable}" -m arena.cli {command} | true; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [KeyError("x")])])

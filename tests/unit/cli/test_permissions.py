@@ -65,6 +65,8 @@ def run(home: Path) -> Run:
         ("data/runs", 0o500, "run 1 KERNELS/1.py", "cannot write to HOME/data/runs", 3),
         ("data/runs", 0o000, "replay last", "cannot read HOME/data/runs: Permission denied", 3),
         ("data/runs", 0o000, "replay some", "HOME/data/runs", 3),
+        ("state", 0o500, "calibrate --device cpu", "cannot write to HOME/state/calibrations", 3),
+        ("state", 0o500, "transfers --device cpu", "cannot write to HOME/state/calibrations", 3),
         ("data/workspace", 0o500, "new 1", "cannot write to HOME/data/workspace", 3),
         (SWEEPS, 0o500, "sweep --players baseline --problems 1 --name c2", f"cannot write to HOME/{SWEEPS}", 3),
         (SWEEPS, 0o000, "sweep --resume", f"cannot read HOME/{SWEEPS}: Permission denied", 3),

@@ -1,10 +1,14 @@
 """Ratings from stored duels, and the journals that they come from."""
 
+import msgspec
+
+from arena.duel.card import text_card
 from arena.duel.events import Abandoned, DuelEnded, DuelHeader, DuelPlayer, Finalist, Winner
 from arena.duel.journal import DuelRecord, duel_records, open_duel_journal, read_duel
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.paths import Paths
 from sandbox.protocol.events import Setting
+from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
 NOBODY = Finalist(None, None, None, "", None, None)
@@ -61,6 +65,17 @@ def test_categories_are_rated_by_themselves() -> None:
 
 def test_a_duel_with_oneself_counts_for_nobody() -> None:
     assert ratings([record(0, "a", "a", "left")]) == []
+
+
+def test_a_duel_whose_provider_failed_before_a_kernel_is_not_rated() -> None:
+    played = record(0, "house", "model:fake", "left")
+    failed = msgspec.structs.replace(NOBODY, stopped="failed: cannot connect to 127.0.0.1:9")
+    silent = msgspec.structs.replace(played.ended, right=failed)
+    assert ratings([DuelRecord(played.header, silent)]) == []
+    assert "not rated: model:fake failed before it submitted a kernel" in text_card(played.header, silent)
+    wrong = msgspec.structs.replace(played.ended, right=msgspec.structs.replace(failed, verdict=Verdict.WRONG_RESULT))
+    assert standing(ratings([DuelRecord(played.header, wrong)]), "model:fake").lost == 1
+    assert "not rated" not in text_card(played.header, wrong)
 
 
 def test_the_order_of_files_does_not_matter_but_that_of_time_does() -> None:

@@ -31,7 +31,7 @@ async def failure(url: str = "https://model.invalid/v1") -> str:
             await client.answer(ASK)
     assert raised.value.advice
     assert KEY not in raised.value.message
-    return raised.value.message
+    return f"{raised.value.message}; {raised.value.advice}"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,11 @@ async def test_this_machine_is_reached_without_a_proxy(
     model = ModelSettings(provider="openai_chat", model="m-1", base_url=model_server.url)
     async with open_model("test", Settings(models={"test": model})) as client:
         assert (await client.answer(ASK)).text == "hello"
+
+
+async def test_a_server_of_ones_own_that_does_not_run_is_named() -> None:
+    said = await failure("http://127.0.0.1:9/v1")
+    assert said.endswith("; is the server at 127.0.0.1:9 running? check base_url")
 
 
 async def test_a_proxy_that_fails_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -356,6 +356,12 @@ def test_dollars_cannot_be_limited_without_prices() -> None:
         BudgetPool(1.0).open(ModelSettings(provider="gemini", model="m"))
 
 
+def test_a_limit_that_is_no_number_counts_as_reached() -> None:
+    assert BudgetPool(float("nan")).reached
+    assert BudgetPool(1.0, before=Spent(usd=float("nan"))).reached
+    assert not BudgetPool(1.0).reached
+
+
 def test_a_key_does_not_show_itself_and_is_inherited_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODDLY_NAMED", "secret-0123456789")
     monkeypatch.setenv("OTHER_API_KEY", "secret-9876543210")

@@ -9,6 +9,7 @@ import pytest
 
 from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
+from arena.profile.rules import first_failure
 from problems.catalogue import HOME
 from sandbox.jail.choice import choose
 from sandbox.machine.devices.cpu import Cpu
@@ -16,8 +17,10 @@ from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
+from sandbox.worlds.profiling import world
+from sandbox.worlds.profiling.place import ProfileFailed
 from sandbox.worlds.profiling.window import MOST_CALLS, calls_in_row, counted_row
-from sandbox.worlds.profiling.world import profile_world
+from sandbox.worlds.profiling.world import _reported, profile_world
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,19 @@ def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
     found = profile_world(SETTING, "kernel.py", Kernel(source), PretendedGpus(), choose())
     assert found.outside is not None
     assert all(each.unseen.startswith("the rank sent no report of what it saw") for each in found.reports)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_hangs_has_failed_and_one_that_died_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "LIMIT_S", 6.0)
+    hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"
+    found = profile_world(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose())
+    assert [each.failed.partition(";")[0] for each in found.reports] == ["TIMEOUT: no report within 6 s"] * 2
+    both = _reported([b"", b""], {0}, "")
+    assert both[1].failed == "it ended without a report; it printed nothing"
+    assert first_failure(both) is both[1]
+    with pytest.raises(ProfileFailed, match="rank 0 ended without a report; last line printed: no jail"):
+        _reported([b"", b""], set(), "no jail")
 
 
 NO_CUPTI = """

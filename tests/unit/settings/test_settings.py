@@ -7,8 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from arena.errors import FolderUnwritable, SettingsError
+from arena.models.providers import provider_names
 from arena.paths import Paths
-from arena.settings import TABLES, Settings, check_settings, load_settings, save_settings, setting_fields
+from arena.settings import (
+    PROVIDERS,
+    TABLES,
+    Settings,
+    check_settings,
+    load_settings,
+    save_settings,
+    setting_fields,
+    theme_names,
+)
+from screens.themes import load_themes
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -74,6 +85,31 @@ def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object])
         check_settings(values, "here")
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_refused_by_name(number: float) -> None:
+    model = {"provider": "anthropic", "model": "m-1", "price_in": number}
+    for values, name in (({"budget_s": number}, "budget_s"), ({"models": {"m": model}}, r"price_in")):
+        with pytest.raises(SettingsError, match=name):
+            check_settings(values, "here")
+
+
+def test_a_theme_that_is_not_there_is_refused(paths: Paths) -> None:
+    assert sorted(theme.name for theme in load_themes()[0]) == theme_names(paths)
+    (paths.config / "themes").mkdir(parents=True)
+    (paths.config / "themes" / "mine.toml").write_text('name = "ours"\n')
+    for name in ("dark", "ansi", "ours"):
+        paths.settings_file.write_text(f'theme = "{name}"\n')
+        assert load_settings(paths).theme == name
+    paths.settings_file.write_text('theme = "pink"\n')
+    with pytest.raises(SettingsError, match="there is no theme 'pink'") as caught:
+        load_settings(paths)
+    assert "choose from ansi, contrast, dark, light, ours" in caught.value.advice
+
+
+def test_the_providers_are_those_that_have_a_module() -> None:
+    assert list(PROVIDERS) == provider_names()
+
+
 def test_broken_toml_names_the_line(paths: Paths) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("world = \n")
@@ -99,6 +135,10 @@ def test_an_unwritable_folder_names_the_way_out(paths: Paths) -> None:
         ({"dtype": "int9"}, "dtype is 'int9'; it must be one of float64, float32, bfloat16"),
         ({"keymap": {"run": 5}}, "keymap.run is 5; it must be a text in quotes"),
         ({"models": {"mine": {"provider": "gemini"}}}, "models.mine: model is missing"),
+        (
+            {"models": {"mine": {"provider": "zz", "model": "m"}}},
+            "models.mine: provider is 'zz'; it must be one of anthropic, gemini, openai_chat, openai_responses",
+        ),
         (
             {"models": {"mine": {"provider": "gemini", "model": "m", "price_in": -1}}},
             "models.mine: price_in is -1; it must be a number, 0 or more",
