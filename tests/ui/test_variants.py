@@ -15,7 +15,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         first = app.screen
         path = first.session.path
         type_kernel(first, "mine")
-        await pilot.press("shift+f3")
+        await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
         app.screen.query_one(Input).focus()
         await pilot.press(*"ring", "enter")
@@ -23,7 +23,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await until(pilot, lambda: app.screen.editor.text == "mine" and not app.screen.editor.dirty)
         assert app.screen.session.path == path.with_name("ring.py")
 
-        await pilot.press("shift+f3")
+        await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
         app.screen.query_one(Input).focus()
         await pilot.press(*"tree", "ctrl+r")
@@ -32,7 +32,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path.name == "tree.py")
         await until(pilot, lambda: app.screen.editor.text == "mine")
 
-        await pilot.press("shift+f3")
+        await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
         app.screen.query_one(OptionList).highlighted = 0
         await pilot.press("enter")
