@@ -26,6 +26,7 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
+from screens.kernel.other_kernel import other_failure
 from screens.kernel.other_sizes_run import OtherSizesRun, OtherSizesUpdate
 from screens.services import Services
 
@@ -50,11 +51,18 @@ class RunUpdate:
     """Name of the kernel that replaces the baseline; empty if none does."""
     others: OtherSizesUpdate = field(default_factory=OtherSizesUpdate)
     """Results at other sizes."""
+    jump_key: str = ""
+    """The key that shows the letters of the panes."""
 
     @property
     def failed(self) -> bool:
         """Whether there is a verdict other than PASS."""
         return self.state.verdict not in (None, Verdict.PASS)
+
+    @property
+    def failure(self) -> events.Failure | None:
+        """The failure to show: the kernel's, or else that of the kernel that replaces the baseline."""
+        return self.state.failure if self.failed else other_failure(self.state)
 
 
 class KernelSession:
@@ -240,14 +248,17 @@ class KernelSession:
             self.changed = True
 
     def verdict_of(self, text: str) -> str:
-        """Names what was judged: "revision 1a2b3c4d". Empty if that is `text`, or there is no verdict."""
+        """Names what was judged: "revision 1a2b3c4d", or "1a2b3c4d against 5e6f7a8b".
+
+        Empty if that is `text`, or there is no verdict.
+        """
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
         if judged.kernel_name == BASELINE and not judged.source:
             return "the baseline against itself"
         if judged.versus is not None:
-            return f"revision {self.state.sha256[:8]} against {_rival_words(judged.versus)}"
+            return f"{self.state.sha256[:8]} against {_rival_words(judged.versus)}"
         same = judged.source == text and judged.files == self.kernel.files
         return "" if same else f"revision {self.state.sha256[:8]}"
 
@@ -388,6 +399,7 @@ class KernelSession:
             key_of("profile", keymap) if can else "",
             _rival_words(versus) if versus is not None else "",
             self.others.update,
+            key_of("jump", keymap),
         )
         self._new_run, self._new_lines = False, []
         self.changed = False
@@ -395,5 +407,5 @@ class KernelSession:
 
 
 def _rival_words(rival: events.Rival) -> str:
-    """The name of a file or folder without its ending: "revision-1a2b3c4d"."""
-    return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py")
+    """The hash of a revision: "1a2b3c4d". The name of another file or folder, without its ending."""
+    return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py").removeprefix("revision-")

@@ -127,7 +127,11 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
         roofline = result.roofline if result else None
         for label, rounds, final in (
-            (versus[:16] or f"{backend}baseline", baseline, result.baseline_us if result else None),
+            (
+                f"against {versus}"[:16] if versus else f"{backend}baseline",
+                baseline,
+                result.baseline_us if result else None,
+            ),
             (f"{name[:16]}", contender, result.contender_us if result else None),
         ):
             median = final.call if final and final.call is not None else percentile(rounds, 50)
