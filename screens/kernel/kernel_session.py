@@ -15,7 +15,7 @@ from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.kernel_folder import main_file, shown_name
+from arena.workspace.kernel_folder import main_file, shown_name, write_folder
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
@@ -92,6 +92,8 @@ class KernelSession:
         self._cancelled = False
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
+        self._in_folder = False
+        """Whether the kernel is a folder. It is written as a folder again if it was deleted."""
         self._watcher: KernelWatcher | None = None
 
     # --- the file ------------------------------------------------------------------------------------------
@@ -114,8 +116,14 @@ class KernelSession:
         kernel = read_kernel(self.path)
         workspace.keep_revision(kernel.text, kernel.files)
         self.kernel = kernel.kernel
+        self._in_folder = self.path.is_dir()
         self._watcher = KernelWatcher(self.path, kernel.sha256)
         return kernel.text, workspace.draft(self.path)
+
+    @property
+    def file_exists(self) -> bool:
+        """Whether the kernel's file, or the kernel.py of its folder, exists."""
+        return main_file(self.path).is_file()
 
     async def readable(self) -> None:
         """Returns once the kernel's file or folder can be read."""
@@ -130,11 +138,16 @@ class KernelSession:
         Raises:
             ArenaError: the file is unchanged.
         """
-        if not replace and self.path.exists():
+        if not replace and self.file_exists:
             self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
         kernel = Kernel(text, self.kernel.files)
         if self._watcher is not None:
             self._watcher.wrote(kernel.sha256)
+        if self._in_folder and not self.path.exists():
+            try:
+                await asyncio.to_thread(write_folder, self.path, kernel)
+            except OSError as error:
+                raise UsageError(f"{self.path} cannot be written: {error.strerror}", "free some space") from None
         await asyncio.to_thread(self.services.workspace.save, self.path, text)
         self.kernel = kernel
 
