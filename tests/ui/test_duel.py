@@ -351,3 +351,10 @@ async def test_a_kernel_that_is_hidden_leaves_the_room_to_the_editor(open_app, u
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.over)
         await until(pilot, lambda: "esc leave" in screen_text(app).splitlines()[-1])
+
+
+async def test_a_terminal_of_12_rows_shows_code(open_app, until, screen_text) -> None:
+    async with open_app(size=(40, 12)) as (app, pilot):
+        await started(app, pilot, until, prepare(app, you="pass\n# two\n# three", guest="pass"))
+        await until(pilot, lambda: "3  # three" in screen_text(app))
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))

@@ -345,3 +345,12 @@ async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
         assert screen.session.state.kernels[0].report.tried_other_sizes is False
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
+
+
+async def test_a_terminal_of_12_rows_shows_the_button_that_asks(open_app, until, screen_text, with_model) -> None:
+    async with open_app(size=(40, 12)) as (app, pilot):
+        app.picker.table.move_cursor(row=2)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup) and "  start  " in screen_text(app))
+        await pilot.press("tab")
+        await until(pilot, lambda: "model         local" in screen_text(app))
