@@ -354,3 +354,13 @@ async def test_a_terminal_of_12_rows_shows_the_button_that_asks(open_app, until,
         await until(pilot, lambda: isinstance(app.screen, ModelSetup) and "  start  " in screen_text(app))
         await pilot.press("tab")
         await until(pilot, lambda: "model         local" in screen_text(app))
+
+
+async def test_the_reason_of_a_failure_is_said_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
+    with_model.replies = [provider.streamed(fenced("pass"))]
+    async with open_app(size=(100, 30)) as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        screen.session.failed = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ try another one"
+        await until(pilot, lambda: "→ try another one" in " ".join(screen_text(app).split()))
