@@ -66,11 +66,16 @@ def factor(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
+def end_factor(value: float) -> str:
+    """An end of an interval: "0.49", or "<0.01" and ">1000" beyond the limits."""
+    limited = min(max(value, _LEAST), _MOST)
+    return f"{'<' * (value < _LEAST)}{'>' * (value > _MOST)}{factor(limited)}"
+
+
 def speedup_words(interval: Interval, said: str = "") -> str:
     """ "▲ 1.42×", with the sign of the outcome `said` or else of the interval's; "~ 0.49–2.10×" if too noisy."""
     said = said or outcome(interval)
-    low, high = max(interval.low, _LEAST), min(interval.high, _MOST)
-    range_ = f"{'<' * (low > interval.low)}{factor(low)}–{'>' * (high < interval.high)}{factor(high)}"
+    range_ = f"{end_factor(interval.low)}–{end_factor(interval.high)}"
     return f"{outcome_sign(said)} {range_ if said == TOO_NOISY else factor(interval.median)}×"
 
 

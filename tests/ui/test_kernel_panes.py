@@ -3,9 +3,10 @@
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from arena.setting_choice import Choice
-from sandbox.protocol.events import Checked
+from sandbox.protocol.events import Checked, Interval, Speedup
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
@@ -211,3 +212,12 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts("x" * 100, 40) == [0, 40, 80]
     assert row_starts("", 40) == row_starts("x" * 40, 40) == [0]
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
+
+
+async def test_the_chart_ends_with_the_speedup_of_the_headline(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
+        *rest, end = events("told")
+        speedup = Speedup(call=Interval(7.77, 0.001, 9.87), device=None)
+        for event in [*rest, replace(end, result=replace(end.result, speedup=speedup, clock="call", outcome="faster"))]:
+            app.screen.apply(event)
+        await until(pilot, lambda: all(words in screen_text(app) for words in ("7.77×", "9.87", "<0.01")))

@@ -60,7 +60,8 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         entitle(self, wrong if failed else title)
         running, held = update.state.running, update.state.waiting
         waiting = printable(held.words) if held is not None and running else ""
-        self.query_one(SpeedupChart).show(update.state.samples, clock, running=running, waiting=waiting)
+        final = headline.speedup if headline is not None and update.state.result is not None else None
+        self.query_one(SpeedupChart).show(update.state.samples, clock, final, running=running, waiting=waiting)
         self.query_one(FailureView).show(update.failure, f"{update.jump_key} {self.LETTER}", of_other=other)
         self.on_resize()
 
