@@ -8,9 +8,8 @@ from textual.content import Content
 
 from arena.foreign_text import printable
 from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
-from arena.runs.other_sizes import setting_words
 from arena.runs.results import OtherSize
-from sandbox.protocol.events import Failure, Interval
+from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
@@ -122,8 +121,20 @@ RESULT_COLUMNS = 20
 """Width of a result at other sizes, so that the settings behind the results are aligned."""
 
 
+def size_words(setting: Setting | OtherSize) -> str:
+    """ "W=2 float32 M=512 N=96": sizes are last, because there may be many."""
+    return " ".join(
+        [f"W={setting.world}", setting.dtype, *(f"{name}={value}" for name, value in setting.sizes.items())]
+    )
+
+
 def other_size_row(other: OtherSize) -> Content:
-    """ "▲ 1.31× faster  M=512 N=96 float32 world 2"."""
+    """ "▲ 1.31× faster  W=2 float32 M=512 N=96"."""
+    return Content.assemble(other_size_result(other), size_words(other))
+
+
+def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Content:
+    """ "▲ 1.31× faster", padded to `columns`."""
     if other.verdict is not Verdict.PASS:
         words, colour = verdict_words(other.verdict), verdict_style(other.verdict)
     elif (speedup := by_clock(other.speedup, other.clock)) is None:
@@ -131,7 +142,7 @@ def other_size_row(other: OtherSize) -> Content:
     else:
         words = f"{outcome_sign(other.outcome)} {brief_words(speedup.median, other.outcome)}"
         colour = outcome_style(other.outcome)
-    return Content.assemble((f"{words:<{RESULT_COLUMNS}}", f"${colour}"), setting_words(other))
+    return Content.styled(f"{words:<{columns}}", f"${colour}")
 
 
 def best_words(best: Entry | None) -> tuple[str, str]:

@@ -106,7 +106,9 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         above = _wrapped(sentence(update), width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
-            room = max(0, self.most_rows - len(above) - table.plain.count("\n") - 1)
+            room = max(0, self.most_rows - table.plain.count("\n") - 1)
+            above = above[:room]
+            room -= len(above)
             cut, below = len(below) > room, below[:room]
             if cut and below:
                 below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
