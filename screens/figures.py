@@ -222,4 +222,10 @@ def cut(text: str, width: int) -> str:
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
     if len(whole) >= 0.6 * len(kept):
         kept = whole
-    return f"{kept.rstrip(' (+,:;-')}…"
+    return f"{without_open_parenthesis(kept).rstrip(' (+,:;-')}…"
+
+
+def without_open_parenthesis(text: str) -> str:
+    """Returns the text up to a parenthesis that it opens and does not close; the whole text if it begins with it."""
+    at = text.rfind("(")
+    return text[:at] if at > 0 and ")" not in text[at:] else text

@@ -153,10 +153,13 @@ def _line(text: str) -> str:
 
 
 def shortened(text: str, cells: int) -> str:
-    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis."""
+    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis, and not inside a parenthesis."""
     if cell_len(text) <= cells:
         return text
-    return set_cell_size(text, max(cells - 1, 0)).rstrip() + "…" if cells > 0 else ""
+    if cells <= 0:
+        return ""
+    kept = set_cell_size(text, cells - 1)
+    return figures.without_open_parenthesis(kept).rstrip() + "…"
 
 
 def big_rows(text: str, style: Style) -> tuple[str, str, str]:

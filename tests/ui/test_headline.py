@@ -177,7 +177,13 @@ async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, sc
 
 @pytest.mark.parametrize(
     ("text", "cells", "said"),
-    [("all of it", 9, "all of it"), ("all of it", 8, "all of…"), ("all of it", 7, "all of…"), ("x", 0, "")],
+    [
+        ("all of it", 9, "all of it"),
+        ("all of it", 8, "all of…"),
+        ("all of it", 7, "all of…"),
+        ("x", 0, ""),
+        ("12 wrong (relative RMS error 2)", 20, "12 wrong…"),
+    ],
 )
 def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
     assert shortened(text, cells) == said
