@@ -8,9 +8,8 @@ from textual.content import Content
 
 from arena.foreign_text import printable
 from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
-from arena.runs.other_sizes import setting_words
 from arena.runs.results import OtherSize
-from sandbox.protocol.events import Failure, Interval
+from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
@@ -66,11 +65,16 @@ def factor(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
+def end_factor(value: float) -> str:
+    """An end of an interval: "0.49", or "<0.01" and ">1000" beyond the limits."""
+    limited = min(max(value, _LEAST), _MOST)
+    return f"{'<' * (value < _LEAST)}{'>' * (value > _MOST)}{factor(limited)}"
+
+
 def speedup_words(interval: Interval, said: str = "") -> str:
     """ "▲ 1.42×", with the sign of the outcome `said` or else of the interval's; "~ 0.49–2.10×" if too noisy."""
     said = said or outcome(interval)
-    low, high = max(interval.low, _LEAST), min(interval.high, _MOST)
-    range_ = f"{'<' * (low > interval.low)}{factor(low)}–{'>' * (high < interval.high)}{factor(high)}"
+    range_ = f"{end_factor(interval.low)}–{end_factor(interval.high)}"
     return f"{outcome_sign(said)} {range_ if said == TOO_NOISY else factor(interval.median)}×"
 
 
@@ -117,8 +121,20 @@ RESULT_COLUMNS = 20
 """Width of a result at other sizes, so that the settings behind the results are aligned."""
 
 
+def size_words(setting: Setting | OtherSize) -> str:
+    """ "W=2 float32 M=512 N=96": sizes are last, because there may be many."""
+    return " ".join(
+        [f"W={setting.world}", setting.dtype, *(f"{name}={value}" for name, value in setting.sizes.items())]
+    )
+
+
 def other_size_row(other: OtherSize) -> Content:
-    """ "▲ 1.31× faster  M=512 N=96 float32 world 2"."""
+    """ "▲ 1.31× faster  W=2 float32 M=512 N=96"."""
+    return Content.assemble(other_size_result(other), size_words(other))
+
+
+def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Content:
+    """ "▲ 1.31× faster", padded to `columns`."""
     if other.verdict is not Verdict.PASS:
         words, colour = verdict_words(other.verdict), verdict_style(other.verdict)
     elif (speedup := by_clock(other.speedup, other.clock)) is None:
@@ -126,7 +142,7 @@ def other_size_row(other: OtherSize) -> Content:
     else:
         words = f"{outcome_sign(other.outcome)} {brief_words(speedup.median, other.outcome)}"
         colour = outcome_style(other.outcome)
-    return Content.assemble((f"{words:<{RESULT_COLUMNS}}", f"${colour}"), setting_words(other))
+    return Content.styled(f"{words:<{columns}}", f"${colour}")
 
 
 def best_words(best: Entry | None) -> tuple[str, str]:
@@ -206,4 +222,10 @@ def cut(text: str, width: int) -> str:
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
     if len(whole) >= 0.6 * len(kept):
         kept = whole
-    return f"{kept.rstrip(' (+,:;-')}…"
+    return f"{without_open_parenthesis(kept).rstrip(' (+,:;-')}…"
+
+
+def without_open_parenthesis(text: str) -> str:
+    """Returns the text up to a parenthesis that it opens and does not close; the whole text if it begins with it."""
+    at = text.rfind("(")
+    return text[:at] if at > 0 and ")" not in text[at:] else text

@@ -3,12 +3,12 @@
 import re
 import unicodedata
 
-from textual.keys import Keys
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from screens.actions import ACTIONS, Action, Scope, action_named
 
 _MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
-_NAMED = {key.value for key in Keys}
+_NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
 _SPACES = ["ctrl+space", "ctrl+@"]
 _TYPED: tuple[Scope, ...] = ("kernel", "duel")
 """Screens with an editor. Their keys have priority, so a letter among them could no longer be typed."""

@@ -36,6 +36,10 @@ class Dialog(ModalScreen[ScreenResultType]):
     """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
     BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
         return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)

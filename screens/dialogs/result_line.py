@@ -13,12 +13,16 @@ from screens import figures
 
 _PLAYER = 20
 """Columns of a player's name."""
+_NAME = 24
+"""Most columns of a kernel's name."""
 
 
-def result_line(entry: Entry, room: int, wide: bool, here: bool = False, player: bool = False) -> Content:
+def result_line(
+    entry: Entry, room: int, wide: bool, here: bool = False, player: bool = False, kernel: str = ""
+) -> Content:
     """Returns a run's time, verdict, speedup, setting and revision; with `player`, its name. Two rows unless `wide`.
 
-    room: columns of a row, for the note.
+    room: columns of a row, for the note. kernel: name of the open kernel; the name of another one is shown.
     """
     when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
     words = figures.verdict_words(entry.verdict)
@@ -29,6 +33,8 @@ def result_line(entry: Entry, room: int, wide: bool, here: bool = False, player:
         speed = figures.measured_words(interval, entry.outcome, entry.clock)
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     name = entry.sha256[:8]
+    if kernel and entry.kernel_name != kernel:
+        name += f" {figures.cut(printable(entry.kernel_name), _NAME)}"
     who = figures.cut(printable(entry.player), _PLAYER) if player else ""
     below = " · ".join(filter(None, [who, name, "in the editor" if here else "", setting]))
     line = Content.assemble(

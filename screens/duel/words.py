@@ -6,6 +6,7 @@ from arena.duel.card import final_result, money_words, shortened
 from arena.duel.events import SIDES, WAITING, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
+from arena.players.program.watch import LIMIT
 from arena.runs.headline import WHERE
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
@@ -14,6 +15,8 @@ from screens import figures
 
 MOST_IN_SCORE = 18
 """Most characters of a player's name above the panes, where both names share a row with the title."""
+MOST_REASON = 240
+"""Most characters of the reason why a player stopped."""
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
@@ -139,10 +142,11 @@ def status(side: SideState, budget_usd: float | None = None) -> Content:
 
 
 def _stopped(side: SideState) -> Content:
-    """Why a player stopped, in the first line, so that a long verdict cannot hide it."""
+    """Why a player stopped, first, so that a long verdict cannot hide it."""
     if not side.stopped:
         return Content("")
-    return Content.styled(f"{printable(shortened(side.stopped))}\n", "$warning")
+    reason = shortened(side.stopped) if side.stopped.startswith(LIMIT) else " ".join(side.stopped.split())
+    return Content.styled(f"{printable(figures.cut(reason, MOST_REASON))}\n", "$warning")
 
 
 def _costs(side: SideState, budget_usd: float | None) -> list[Content]:

@@ -19,6 +19,7 @@ from arena.runs.run_state import RunState
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
+from screens.kernel.other_kernel import failed_other
 
 SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
@@ -32,6 +33,10 @@ BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " 
 """Signs as tall as the figures."""
 
 
+Part = tuple[str, str]
+"""Text and the name of its theme colour."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The content of the headline: words, a big number, and two lines of support."""
@@ -39,6 +44,10 @@ class Answer:
     words: str
     colour: str
     """Name of a theme colour."""
+    outcome: str = ""
+    """The outcome of timing after the words: its sign, its words, and " so far"."""
+    outcome_colour: str = ""
+    """Name of the theme colour of the outcome and of the big figure; empty: `colour`."""
     big: str = ""
     """Drawn three rows high: a figure, or one of BIG_SIGNS."""
     sign: str = ""
@@ -52,7 +61,7 @@ class Answer:
 
 def outdated(answer: Answer, of: str, key: str) -> Answer:
     """Returns the answer in muted colour with the name of the judged text. `key` runs the editor's text."""
-    return replace(answer, colour="muted", of=f"of {of} · {key} runs this text")
+    return replace(answer, colour="muted", outcome_colour="", of=f"of {of} · {key} runs this text")
 
 
 def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> Answer:
@@ -85,6 +94,9 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
             big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
             advice=_isolation(state), place=figures.place_words(failure) if failure else "",
         )  # fmt: skip
+    if (other := failed_other(state)) is not None:
+        failed = figures.verdict_words(other.verdict)
+        return Answer("✓ PASS", "success", big="✓", support=f"not timed; other kernel: {failed}")
     headline = state.headline
     if headline is None:
         if state.waiting is not None and state.running:
@@ -93,14 +105,16 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
     so_far = "" if state.result else SO_FAR
-    words = f"✓ PASS  {figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
+    words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     if said == TOO_NOISY:  # a large figure would be read as the result
         range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
         longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
-        return Answer(words, "foreground", big="✓", support=f"between {range_}", advice=longer)
+        return Answer(
+            "✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=range_, advice=longer
+        )  # fmt: skip
     single = bool(state.result and single_calls_words(state.result.told))
     return Answer(
-        words, figures.outcome_style(said),
+        "✓ PASS", "success", words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
         support=f"{figures.interval_words(headline.speedup)} {headline.where}{', single calls' if single else ''}".rstrip(),
         advice=SINGLE if single else _isolation(state),
@@ -139,10 +153,13 @@ def _line(text: str) -> str:
 
 
 def shortened(text: str, cells: int) -> str:
-    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis."""
+    """Returns the text in at most `cells` cells; a text that is cut ends in an ellipsis, and not inside a parenthesis."""
     if cell_len(text) <= cells:
         return text
-    return set_cell_size(text, max(cells - 1, 0)).rstrip() + "…" if cells > 0 else ""
+    if cells <= 0:
+        return ""
+    kept = set_cell_size(text, cells - 1)
+    return figures.without_open_parenthesis(kept).rstrip() + "…"
 
 
 def big_rows(text: str, style: Style) -> tuple[str, str, str]:
@@ -184,30 +201,46 @@ class KernelHeadline(Widget):
         left = (self.title, self.meta, self.file)[y] if y < HEIGHT else ""
         big = self._big_cells(y)
         room = width - sum(segment.cell_length for segment in big) - GAP
-        words, colour = self._rows()[y] if y < HEIGHT else ("", "muted")
-        words = shortened(words, room - min(cell_len(left), room // LEFT_LEAST))  # the answer has priority
-        left = shortened(left, room - cell_len(words))
-        pad = " " * (room + GAP - cell_len(left) - cell_len(words))
+        parts = self._fitted(
+            self._rows()[y] if y < HEIGHT else [], room - min(cell_len(left), room // LEFT_LEAST)
+        )  # the answer has priority
+        cells = sum(segment.cell_length for segment in parts)
+        left = shortened(left, room - cells)
+        pad = " " * (room + GAP - cell_len(left) - cells)
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")
-        cells = [Segment(left, style), Segment(pad, self.rich_style), Segment(words, self._style(colour)), *big]
-        return Strip(cells).adjust_cell_length(width, self.rich_style)
+        row = [Segment(left, style), Segment(pad, self.rich_style), *parts, *big]
+        return Strip(row).adjust_cell_length(width, self.rich_style)
 
-    def _rows(self) -> list[tuple[str, str]]:
-        """Words, support and advice, each with its colour."""
+    def _fitted(self, parts: list[Part], cells: int) -> list[Segment]:
+        """Returns the parts of a row in at most `cells` cells, each in its colour."""
+        row = []
+        for text, colour in parts:
+            row.append(Segment(shortened(text, cells), self._style(colour)))
+            cells -= row[-1].cell_length
+        return row
+
+    def _rows(self) -> list[list[Part]]:
+        """Words, support and advice, each in parts with their colours."""
         answer = self.answer
         support = "muted" if answer.of else "foreground"
         return [
-            (answer.words, answer.colour),
-            (answer.place or answer.support, support),
-            (answer.of or answer.advice, "accent" if answer.of else "muted"),
+            self._words(answer.outcome),
+            [(answer.place or answer.support, support)],
+            [(answer.of or answer.advice, "accent" if answer.of else "muted")],
         ]
+
+    def _words(self, outcome: str) -> list[Part]:
+        """The verdict, and an outcome in its own colour."""
+        answer = self.answer
+        verdict = (answer.words, answer.colour)
+        return [verdict, (f"  {outcome}", answer.outcome_colour or answer.colour)] if outcome else [verdict]
 
     def _big_cells(self, y: int) -> list[Segment]:
         """Row `y` of the big number, with its sign."""
         answer = self.answer
         if not answer.big or y >= HEIGHT:
             return [Segment(" ", self.rich_style)]
-        style = self._style(answer.colour)
+        style = self._style((answer.outcome_colour if answer.sign else "") or answer.colour)
         sign = f"   {answer.sign or ' '} " if y == 1 else "     "
         return [Segment(sign, style), Segment(big_rows(answer.big, style)[y], style), Segment(" ", self.rich_style)]
 
@@ -216,13 +249,11 @@ class KernelHeadline(Widget):
 
     def _narrow_line(self, y: int, width: int) -> Strip:
         answer = self.answer
-        verdict = answer.words.partition("  ")[0]
-        number = f"{verdict}  {answer.sign} {answer.big.replace('x', '×')}{SO_FAR * answer.words.endswith(SO_FAR)}"
+        number = f"{answer.sign} {answer.big.replace('x', '×')}{SO_FAR * answer.outcome.endswith(SO_FAR)}"
         rows = [
-            (number if answer.sign else answer.words, answer.colour),
-            (answer.place or answer.support, "foreground"),
-            (answer.of, "accent") if answer.of else (self.title, "muted"),
+            self._words(number if answer.sign else answer.outcome),
+            [(answer.place or answer.support, "foreground")],
+            [(answer.of, "accent") if answer.of else (self.title, "muted")],
         ]
-        text, colour = rows[y] if y < HEIGHT else ("", "muted")
-        text = shortened(text, width)
-        return Strip([Segment(text, self._style(colour))]).adjust_cell_length(width, self.rich_style)
+        parts = self._fitted(rows[y] if y < HEIGHT else [], width)
+        return Strip(parts).adjust_cell_length(width, self.rich_style)

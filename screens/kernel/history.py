@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.runs.entry import Entry
-from arena.workspace.kernel_folder import shown_text, texts_of
+from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.dialogs.dialog import Dialog
@@ -98,10 +98,11 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self._width = width
         wide, room = width >= ONE_ROW_FROM, int(0.96 * width) - BESIDE
         runs = self.query_one("#runs", OptionList)
+        name = shown_name(self.session.path)
         at = runs.highlighted
         runs.clear_options()
         runs.add_options(
-            Option(result_line(entry, room, wide, entry.sha256 == self._here), id=f"run-{number}")
+            Option(result_line(entry, room, wide, entry.sha256 == self._here, kernel=name), id=f"run-{number}")
             for number, entry in enumerate(self.entries)
         )
         runs.highlighted = at

@@ -15,7 +15,7 @@ from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.kernel_folder import main_file, shown_name
+from arena.workspace.kernel_folder import main_file, shown_name, write_folder
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
@@ -26,6 +26,7 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
+from screens.kernel.other_kernel import other_failure
 from screens.kernel.other_sizes_run import OtherSizesRun, OtherSizesUpdate
 from screens.services import Services
 
@@ -50,11 +51,18 @@ class RunUpdate:
     """Name of the kernel that replaces the baseline; empty if none does."""
     others: OtherSizesUpdate = field(default_factory=OtherSizesUpdate)
     """Results at other sizes."""
+    jump_key: str = ""
+    """The key that shows the letters of the panes."""
 
     @property
     def failed(self) -> bool:
         """Whether there is a verdict other than PASS."""
         return self.state.verdict not in (None, Verdict.PASS)
+
+    @property
+    def failure(self) -> events.Failure | None:
+        """The failure to show: the kernel's, or else that of the kernel that replaces the baseline."""
+        return self.state.failure if self.failed else other_failure(self.state)
 
 
 class KernelSession:
@@ -84,6 +92,8 @@ class KernelSession:
         self._cancelled = False
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
+        self._in_folder = False
+        """Whether the kernel is a folder. It is written as a folder again if it was deleted."""
         self._watcher: KernelWatcher | None = None
 
     # --- the file ------------------------------------------------------------------------------------------
@@ -106,8 +116,14 @@ class KernelSession:
         kernel = read_kernel(self.path)
         workspace.keep_revision(kernel.text, kernel.files)
         self.kernel = kernel.kernel
+        self._in_folder = self.path.is_dir()
         self._watcher = KernelWatcher(self.path, kernel.sha256)
         return kernel.text, workspace.draft(self.path)
+
+    @property
+    def file_exists(self) -> bool:
+        """Whether the kernel's file, or the kernel.py of its folder, exists."""
+        return main_file(self.path).is_file()
 
     async def readable(self) -> None:
         """Returns once the kernel's file or folder can be read."""
@@ -122,11 +138,16 @@ class KernelSession:
         Raises:
             ArenaError: the file is unchanged.
         """
-        if not replace and self.path.exists():
+        if not replace and self.file_exists:
             self.kernel = (await asyncio.to_thread(read_kernel, self.path)).kernel
         kernel = Kernel(text, self.kernel.files)
         if self._watcher is not None:
             self._watcher.wrote(kernel.sha256)
+        if self._in_folder and not self.path.exists():
+            try:
+                await asyncio.to_thread(write_folder, self.path, kernel)
+            except OSError as error:
+                raise UsageError(f"{self.path} cannot be written: {error.strerror}", "free some space") from None
         await asyncio.to_thread(self.services.workspace.save, self.path, text)
         self.kernel = kernel
 
@@ -240,14 +261,17 @@ class KernelSession:
             self.changed = True
 
     def verdict_of(self, text: str) -> str:
-        """Names what was judged: "revision 1a2b3c4d". Empty if that is `text`, or there is no verdict."""
+        """Names what was judged: "revision 1a2b3c4d", or "1a2b3c4d against 5e6f7a8b".
+
+        Empty if that is `text`, or there is no verdict.
+        """
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
         if judged.kernel_name == BASELINE and not judged.source:
             return "the baseline against itself"
         if judged.versus is not None:
-            return f"revision {self.state.sha256[:8]} against {_rival_words(judged.versus)}"
+            return f"{self.state.sha256[:8]} against {_rival_words(judged.versus)}"
         same = judged.source == text and judged.files == self.kernel.files
         return "" if same else f"revision {self.state.sha256[:8]}"
 
@@ -388,6 +412,7 @@ class KernelSession:
             key_of("profile", keymap) if can else "",
             _rival_words(versus) if versus is not None else "",
             self.others.update,
+            key_of("jump", keymap),
         )
         self._new_run, self._new_lines = False, []
         self.changed = False
@@ -395,5 +420,5 @@ class KernelSession:
 
 
 def _rival_words(rival: events.Rival) -> str:
-    """The name of a file or folder without its ending: "revision-1a2b3c4d"."""
-    return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py")
+    """The hash of a revision: "1a2b3c4d". The name of another file or folder, without its ending."""
+    return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py").removeprefix("revision-")

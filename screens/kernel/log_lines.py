@@ -40,9 +40,10 @@ def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLin
         case events.Finished():
             words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
             labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
+            other = _other_kernel(event.result.rival)
             if event.result.verdict == told:
-                return labels
-            return [*_failure(None if told else event.result.failure), *labels, LogLine(words, kind="note")]
+                return [*other, *labels]
+            return [*_failure(None if told else event.result.failure), *other, *labels, LogLine(words, kind="note")]
         case events.Cancelled():
             return [LogLine(f"cancelled in {event.phase}", kind="note")]
         case events.Refused():
@@ -50,6 +51,15 @@ def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLin
         case events.Fatal():
             return [LogLine(f"harness: {event.message}\n{event.text}".rstrip(), kind="error")]
     return []
+
+
+def _other_kernel(rival: events.RivalResult | None) -> list[LogLine]:
+    """The verdict and the failure of the other kernel of the run, if it failed."""
+    if rival is None or rival.verdict is Verdict.PASS:
+        return []
+    lines = [LogLine(f"other kernel: {figures.verdict_words(rival.verdict)}", kind="error")]
+    text = output_of(rival.failure) if rival.failure is not None else ""
+    return lines + [LogLine(words, kind="error") for words in (rival.detail, text) if words]
 
 
 def _failure(failure: events.Failure | None) -> list[LogLine]:

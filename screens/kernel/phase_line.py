@@ -8,6 +8,7 @@ from sandbox.protocol.events import PHASES
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.kernel.headline import WAITING
+from screens.kernel.other_kernel import other_failure
 from screens.widgets.foreign import PlainStatic
 
 NEAR = 0.25
@@ -30,12 +31,13 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
     """
     parts: list[tuple[str, str]] = []
     waiting = state.waiting if state.running else None
-    failed_in = state.failure.phase if state.failure is not None else ""
+    other = other_failure(state)
+    failed_in = other.phase if other is not None else state.failure.phase if state.failure is not None else ""
     for name in PHASES:
         phase = state.phases.get(name)
         if name == failed_in:  # even if the phase has ended: its seconds are known then
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
-            parts.append((f"✗ {name}{took}", "error"))
+            parts.append((f"✗ {name}{took}{', other kernel' if other is not None else ''}", "error"))
         elif phase is None and name == "time" and waiting is not None:
             parts.append((f"▸ {WAITING} {now - waiting.at:.0f} s", "accent"))
             parts.append((f"({printable(waiting.words)})", "accent"))

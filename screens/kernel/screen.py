@@ -40,6 +40,7 @@ from screens.widgets.source import SOURCE_STYLES
 from screens.widgets.source_bars import SourceBar
 
 REFRESH_S = 0.1
+CHECK_FILE_S = 1.0
 
 
 def _nothing() -> None:
@@ -86,6 +87,7 @@ class KernelScreen(EditingScreen):
     def on_mount(self) -> None:
         self.editor.focus()
         self.set_interval(REFRESH_S, self.draw)
+        self.set_interval(CHECK_FILE_S, self._check_file)
         self.start(self._open(), "open")
 
     # --- the kernel's text ---------------------------------------------------------------------------------
@@ -147,6 +149,17 @@ class KernelScreen(EditingScreen):
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
                 self.start(self._run(save=False, on_disk=True), "run")  # its own task: an error must not end the watch
+
+    def _check_file(self) -> None:
+        """Says when the kernel's file was deleted, and keeps its text as a draft."""
+        if not self.editor.saved_text or self.taken_by or self.unread:
+            return
+        before = self.editor.dirty
+        if self.buffer.notices_deletion():
+            name = main_file(self.session.path).name
+            self.complain(f"{name} was deleted. Its text is unsaved now; {self.key_words('save')} writes it again.")
+            self.start(self.buffer.keep_draft(), "draft")
+        self.session.changed |= self.editor.dirty != before
 
     @on(Editor.Edited)
     def _edited(self) -> None:

@@ -106,7 +106,9 @@ class ModelScreen(BaseScreen):
         if not self.is_attached:
             return
         session = self.session
-        self.query_one("#model-phase", PlainStatic).update_if_new(words.phase_line(session))
+        phase = self.query_one("#model-phase", PlainStatic)
+        phase.set_class(bool(session.failed), "failed")
+        phase.update_if_new(words.phase_line(session))
         if not session.changed:
             return
         session.changed = False

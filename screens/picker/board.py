@@ -136,7 +136,9 @@ class BoardDialog(Dialog[Problem | None]):
         table.display = bool(self.players) or self.view != PROBLEMS
         if self.view in (CATEGORIES, CURVE):
             note += f" ({self._published.source})"
-        self.query_one("#board-note", PlainStatic).update(note)
+        about = self.query_one("#board-note", PlainStatic)
+        about.update(note)
+        about.set_class(table.display, "above")
         {
             PROBLEMS: self._show_problems,
             CATEGORIES: self._show_categories,

@@ -243,7 +243,10 @@ class PickerScreen(BaseScreen):
         self.table.focus()
 
     def action_new(self) -> None:
+        from arena.errors import ArenaError
+        from arena.setting_choice import Choice, choose_setting
         from arena.workspace.templates import starter
+        from sandbox.machine.devices import kind_of
         from screens.dialogs.questions import Choose, template_sentences
 
         problem = self.table.current
@@ -254,7 +257,13 @@ class PickerScreen(BaseScreen):
             if template is not None:
                 self.parent_app.open_problem(problem, text=starter(problem, template))
 
-        self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences()), chosen)
+        try:
+            device = choose_setting(problem, Choice(), self.parent_app.services.settings).device
+        except ArenaError:  # a run says why
+            on_gpus = True
+        else:
+            on_gpus = kind_of(device).on_gpus
+        self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences(on_gpus=on_gpus)), chosen)
 
     def action_ask_here(self) -> None:
         if (problem := self.table.current) is not None:

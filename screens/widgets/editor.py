@@ -43,11 +43,21 @@ class Editor(Source):
         self.completion = Completion(self, self.is_code)
         self._saved, self._saved_plain = "", ""
         """The file's text, and the same with the line ends of the editor."""
+        self._gone = False
+        """Whether the file was deleted since."""
 
     @property
     def dirty(self) -> bool:
-        """Whether the text differs from the file. Compared anew, as a change's message may come after the next key."""
-        return self.text != self._saved_plain
+        """Whether the text differs from the file, or there is no file.
+
+        Compared anew, as a change's message may come after the next key.
+        """
+        return self._gone or self.text != self._saved_plain
+
+    @property
+    def gone(self) -> bool:
+        """Whether the file was deleted since it was last read or saved."""
+        return self._gone
 
     @property
     def saved_text(self) -> str:
@@ -57,7 +67,7 @@ class Editor(Source):
     @property
     def file_text(self) -> str:
         """The text with the line ends of the file."""
-        return with_line_ends(self.text, self._saved) if self.dirty else self._saved
+        return self._saved if self.text == self._saved_plain else with_line_ends(self.text, self._saved)
 
     def open_saved(self, text: str) -> None:
         """Shows a file for the first time. Undo goes back to it, or to text that was typed before it was loaded."""
@@ -79,6 +89,11 @@ class Editor(Source):
     def mark_saved(self, text: str) -> None:
         """Records that `text` is on disk."""
         self._saved, self._saved_plain = text, plain(text)
+        self._gone = False
+
+    def mark_gone(self) -> None:
+        """Records that the file was deleted: the text is unsaved."""
+        self._gone = True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disables writing while the editor is read-only, as for another player's kernel."""

@@ -292,7 +292,7 @@ class LineChart(DrawnRows):
                 continue
             for end in (last.low, last.high):
                 if end is not None and end > 0.0 and math.isfinite(end):
-                    found.setdefault(self._row_of(end, rows), (figures.factor(end), "axis"))
+                    found.setdefault(self._row_of(end, rows), (figures.end_factor(end), "axis"))
             row = self._row_of(last.y, rows)
             while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
                 row += 1  # another line's value is on this row

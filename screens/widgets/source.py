@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
@@ -26,6 +26,8 @@ SOURCE_STYLES = Path(__file__).with_name("source.tcss")
 _LINES_KEPT = 512
 """Number of cached drawn lines; more than any screen shows."""
 _WIDTH_STEP = 32
+_CURSOR_CELLS = 3
+"""Cells that a TextArea keeps visible from the cursor on."""
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 
@@ -106,6 +108,21 @@ class Source(TextArea):
     def action_cursor_document_end(self, direction: int, select: bool = False) -> None:
         """Moves to the start (-1) or the end (1) of the text. Most editors have keys for this; TextArea has none."""
         self.move_cursor(self.document.start if direction < 0 else self.document.end, select=select)
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """Scrolls to the cursor. center: to the middle row; sideways only if the cursor would not be visible.
+
+        A TextArea also centres the cursor's column, which moves all lines sideways although they fit.
+        """
+        room = self.scrollable_content_region.size
+        if not center or not room:
+            return super().scroll_cursor_visible(center, animate)
+        before = self.scroll_offset
+        x, y = self.wrapped_document.location_to_offset(self.cursor_location)
+        left = 0 if x + _CURSOR_CELLS + self.gutter_width <= room.width else None
+        self.scroll_to(left, max(0, y - room.height // 2), animate=False, force=True, immediate=True)
+        super().scroll_cursor_visible()
+        return self.scroll_offset - before
 
     # --- drawing ---------------------------------------------------------------------------------------------
 

@@ -146,3 +146,14 @@ async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, un
         assert head.count("other sizes") == 1  # none for the house: its run with other sizes is not faster
         shown = {int(re.findall(r"\d+", line)[0]): line[at : at + 11].strip() for line in lines if "▲ 1.50×" in line}
         assert shown == {1: "all", 2: "some", 13: "none"}
+
+
+async def test_a_terminal_of_12_rows_shows_the_rows_of_the_board(open_app, until, screen_text, services) -> None:
+    async with open_app(size=(40, 12)) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "No results yet" in screen_text(app))
+        await pilot.press("escape")
+        for number in (1, 13):
+            services.store.record(stored(number, "you", 1.5))
+        await pilot.press("b")
+        await until(pilot, lambda: screen_text(app).count("▲ 1.50×") == 2)

@@ -9,6 +9,7 @@ from textual.widgets import Input, OptionList, Select
 
 from arena.duel.events import SideWrote, Submitted
 from arena.duel.journal import duel_records, read_duel_header
+from arena.duel.state import SideState
 from arena.workspace.kernels import content_hash
 from screens.app_protocol import DuelPlan
 from screens.duel.board import DuelBoard
@@ -351,3 +352,20 @@ async def test_a_kernel_that_is_hidden_leaves_the_room_to_the_editor(open_app, u
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.over)
         await until(pilot, lambda: "esc leave" in screen_text(app).splitlines()[-1])
+
+
+async def test_a_terminal_of_12_rows_shows_code(open_app, until, screen_text) -> None:
+    async with open_app(size=(40, 12)) as (app, pilot):
+        await started(app, pilot, until, prepare(app, you="pass\n# two\n# three", guest="pass"))
+        await until(pilot, lambda: "3  # three" in screen_text(app))
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))
+
+
+async def test_the_reason_why_a_player_stopped_is_said_whole(open_app, until, screen_text, monkeypatch) -> None:
+    async with open_app(size=(100, 30)) as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        reason = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ end"
+        monkeypatch.setattr(SideState, "stopped", reason)
+        screen.changed = True
+        await until(pilot, lambda: "→ end" in screen_text(app))
+        assert "✓ PASS" in screen_text(app)

@@ -12,11 +12,13 @@ from sandbox.protocol.events import (
     LeaseHolder,
     PhaseEnded,
     PhaseStarted,
+    RivalResult,
     RunStarted,
     Speedup,
     Waiting,
     WorldChanged,
 )
+from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened, worlds_words
 from screens.kernel.phase_line import phase_parts
@@ -71,9 +73,52 @@ def noisy(state: RunState) -> RunState:
 
 def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) -> None:
     answer = answer_of(noisy(fold(events("told"))), {})
-    assert answer.words == "✓ PASS  ~ too noisy"
-    assert (answer.big, answer.support) == ("✓", "between 0.49–2.10× end-to-end")
+    assert (answer.words, answer.outcome) == ("✓ PASS", "~ too noisy")
+    assert (answer.big, answer.support) == ("✓", "0.49–2.10× end-to-end")
     assert answer.advice == "Measure longer (ctrl+l)"
+
+
+def test_a_slower_kernel_has_a_green_pass_and_a_red_speedup(events) -> None:
+    state = fold(events("told"))
+    slow = Speedup(call=Interval(0.5, 0.49, 0.51), device=None)
+    state.result = replace(state.result, speedup=slow, outcome="slower", clock="call")
+    answer = answer_of(state, {})
+    assert (answer.words, answer.colour) == ("✓ PASS", "success")
+    assert (answer.outcome, answer.outcome_colour) == ("▼ slower", "error")
+
+
+def other_failed(state: RunState) -> RunState:
+    """The state as it is if the other kernel of the run could not be loaded."""
+    assert state.result is not None
+    failure = Failure(phase="load", message="no solution", advice="write one", line=3)
+    rival = RivalResult(Verdict.COMPILE_ERROR, "no solution", failure, "0" * 64)
+    state.result = replace(state.result, speedup=None, outcome="", clock="", told="", rival=rival)
+    state.samples.clear()
+    return state
+
+
+def test_the_headline_and_the_phases_name_the_other_kernel_that_failed(events) -> None:
+    state = other_failed(fold(events("told")))
+    answer = answer_of(state, {})
+    assert (answer.words, answer.support) == ("✓ PASS", "not timed; other kernel: ✗ COMPILE ERROR")
+    assert "✗ load" in words(state)
+    assert ", other kernel" in words(state)
+
+
+@pytest.mark.slow
+async def test_the_panes_say_why_the_other_kernel_failed(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+        screen, (*rest, end) = app.screen, events("told")
+        state = other_failed(fold([*rest, end]))
+        for event in [*rest, replace(end, result=state.result)]:
+            screen.apply(event)
+        screen.session.state.samples.clear()
+        screen.draw(force=True)
+        await until(pilot, lambda: "What is wrong with the other kernel" in screen_text(app))
+        await until(pilot, lambda: "not timed; other kernel: ✗ COMPILE ERROR" in screen_text(app))
+        assert "no solution" in screen_text(app)
+        assert "jumps to line" not in screen_text(app)
+        assert any("other kernel: ✗ COMPILE ERROR" in line.text for line in screen.query_one("#log")._lines)
 
 
 def test_a_result_of_single_calls_says_so(events) -> None:
@@ -132,7 +177,13 @@ async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, sc
 
 @pytest.mark.parametrize(
     ("text", "cells", "said"),
-    [("all of it", 9, "all of it"), ("all of it", 8, "all of…"), ("all of it", 7, "all of…"), ("x", 0, "")],
+    [
+        ("all of it", 9, "all of it"),
+        ("all of it", 8, "all of…"),
+        ("all of it", 7, "all of…"),
+        ("x", 0, ""),
+        ("12 wrong (relative RMS error 2)", 20, "12 wrong…"),
+    ],
 )
 def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
     assert shortened(text, cells) == said

@@ -1,6 +1,7 @@
 """The kernel's text and its file, without the screen around them."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,8 +9,9 @@ import pytest
 from textual.app import App, ComposeResult
 
 from arena.errors import UsageError
-from arena.workspace.kernels import content_hash
+from arena.workspace.kernels import content_hash, read_kernel
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.source import kernel_buffer
 from screens.kernel.source.kernel_buffer import KernelBuffer
@@ -180,3 +182,40 @@ async def test_a_file_that_is_no_text_is_told_kept_and_replaced_only_when_asked(
         assert path.read_bytes() == b"\xe9"
         await buffer.save(replace=True)
         assert path.read_text() == before
+
+
+async def test_a_deleted_file_makes_the_text_unsaved_until_it_is_written_again(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        path, text = buffer.session.path, buffer.editor.text
+        assert not buffer.notices_deletion()
+        path.unlink()
+        assert [buffer.notices_deletion() for _ in range(3)] == [False, True, False]
+        assert buffer.editor.dirty
+        assert buffer.editor.file_text == text
+        path.write_text(text)
+        buffer.notices_deletion()
+        assert not buffer.editor.dirty
+        path.unlink()
+        assert [buffer.notices_deletion() for _ in range(2)] == [False, True]
+        await buffer.save()
+        assert path.read_text() == text
+        assert not buffer.editor.dirty
+        buffer.replace("mine")
+        await buffer.save()
+        path.unlink()
+        assert [buffer.notices_deletion() for _ in range(2)] == [False, True]
+    async with opened(services, problem) as (buffer, draft):
+        assert draft == "mine"
+
+
+async def test_a_deleted_folder_is_written_as_a_folder_again(services, problem) -> None:
+    kernel = Kernel("import part", {"part.py": b"x = 1"})
+    folder = services.workspace.put_beside(services.workspace.create(problem, "first"), kernel)
+    buffer = KernelBuffer(KernelSession(services, problem, folder), Editor())
+    async with Page(buffer).run_test():
+        await buffer.open()
+        shutil.rmtree(folder)
+        assert [buffer.notices_deletion() for _ in range(2)] == [False, True]
+        await buffer.save()
+        assert read_kernel(folder).kernel == kernel
+        buffer.close()

@@ -17,7 +17,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
     async with open_app(problem="13") as (app, pilot):
         store, first = app.services.store, app.screen
         type_kernel(first, "pass")
-        await pilot.press("shift+f3")
+        await pilot.press("shift+f1")
         await until(pilot, lambda: isinstance(app.screen, VariantsDialog) and app.focused is not None)
         app.screen.query_one(Input).focus()
         await pilot.press(*"ring/", "enter")

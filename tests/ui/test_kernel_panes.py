@@ -3,12 +3,14 @@
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from arena.setting_choice import Choice
-from sandbox.protocol.events import Checked
+from sandbox.protocol.events import Checked, Interval, RankChecked, Speedup
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
+from screens.kernel.panes.correctness import rank_parts
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
@@ -190,10 +192,10 @@ async def test_the_cursor_stays_in_a_log_of_one_rank_whose_lines_another_rank_di
 
 
 async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+    async with open_app(problem="13", size=(160, 40)) as (app, pilot):
         for event in events("error"):
             app.screen.apply(event)
-        await until(pilot, lambda: "here: enter jumps to line 7, y copies" in screen_text(app))
+        await until(pilot, lambda: "in this pane (ctrl+o s): enter jumps to line 7, y copies" in screen_text(app))
         app.screen.go_to("answer")
         await until(pilot, lambda: isinstance(app.focused, FailureView))
         await pilot.press("y")
@@ -211,3 +213,35 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts("x" * 100, 40) == [0, 40, 80]
     assert row_starts("", 40) == row_starts("x" * 40, 40) == [0]
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
+
+
+async def test_the_chart_ends_with_the_speedup_of_the_headline(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
+        *rest, end = events("told")
+        speedup = Speedup(call=Interval(7.77, 0.001, 9.87), device=None)
+        for event in [*rest, replace(end, result=replace(end.result, speedup=speedup, clock="call", outcome="faster"))]:
+            app.screen.apply(event)
+        await until(pilot, lambda: all(words in screen_text(app) for words in ("7.77×", "9.87", "<0.01")))
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (60, "rank 0 ✗ ▕████████▏ 98.4 % [0, 0] -0.744141 ≠ -1.234567"),
+        (46, "rank 0 ✗  98.4 % [0, 0] -0.744141 ≠ -1.234567"),
+        (40, "rank 0 ✗ [0, 0] -0.744141 ≠ -1.234567"),
+    ],
+)
+def test_the_value_that_a_rank_got_is_whole(events, width: int, said: str) -> None:
+    checked = next(event for event in events("wrong") if isinstance(event, RankChecked) and not event.ok)
+    output = replace(
+        checked.outputs[0],
+        first_wrong=[0, 0],
+        expected="-0.744141",
+        got="-1.234567",
+        wrong=984,
+        total=1000,
+        where=[1.0] * 8,
+    )
+    parts = rank_parts(replace(checked, rank=0, outputs=[output]), width)
+    assert "".join(part if isinstance(part, str) else part[0] for part in parts) == said

@@ -7,7 +7,7 @@ from arena.settings import Settings, load_settings
 from screens.actions import ACTIONS, action_named, key_words
 from screens.dialogs.key_editor import KeyEditor, NextKey
 from screens.dialogs.settings import SettingsScreen
-from screens.keymap import as_sent, keymap_fault, rivals
+from screens.keymap import as_sent, keymap_fault, keys_of, refusal, rivals
 
 pytestmark = pytest.mark.slow
 
@@ -95,11 +95,16 @@ def test_the_usual_keys_do_not_clash() -> None:
     assert [action.name for action in ACTIONS if rivals(action, {})] == []
 
 
+def test_the_usual_keys_are_keys_that_terminals_send() -> None:
+    assert [action.name for action in ACTIONS for key in keys_of(action, {}) if refusal(action, key)] == []
+
+
 @pytest.mark.parametrize(
     ("keymap", "fault"),
     [
         ({"run": "ctrl+r"}, ""),
         ({"run": "f6", "history": "f5"}, ""),
+        ({"new": "slash", "filter": "question_mark", "slower": "minus"}, ""),
         ({"run": '"ctrl+r"'}, "is no key"),
         ({"run": "control+r"}, "is no key"),
         ({"fly": "f8"}, "no action 'fly'"),

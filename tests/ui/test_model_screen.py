@@ -345,3 +345,22 @@ async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
         assert [other.outcome for other in report.other_sizes] == ["faster", "faster", ""]
         assert screen.session.state.kernels[0].report.tried_other_sizes is False
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
+
+
+async def test_a_terminal_of_12_rows_shows_the_button_that_asks(open_app, until, screen_text, with_model) -> None:
+    async with open_app(size=(40, 12)) as (app, pilot):
+        app.picker.table.move_cursor(row=2)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup) and "  start  " in screen_text(app))
+        await pilot.press("tab")
+        await until(pilot, lambda: "model         local" in screen_text(app))
+
+
+async def test_the_reason_of_a_failure_is_said_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
+    with_model.replies = [provider.streamed(fenced("pass"))]
+    async with open_app(size=(100, 30)) as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        screen.session.failed = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ try another one"
+        await until(pilot, lambda: "→ try another one" in " ".join(screen_text(app).split()))

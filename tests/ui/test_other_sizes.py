@@ -1,5 +1,6 @@
 """A kernel at other sizes: the key, the pane, and the run that the user starts meanwhile."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -55,3 +56,15 @@ async def test_a_run_of_the_user_ends_it(open_app, type_kernel, until) -> None:
         await until(pilot, lambda: not screen.session.others.running and screen.session.state.result is not None)
         assert screen.session.state.verdict == "PASS"
         await until(pilot, lambda: screen.query_one(OtherSizesPane).empty)
+
+
+async def test_at_100_columns_settings_are_whole_and_the_log_is_in_sight(
+    open_app, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        await run(app, pilot, type_kernel, until)
+        await pilot.press(KEY)
+        await until(pilot, lambda: "faster: all" in screen_text(app))
+        assert len(re.findall(r"(?:faster|correct) +W=\d \w+ M=\d+ N=\d+ K=\d+ ", screen_text(app))) == 3
+        log = app.screen.query_one("#log")
+        await until(pilot, lambda: log.region.height >= 3 and log.region.bottom <= 28)

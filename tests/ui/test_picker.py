@@ -10,6 +10,7 @@ from rich.color import ColorSystem
 from textual.widgets import Input, OptionList
 
 from arena.runs.entry import Entry
+from arena.workspace.templates import template_names
 from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
 from screens.dialogs.help import HelpScreen
@@ -227,10 +228,12 @@ async def test_the_whole_card_can_be_read(open_app, until, screen_text) -> None:
 
 
 @pytest.mark.slow
-async def test_a_template_is_put_into_the_editor_unsaved(open_app, until) -> None:
+async def test_a_template_is_put_into_the_editor_unsaved(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, Choose))
+        await until(pilot, lambda: "needs GPUs: Triton" in screen_text(app))
+        assert screen_text(app).count("needs GPUs") == len(template_names()) - 4  # not on CPU ranks
         await pilot.press("end", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
         assert "def solution(" in app.screen.editor.text

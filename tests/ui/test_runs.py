@@ -110,6 +110,19 @@ async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_k
         assert screen.editor.text == "typed here"
 
 
+async def test_a_deleted_file_is_noticed_and_written_again_by_a_run(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        text, path = screen.editor.text, screen.session.path
+        path.unlink()
+        await until(pilot, lambda: any("was deleted" in note.message for note in app._notifications))
+        await until(pilot, lambda: "● unsaved" in screen_text(app))
+        await pilot.press("f5")
+        await until(pilot, lambda: path.exists() and not screen.editor.dirty)
+        assert path.read_text() == text
+        await until(pilot, lambda: "● unsaved" not in screen_text(app))
+
+
 async def test_outside_saves_are_watched_on_after_an_error(open_app, services, type_kernel, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, path = app.screen, app.screen.session.path

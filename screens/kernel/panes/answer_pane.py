@@ -50,16 +50,19 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
                 self.front.focus()
 
     def show(self, update: RunUpdate) -> None:
-        failed = update.failed
+        other = not update.failed and update.failure is not None
+        failed = update.failed or other
         self._bring_up(failed)
         headline = update.state.headline
         clock = headline.clock if headline is not None else ""
         title = f"{self.TITLE}, {headline.where}, 99 % interval" if headline and clock else self.TITLE
-        entitle(self, "What is wrong" if failed else title)
+        wrong = f"What is wrong with {update.versus or 'the other kernel'}" if other else "What is wrong"
+        entitle(self, wrong if failed else title)
         running, held = update.state.running, update.state.waiting
         waiting = printable(held.words) if held is not None and running else ""
-        self.query_one(SpeedupChart).show(update.state.samples, clock, running=running, waiting=waiting)
-        self.query_one(FailureView).show(update.state)
+        final = headline.speedup if headline is not None and update.state.result is not None else None
+        self.query_one(SpeedupChart).show(update.state.samples, clock, final, running=running, waiting=waiting)
+        self.query_one(FailureView).show(update.failure, f"{update.jump_key} {self.LETTER}", of_other=other)
         self.on_resize()
 
     def on_resize(self) -> None:

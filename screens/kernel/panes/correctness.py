@@ -19,6 +19,10 @@ BOTH_FROM = 43
 """Columns that two meters of a rank need; with fewer, only the one nearer to its limit is shown."""
 
 
+LEAST_MAP = 4
+"""Minimum cells of a map of wrong elements."""
+
+
 def worst(rank: RankChecked) -> OutputError | None:
     """The output to show for a rank: the first wrong one, else the one nearest to its limit."""
     wrong = [output for output in rank.outputs if not output.ok]
@@ -57,15 +61,19 @@ def rank_parts(rank: RankChecked, width: int) -> list[Part]:
 
 
 def _wrong_parts(output: OutputError, width: int) -> list[Part]:
+    """The map, the share and the first wrong value. Where there is no room, the map goes first, then the share."""
     percent = 100.0 * output.wrong / output.total if output.total else 0.0
     index = f"{figures.index_words(output.first_wrong)} "
     expected, got = printable(output.expected), printable(output.got)
-    room = width - len(f"rank 0 ✗ ▕▏{percent:>5.1f} % {index}{expected} ≠ {got}")
-    heat = "".join(figures.shade(part) for part in squeeze(output.where, max(4, min(32, room))))
-    return [
-        ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f"{percent:>5.1f} % ", "$error"),
-        index, expected, (" ≠ ", "$muted"), (got, "$error"),
-    ]  # fmt: skip
+    share_words = f"{percent:>5.1f} % "
+    room = width - len(f"rank 0 ✗ {share_words}{index}{expected} ≠ {got}")
+    parts: list[Part] = []
+    if room >= LEAST_MAP + 2:  # with its edges
+        heat = "".join(figures.shade(part) for part in squeeze(output.where, min(32, room - 2)))
+        parts += [("▕", "$rule"), (heat, "$error"), ("▏", "$rule")]
+    if room >= 0:
+        parts.append((share_words, "$error"))
+    return [*parts, index, expected, (" ≠ ", "$muted"), (got, "$error")]
 
 
 def squeeze(where: list[float], cells: int) -> list[float]:

@@ -11,7 +11,6 @@ from textual.message import Message
 
 from arena.foreign_text import printable
 from arena.runs.results import output_of
-from arena.runs.run_state import RunState
 from sandbox.protocol.events import Failure
 from screens import figures
 from screens.widgets.foreign import PlainStatic
@@ -19,8 +18,11 @@ from screens.widgets.foreign import PlainStatic
 _TEXT_SHOWN = 12_000
 
 
-def failure_content(failure: Failure) -> Content:
-    """Returns message, expected and actual value, and advice. The headline shows the place."""
+def failure_content(failure: Failure, keys: str, *, jumps: bool = True) -> Content:
+    """Returns message, expected and actual value, and advice. The headline shows the place.
+
+    keys: focus the pane. jumps: whether enter jumps to the line of the failure.
+    """
     rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
     if failure.index is not None or failure.expected is not None:
         rows.append(Content(""))
@@ -29,8 +31,8 @@ def failure_content(failure: Failure) -> Content:
         rows.append(_pair("got", printable(failure.got or "–"), "$error"))
     if failure.advice:
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
-    jump = f"enter jumps to line {failure.line}, " if failure.line is not None else ""
-    rows.append(Content.assemble(("→ ", "$accent"), f"here: {jump}y copies"))
+    jump = f"enter jumps to line {failure.line}, " if jumps and failure.line is not None else ""
+    rows.append(Content.assemble(("→ ", "$accent"), f"in this pane ({keys}): {jump}y copies"))
     return Content("\n").join(rows)
 
 
@@ -59,17 +61,20 @@ class FailureView(VerticalScroll):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._shown: Failure | None = None
+        self._of_other = False
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")
         yield PlainStatic("", id="failure-output")  # not wrapped, so that carets stay below what they mark
 
-    def show(self, state: RunState) -> None:
-        """Draws again only when the failure changed."""
-        failure = state.failure
-        if failure is not None and state.verdict is not None and failure != self._shown:
-            self._shown = failure
-            self.query_one("#failure-text", PlainStatic).update(failure_content(failure))
+    def show(self, failure: Failure | None, keys: str, *, of_other: bool = False) -> None:
+        """Draws again only when the failure changed.
+
+        keys: focus this pane. of_other: the failure is not of the kernel in the editor.
+        """
+        if failure is not None and (failure, of_other) != (self._shown, self._of_other):
+            self._shown, self._of_other = failure, of_other
+            self.query_one("#failure-text", PlainStatic).update(failure_content(failure, keys, jumps=not of_other))
             output = self.query_one("#failure-output", PlainStatic)
             text = output_of(failure)[:_TEXT_SHOWN]
             output.update(text)
@@ -84,7 +89,9 @@ class FailureView(VerticalScroll):
             self.app.notify("Copied the error.", markup=False, timeout=3)
 
     def action_jump_to_line(self) -> None:
-        if self._shown is not None and self._shown.line is not None:
+        if self._of_other:
+            self.app.notify("This error is of the other kernel.", markup=False, timeout=3)
+        elif self._shown is not None and self._shown.line is not None:
             self.post_message(self.Jump(self._shown.line))
         else:
             self.app.notify("This error names no line of the kernel.", markup=False, timeout=3)

@@ -4,26 +4,35 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from arena.runs.other_sizes import setting_words
+from arena.runs.results import OtherSize
+from sandbox.protocol.events import Setting
 from screens import figures
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.hanging import hanging
 from screens.widgets.pane_title import entitle
 
 _FRAME = 2
+_WIDE, _NARROW_COLUMNS = 50, 15
+"""Cells of a pane that has room for wide columns, and columns of a result in a narrower one."""
+_UNKNOWN_WIDTH = 100
+"""Columns assumed until the pane is shown."""
 
 
-def rows(update: OtherSizesUpdate) -> list[Content]:
-    """A row for each result, and one for the setting that is judged now."""
-    found = [figures.other_size_row(other) for other in update.found]
+def rows(update: OtherSizesUpdate, width: int) -> list[Content]:
+    """The rows of each result and of the setting that is judged now, in `width` cells."""
+
+    def row(result: Content, setting: Setting | OtherSize) -> list[Content]:
+        return hanging(result, Content(figures.size_words(setting)), width, columns)
+
+    columns = figures.RESULT_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    found = [line for other in update.found for line in row(figures.other_size_result(other, columns), other)]
     if update.progress is not None:
         longest = update.progress.most_s if update.phase == "time" else None
         doing = f"▸ {update.phase or 'starting'}" + (f", up to {longest:g} s" if longest else "")
-        found.append(
-            Content.assemble((f"{doing:<{figures.RESULT_COLUMNS}}", "$accent"), setting_words(update.progress.setting))
-        )
+        found += row(Content.styled(f"{doing:<{columns}}", "$accent"), update.progress.setting)
     elif update.ended and not found:
         found.append(Content.styled("No other legal setting was found.", "$muted"))
     return found
@@ -50,7 +59,7 @@ class OtherSizesPane(PlainStatic, RunPane, can_focus=True):
         self.empty = True
 
     def show(self, update: RunUpdate) -> None:
-        found = rows(update.others)
+        found = rows(update.others, self.content_size.width or _UNKNOWN_WIDTH)
         self.empty = not found
         self.rows = len(found) + _FRAME if found else 0
         self.set_class(self.empty, "empty")

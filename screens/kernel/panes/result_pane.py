@@ -24,6 +24,8 @@ LEAST_LOG, LOG_SHARE = 3, 0.18
 LEAST_ANSWER = 5
 TIMES = 8
 """Rows of the timing pane when its content is complete: two sentences, the header and two rows."""
+LEAST_TIMES = 5
+"""Its rows without the sentences, if other sizes need the room."""
 LEGEND_FROM = 54
 """Columns from which a legend is shown below the rows of the ranks."""
 FAILURE = 14
@@ -90,6 +92,9 @@ class ResultPane(Vertical):
         rows = min(ranks + legend + FRAME, 12)
         if times and not legend:
             times += 1 if log else 2  # the sentences take up to two rows each
+        if times and log and others:
+            missing = rows + times + log + others + LEAST_ANSWER - self.size.height
+            times = max(LEAST_TIMES, min(times, times - missing))
         self.pane("correctness").styles.height = None if alone else rows
         answer = max(LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others)
         if failed and log and answer < FAILURE:

@@ -43,13 +43,27 @@ class SpeedupChart(LineChart):
         "No speedup yet.",
     )
 
-    def show(self, samples: Sequence[Timed], clock: str = "", *, running: bool = True, waiting: str = "") -> None:
-        """Draws the rounds so far by the headline's clock. An ended run fills the width. waiting: what it waits for."""
+    def show(
+        self,
+        samples: Sequence[Timed],
+        clock: str = "",
+        final: Interval | None = None,
+        *,
+        running: bool = True,
+        waiting: str = "",
+    ) -> None:
+        """Draws the rounds so far by the headline's clock. An ended run fills the width.
+
+        final: the speedup of the result, which is computed from all rounds; the line ends with it. waiting: what the run
+        waits for.
+        """
         known = [
             (number, interval)
             for number, interval in enumerate(intervals_of(samples, clock), 1)
             if interval is not None and interval.median > 0.0
         ]
+        if known and final is not None:
+            known[-1] = known[-1][0], final
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else (0.9, 1.1)

@@ -106,7 +106,9 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         above = _wrapped(sentence(update), width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
-            room = max(0, self.most_rows - len(above) - table.plain.count("\n") - 1)
+            room = max(0, self.most_rows - table.plain.count("\n") - 1)
+            above = above[:room]
+            room -= len(above)
             cut, below = len(below) > room, below[:room]
             if cut and below:
                 below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
@@ -127,7 +129,11 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
         roofline = result.roofline if result else None
         for label, rounds, final in (
-            (versus[:16] or f"{backend}baseline", baseline, result.baseline_us if result else None),
+            (
+                f"against {versus}"[:16] if versus else f"{backend}baseline",
+                baseline,
+                result.baseline_us if result else None,
+            ),
             (f"{name[:16]}", contender, result.contender_us if result else None),
         ):
             median = final.call if final and final.call is not None else percentile(rounds, 50)

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from textual.timer import Timer
 
 from arena.errors import ArenaError, UsageError
+from arena.workspace.kernels import read_kernel
 from arena.workspace.templates import starter
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
@@ -20,6 +22,8 @@ class KernelBuffer:
         self.session = session
         self.editor = editor
         self._draft_timer: Timer | None = None
+        self._missed = False
+        """Whether the last check found no file. Editors that replace a file may delete it for a moment."""
         self._draft_kept = False
         """Whether a draft of this editor is on disk. It is deleted once the text equals the file again."""
 
@@ -52,6 +56,7 @@ class KernelBuffer:
         """
         text = self.editor.file_text
         await self.session.save(text, replace=replace)
+        self._missed = False
         self.editor.mark_saved(text)
 
     def replace(self, text: str) -> None:
@@ -80,6 +85,23 @@ class KernelBuffer:
             if not self.editor.dirty or replaced:  # else only another file of the folder was saved
                 self.editor.show_saved(kernel.text)
             yield replaced
+
+    def notices_deletion(self) -> bool:
+        """Checks whether the file still exists. Call it every second.
+
+        Returns:
+            True once, when two checks in a row found no file. Its text counts as unsaved from then on.
+        """
+        missing, before = not self.session.file_exists, self._missed
+        self._missed = missing
+        if self.editor.gone and not missing:
+            with suppress(ArenaError):  # another text is an outside save
+                if read_kernel(self.session.path).text == self.editor.saved_text:
+                    self.editor.mark_saved(self.editor.saved_text)
+        if not (missing and before) or self.editor.gone:
+            return False
+        self.editor.mark_gone()
+        return True
 
     # --- drafts --------------------------------------------------------------------------------------------
 
