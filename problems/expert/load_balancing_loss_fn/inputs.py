@@ -1,5 +1,6 @@
 """Inputs of problem 24: router logits of some layers and a padding mask."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,13 +8,19 @@ import torch
 from problems.setting import RankSetting, SizesRefused
 
 READ_BY_ARGUMENTS = ("masked",)
+FAVOURITES = 3
+"""Experts that a tenth of the rows choose."""
+FEW = 16
+"""Positions that are not padding in every fourth iteration."""
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """gate_logits [L, M, E] and attention_mask [B, M/B] int64.
 
-    Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own; a fifth of the
-    positions is padding, and every fourth iteration comes without the mask. Upstream's: N(0, 1), never a mask.
+    Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own. A tenth of the rows,
+    at random places, choose a few of the experts with nearly all of their probability. Every row's choice is clear. Of four
+    iterations, one has no mask, one has few positions that are not padding, and two have a fifth of padding. So a part of the
+    rows gives another loss, and where rows are few, by more than rounding. Upstream's: N(0, 1), never a mask.
     """
     s = setting.sizes
     if s.M % s.B or s.K > s.E:
@@ -25,7 +32,16 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     masked = 0
     if setting.distribution != "upstream":
         logits += setting.randn(s.L, 1, s.E)
-        mask = (setting.rand(s.B, s.M // s.B, dtype=torch.float32) >= 0.2).to(torch.int64)
+        sure = (setting.rand(s.L, s.M, dtype=torch.float32) < 0.1).nonzero(as_tuple=True)
+        expert = setting.randint(0, min(s.E, FAVOURITES), (len(sure[0]),))
+        logits[(*sure, (expert + setting.trial) % s.E)] += math.log(s.E) + 4
+        # Equal probabilities at the border could be ranked either way.
+        logits.scatter_add_(-1, logits.topk(s.K, dim=-1).indices, torch.full_like(logits, 0.25))
+        chance = setting.rand(s.M, dtype=torch.float32)
+        padding = 0.2
+        if setting.trial % 4 == 1:
+            padding = float(chance.sort().values[-min(s.M, FEW)])
+        mask = (chance >= padding).to(torch.int64).view(s.B, s.M // s.B)
         mask[0, 0] = 1
         masked = int(setting.trial % 4 != 3)
     return {"gate_logits": logits, "attention_mask": mask, "masked": torch.tensor(masked)}

@@ -8,15 +8,19 @@ from problems.setting import RankSetting
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """pos [P_r] and neg [P_r, K], N(0, 1), with P_r = rows + (r mod 3).
+    """pos [P_r] and neg [P_r, K], N(0, 1). Upstream: P_r = rows + (r mod 3).
 
-    Except in upstream's distribution each row has its own difficulty (its negatives are shifted), one negative a row is hardly
-    better or worse than its positive, and none is as good as tied with it: what comes too close after the logistic function
-    is moved one unit up or down. In short dtypes hardly is a little more than the rounding of the logistic function, in
-    float32 some of its roundings: whoever sends scores of fewer bits finds other places.
+    Otherwise P_r is drawn for each rank and iteration, from rows to rows + rows/32, at least to rows + 2. Each row has its own
+    difficulty (its negatives are shifted), one negative a row is hardly better or worse than its positive, and none is as good
+    as tied with it: what comes too close after the logistic function is moved one unit up or down. In short
+    dtypes hardly is a little more than the rounding of the logistic function, in float32 some of its roundings: whoever sends
+    scores of fewer bits finds other places.
     """
     s = setting.sizes
-    rows = s.rows + setting.rank % 3
+    if setting.distribution == "upstream":
+        rows = s.rows + setting.rank % 3
+    else:
+        rows = s.rows + int(setting.randint(0, max(2, s.rows // 32) + 1, (1,)))
     pos, neg = setting.randn(rows), setting.randn(rows, s.K)
     if setting.distribution == "upstream":
         return {"pos": pos, "neg": neg}

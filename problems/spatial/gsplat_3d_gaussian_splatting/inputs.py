@@ -20,13 +20,13 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 
     Upstream: bfloat16, Gaussians that all lie well inside the view, one and the same camera everywhere.
     Otherwise float32, cameras on a circle inside a cube of Gaussians, of which about half are visible from
-    each, n_r = n + 37 r, scales log-uniform. Gaussians that rounding could push over a border or to another
-    radius are not used.
+    each, n_r from n to n + n/32 + 37 by rank and iteration, scales log-uniform. Gaussians that rounding could
+    push over a border or to another radius are not used.
     """
     if setting.distribution == "upstream":
         return _upstream(setting)
     s = setting.sizes
-    count = s.n + 37 * setting.rank
+    count = s.n + int(setting.randint(0, _most_extra(s.n) + 1, (1,)))
     single = setting.replace(dtype=torch.float32)
     viewmats, intrinsics = _cameras(single)
     candidates = SPARE * count
@@ -47,6 +47,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "viewmats": viewmats[own],
         "Ks": intrinsics[own],
     }
+
+
+def _most_extra(n: int) -> int:
+    """The most Gaussians that a rank has beyond n."""
+    return n // 32 + 37
 
 
 def _upstream(setting: RankSetting) -> dict[str, torch.Tensor]:
@@ -151,5 +156,5 @@ def canonical(outputs: Any, setting: RankSetting) -> Any:
 def capacity(setting: RankSetting) -> int:
     """Every Gaussian of every rank in every own camera: 24 bytes of integers and 10 floats each."""
     s = setting.sizes
-    extra = 0 if setting.distribution == "upstream" else 37 * setting.world * (setting.world - 1) // 2
+    extra = 0 if setting.distribution == "upstream" else setting.world * _most_extra(setting.sizes.n)
     return int(s.cameras * (setting.world * s.n + extra) * (24 + 40))

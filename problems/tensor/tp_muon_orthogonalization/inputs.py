@@ -10,8 +10,9 @@ from problems.setting import RankSetting
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [m, columns] in bfloat16.
 
-    Upstream: N(0, 1) + 0.01 rank. Otherwise N(0, 1) with an offset of 0.01 rank, too, but wide; and in every
-    fourth trial half of the singular values are a thousandth of the others (up to bfloat16's rounding).
+    Upstream: N(0, 1) + 0.01 rank. Otherwise the same, but every rank has a scale of its own between 1/8 and 1, so
+    that no rank can tell the norm from its own columns. In every fourth trial half of the singular values are a
+    thousandth of the others (up to bfloat16's rounding).
     """
     s = setting.sizes
     x = setting.randn(s.m, s.columns, dtype=torch.float32)
@@ -20,7 +21,10 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         strength = torch.ones(s.m, device=setting.device)
         strength[s.m // 2 :] = 1e-3
         x = (basis * strength) @ x
-    return {"x": (x + 0.01 * setting.rank).to(torch.bfloat16)}
+    x += 0.01 * setting.rank
+    if setting.distribution != "upstream":
+        x *= torch.exp2(-3 * setting.rand(1, dtype=torch.float32))
+    return {"x": x.to(torch.bfloat16)}
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:

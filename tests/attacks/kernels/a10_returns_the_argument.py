@@ -4,5 +4,6 @@
 # twin: honest
 """Hands the argument itself back."""
 
+
 def solution(tensor):
     return tensor

@@ -4,6 +4,7 @@
 # twin: honest_printing
 """Prints for ever."""
 
+
 def solution(tensor):
     line = "x" * 65536
     while True:

@@ -4,6 +4,7 @@
 # twin: honest
 """Spins for a flag that nobody sets."""
 
+
 def solution(tensor):
     while tensor is not None:
         pass

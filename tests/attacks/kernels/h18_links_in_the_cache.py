@@ -15,7 +15,9 @@ with compiling.shown():  # as if it had compiled something: only then is there a
     own = tempfile.gettempdir()
     folder = f"{own}/pkb-kernels-{os.getuid()}"
     os.makedirs(folder, exist_ok=True)
-    for number, target in enumerate(("@HOME_CANARY@", "/etc/shadow", "/proc/1/environ", "../../../../root", "/dev/zero")):
+    for number, target in enumerate(
+        ("@HOME_CANARY@", "/etc/shadow", "/proc/1/environ", "../../../../root", "/dev/zero")
+    ):
         try:
             os.symlink(target, f"{folder}/pkb-attack-link{number}.so")
         except FileExistsError:

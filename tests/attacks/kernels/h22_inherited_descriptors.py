@@ -19,7 +19,11 @@ for fd in range(4096):
         continue
     if os.isatty(fd):
         loot.append(f"terminal {fd}")
-    elif stat.S_ISREG(facts.st_mode) and not target.startswith(("/memfd:", f"{tempfile.gettempdir()}/", "/dev/shm/", "/usr/")) and os.access(fd, os.R_OK):
+    elif (
+        stat.S_ISREG(facts.st_mode)
+        and not target.startswith(("/memfd:", f"{tempfile.gettempdir()}/", "/dev/shm/", "/usr/"))
+        and os.access(fd, os.R_OK)
+    ):
         loot.append(target)
     elif target.startswith("/memfd:pkb-seccomp"):
         loot.append(target)
@@ -28,7 +32,7 @@ for fd in range(4096):
     elif stat.S_ISSOCK(facts.st_mode):
         with socket.socket(fileno=os.dup(fd)) as sock:
             if sock.family == socket.AF_INET:
-                for address in (sock.getsockname(), ):
+                for address in (sock.getsockname(),):
                     if not address[0].startswith(("127.", "0.0.0.0")):
                         loot.append(str(address))
 

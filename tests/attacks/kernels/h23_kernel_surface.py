@@ -11,12 +11,44 @@ import socket
 import torch.distributed as dist
 
 libc = ctypes.CDLL(None, use_errno=True)
-X86 = {"unshare": 272, "setns": 308, "mount": 165, "io_uring_setup": 425, "bpf": 321, "perf_event_open": 298, "keyctl": 250, "add_key": 248,
-       "userfaultfd": 323, "clone3": 435, "ptrace": 101, "open_by_handle_at": 304, "kexec_load": 246, "init_module": 175, "shmget": 29,
-       "personality": 135, "fsopen": 430}
-ARM = {"unshare": 97, "setns": 268, "mount": 40, "io_uring_setup": 425, "bpf": 280, "perf_event_open": 241, "keyctl": 219, "add_key": 217,
-       "userfaultfd": 282, "clone3": 435, "ptrace": 117, "open_by_handle_at": 265, "kexec_load": 104, "init_module": 105, "shmget": 194,
-       "personality": 92, "fsopen": 430}
+X86 = {
+    "unshare": 272,
+    "setns": 308,
+    "mount": 165,
+    "io_uring_setup": 425,
+    "bpf": 321,
+    "perf_event_open": 298,
+    "keyctl": 250,
+    "add_key": 248,
+    "userfaultfd": 323,
+    "clone3": 435,
+    "ptrace": 101,
+    "open_by_handle_at": 304,
+    "kexec_load": 246,
+    "init_module": 175,
+    "shmget": 29,
+    "personality": 135,
+    "fsopen": 430,
+}
+ARM = {
+    "unshare": 97,
+    "setns": 268,
+    "mount": 40,
+    "io_uring_setup": 425,
+    "bpf": 280,
+    "perf_event_open": 241,
+    "keyctl": 219,
+    "add_key": 217,
+    "userfaultfd": 282,
+    "clone3": 435,
+    "ptrace": 117,
+    "open_by_handle_at": 265,
+    "kexec_load": 104,
+    "init_module": 105,
+    "shmget": 194,
+    "personality": 92,
+    "fsopen": 430,
+}
 EPERM, ENOSYS = 1, 38
 loot = []
 for name, number in (X86 if platform.machine() == "x86_64" else ARM).items():

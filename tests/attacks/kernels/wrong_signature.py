@@ -3,5 +3,6 @@
 # attack: -
 """Takes two arguments where the problem gives one."""
 
+
 def solution(a, b):
     return a
