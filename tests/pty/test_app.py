@@ -65,7 +65,7 @@ def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: P
         other = kernel.with_suffix(".new")
         other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
         os.replace(other, kernel)
-        app.shows("✗", "not yet", "here: enter jumps to line 5")
+        app.shows("✗", "not yet", "in this pane (ctrl+o s): enter jumps to line 5")
         app.process.send("\x0f")  # ctrl+o
         app.shows("l log", "s speedup", "esc stays")
         app.process.send("l")
@@ -74,6 +74,8 @@ def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: P
         app.shows("5:1")
         app.process.send("\x1b[15;2~")  # shift+F5, as xterm and tmux send it
         app.shows("gloo baseline", "baseline", "✓ PASS")
+        app.process.send("\x1b[1;2P")  # shift+F1
+        app.shows("with a name: copies")
         app.process.send("\x11")
         assert app.ends() == 0
     finally:
