@@ -47,7 +47,9 @@ def under_profiler(ranks: Sequence[RankFigures]) -> str:
 def profiled_words(call_us: float, plain_us: float) -> str:
     """ "a call takes 2,450 µs under the profiler, 9.8× as long as without it (250 µs); ..."."""
     words = f"a call takes {call_us:,.0f} µs under the profiler"
-    if plain_us > 0:
+    if plain_us > call_us:
+        words += f" and {plain_us:,.0f} µs without it: too noisy to compare"
+    elif plain_us > 0:
         words += f", {call_us / plain_us:.1f}× as long as without it ({plain_us:,.0f} µs)"
     return f"{words}; times and shares below are of the profiled call"
 

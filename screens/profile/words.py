@@ -55,7 +55,7 @@ def _rows(
     if found.gpu_figures:
         return _gpu_rows(found, timeline, judged, below, width, high)
     calls = timeline.calls if timeline else 0
-    told = f"{profiler_words(found.figures)}. Medians of {calls} calls"
+    told = f"{under_profiler(found.figures)}. Medians of {calls} calls"
     return [
         *hanging(Content.styled("timed by the judge", "$muted"), judged, width, _LABEL),
         *hanging(Content.styled("under the profiler", "$muted"), Content(told), width, _LABEL),
@@ -69,15 +69,6 @@ def _rows(
         Content(""),
         below,
     ]
-
-
-def profiler_words(ranks: Sequence[RankFigures]) -> str:
-    """How long a call takes under the profiler. A profiled call that is the faster one is only noise."""
-    call_us, plain_us = (max((getattr(rank, name) for rank in ranks), default=0.0) for name in ("call_us", "plain_us"))
-    if call_us >= plain_us:
-        return under_profiler(ranks)
-    words = f"a call takes {call_us:,.0f} µs under the profiler and {plain_us:,.0f} µs without it"
-    return f"{words}: too noisy to compare; times and shares below are of the profiled call"
 
 
 def _gpu_rows(

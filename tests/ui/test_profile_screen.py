@@ -15,7 +15,7 @@ from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
 from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
 from arena.profile.ncu_report import ncu_kernels
-from arena.profile.rules import RankFigures, figures
+from arena.profile.rules import RankFigures, figures, under_profiler
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
@@ -366,6 +366,6 @@ def test_help_and_key_editor_name_the_keys() -> None:
 
 def test_a_call_that_is_faster_under_the_profiler_is_too_noisy_to_compare() -> None:
     rank = RankFigures(0, 476.0, 0.0, 0.0, None, 0.0, 0.0, 0.0, "", 0.0, plain_us=1894.0)
-    said = words.profiler_words([rank])
+    said = under_profiler([rank])
     assert said.startswith("a call takes 476 µs under the profiler and 1,894 µs without it: too noisy to compare;")
-    assert "as long as" in words.profiler_words([replace(rank, plain_us=100.0)])
+    assert "as long as" in under_profiler([replace(rank, plain_us=100.0)])
