@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
+from problems.shared.inputs.few_large import enlarge_few
 
 READ_BY_ARGUMENTS = ("max_norm",)
 
@@ -26,6 +27,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """dense, expert [T, M, N]: T gradients each, N(0, 1) times 2^u with u uniform in [-3, 3]; max_norm [1]
     float64.
 
+    A few elements of each, at random places, have half of its square sum, so that no sample gives the norm.
     max_norm is 1, and in one call of four so large that nothing is clipped. Upstream: N(0, 1) and 1.
     """
     s = setting.sizes
@@ -33,6 +35,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     limit = 1.0
     if setting.distribution != "upstream":
         for name, gradients in tensors.items():
+            for gradient in gradients:
+                enlarge_few(gradient, setting)
             exponent = setting.rand(s.T, 1, 1, dtype=torch.float32) * 6 - 3
             tensors[name] = (gradients * torch.exp2(exponent)).to(setting.dtype)
         limit = 1e30 if setting.trial % 4 == 3 else 1.0

@@ -5,16 +5,21 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
+from problems.shared.inputs.few_large import enlarge_few
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
-    """grad0..grad2 [M, N]: N(0, 1), each times its own 2^u with u uniform in [-6, 6] so that the norm cannot be guessed."""
+    """grad0..grad2 [M, N]: N(0, 1), each times its own 2^u with u uniform in [-6, 6] so that the norm cannot be guessed.
+
+    A few elements of each, at random places, have half of its square sum, so that no sample gives the norm.
+    """
     m, n = setting.sizes.M, setting.sizes.N
     tensors = {}
     for index in range(3):
         gradient = setting.randn(m, n)
         if setting.distribution != "upstream":
             exponent = setting.rand(1, dtype=torch.float32) * 12 - 6
+            enlarge_few(gradient, setting)
             gradient = gradient * torch.exp2(exponent).to(setting.dtype)
         tensors[f"grad{index}"] = gradient
     return tensors

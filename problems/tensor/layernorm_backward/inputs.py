@@ -4,12 +4,16 @@ import torch
 
 from problems.setting import RankSetting
 
+LARGE = 8
+"""Rows of a rank that carry half of the sums."""
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_hat [M, N] with mean 0 and variance 1 in every row; dY [M, N] with a scale per rank and a mean and a
     slope per column.
 
-    The means and slopes keep the column sums from cancelling. Upstream: X_hat has rows of Euclidean length 1,
+    The means and slopes keep the column sums from cancelling. A few rows at random places carry half of the sums, so
+    that no part of the rows gives them. Upstream: X_hat has rows of Euclidean length 1,
     dY is N(0, 1).
     """
     m, n = setting.sizes.M, setting.sizes.N
@@ -23,6 +27,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     mean = setting.randn(n, shared=True, dtype=wide)
     slope = setting.randn(n, shared=True, dtype=wide)
     gradient = scale * (setting.randn(m, n, dtype=wide) + mean + slope * x)
+    gradient[setting.randint(0, m, (LARGE,))] *= min(max(1.0, m / LARGE), 1000.0)
     return {"X_hat": x.to(setting.dtype), "dY": gradient.to(setting.dtype)}
 
 

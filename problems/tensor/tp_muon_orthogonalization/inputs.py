@@ -1,17 +1,22 @@
 """Inputs of problem 86: a slice of a momentum matrix, wide or nearly singular."""
 
+import math
 from typing import Any
 
 import torch
 
 from problems.setting import RankSetting
 
+LARGE = 2
+"""Columns of a rank that have half of its square sum."""
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [m, columns] in bfloat16.
 
     Upstream: N(0, 1) + 0.01 rank. Otherwise the same, but every rank has a scale of its own between 1/8 and 1, so
-    that no rank can tell the norm from its own columns. In every fourth trial half of the singular values are a
+    that no rank can tell the norm from its own columns, and LARGE columns at random places have half of the square
+    sum, so that no part of the columns gives it. In every fourth trial half of the singular values are a
     thousandth of the others (up to bfloat16's rounding).
     """
     s = setting.sizes
@@ -24,6 +29,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     x += 0.01 * setting.rank
     if setting.distribution != "upstream":
         x *= torch.exp2(-3 * setting.rand(1, dtype=torch.float32))
+        x[:, setting.randint(0, s.columns, (LARGE,))] *= math.sqrt(s.columns / LARGE)
     return {"x": x.to(torch.bfloat16)}
 
 
