@@ -10,17 +10,15 @@ from problems.setting import RankSetting, SizesRefused
 READ_BY_ARGUMENTS = ("masked",)
 FAVOURITES = 3
 """Experts that a tenth of the rows choose."""
-FEW = 16
-"""Positions that are not padding in every fourth iteration."""
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """gate_logits [L, M, E] and attention_mask [B, M/B] int64.
 
     Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own. A tenth of the rows,
-    at random places, choose a few of the experts with nearly all of their probability. Every row's choice is clear. Of four
-    iterations, one has no mask, one has few positions that are not padding, and two have a fifth of padding. So a part of the
-    rows gives another loss, and where rows are few, by more than rounding. Upstream's: N(0, 1), never a mask.
+    at random places, choose a few of the experts with nearly all of their probability, so a part of the rows gives another
+    loss. Every row's choice is clear. A fifth of the positions is padding, and every fourth iteration comes without the mask.
+    Upstream's: N(0, 1), never a mask.
     """
     s = setting.sizes
     if s.M % s.B or s.K > s.E:
@@ -37,11 +35,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         logits[(*sure, (expert + setting.trial) % s.E)] += math.log(s.E) + 4
         # Equal probabilities at the border could be ranked either way.
         logits.scatter_add_(-1, logits.topk(s.K, dim=-1).indices, torch.full_like(logits, 0.25))
-        chance = setting.rand(s.M, dtype=torch.float32)
-        padding = 0.2
-        if setting.trial % 4 == 1:
-            padding = float(chance.sort().values[-min(s.M, FEW)])
-        mask = (chance >= padding).to(torch.int64).view(s.B, s.M // s.B)
+        mask = (setting.rand(s.B, s.M // s.B, dtype=torch.float32) >= 0.2).to(torch.int64)
         mask[0, 0] = 1
         masked = int(setting.trial % 4 != 3)
     return {"gate_logits": logits, "attention_mask": mask, "masked": torch.tensor(masked)}
