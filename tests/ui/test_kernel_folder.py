@@ -5,7 +5,6 @@ from textual.widgets import Input, OptionList
 
 from arena.workspace.kernels import read_kernel
 from screens.kernel.history import HistoryScreen
-from screens.kernel.source.side_by_side import rows_of
 from screens.kernel.variants import VariantsDialog
 
 pytestmark = pytest.mark.slow
@@ -79,21 +78,3 @@ async def test_what_no_kernel_may_have_is_said_and_the_editor_keeps_its_text(ope
         (folder / "secret").unlink()
         await pilot.press("ctrl+s")
         await until(pilot, lambda: (folder / "kernel.py").read_text() == "typed")
-
-
-def test_kernels_are_compared_file_by_file() -> None:
-    old = {"kernel.py": "a\nb", "gone.cu": "b", "ops.h": "x"}
-    new = {"kernel.py": "a", "ops.h": "x", "new.cu": "b"}
-    rows = rows_of(old, new)
-    assert rows == [
-        (0, "kernel.py", 0, "kernel.py"),
-        (1, "a", 1, "a"),
-        (2, "b", 0, ""),
-        (0, "gone.cu", 0, ""),
-        (1, "b", 0, ""),
-        (0, "ops.h is the same", 0, "ops.h is the same"),
-        (0, "", 0, "new.cu"),
-        (0, "", 1, "b"),
-    ]
-    assert [row.same for row in rows] == [True, True, False, False, False, True, False, False]
-    assert rows_of({"kernel.py": "a"}, {"kernel.py": "a"}) == [(1, "a", 1, "a")]

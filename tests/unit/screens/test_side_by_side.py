@@ -1,10 +1,10 @@
-"""Rows of two sources, side by side."""
+"""Rows of two kernels, side by side."""
 
 from screens.kernel.source.side_by_side import DiffRow, rows_of
 
 
 def test_changed_lines_stand_opposite_each_other() -> None:
-    rows = rows_of("a\nb\nc\n", "a\nB\nmore\nc\n")
+    rows = rows_of({"kernel.py": "a\nb\nc\n"}, {"kernel.py": "a\nB\nmore\nc\n"})
     assert rows == [
         DiffRow(1, "a", 1, "a"),
         DiffRow(2, "b", 2, "B"),
@@ -15,5 +15,24 @@ def test_changed_lines_stand_opposite_each_other() -> None:
 
 
 def test_removed_lines_have_nothing_opposite() -> None:
-    assert rows_of("a\nb\n", "b\n") == [DiffRow(1, "a", 0, ""), DiffRow(2, "b", 1, "b")]
-    assert rows_of("", "") == []
+    rows = rows_of({"kernel.py": "a\nb\n"}, {"kernel.py": "b\n"})
+    assert rows == [DiffRow(1, "a", 0, ""), DiffRow(2, "b", 1, "b")]
+    assert rows_of({"kernel.py": ""}, {"kernel.py": ""}) == []
+
+
+def test_kernels_are_compared_file_by_file() -> None:
+    old = {"kernel.py": "a\nb", "gone.cu": "b", "ops.h": "x"}
+    new = {"kernel.py": "a", "ops.h": "x", "new.cu": "b"}
+    rows = rows_of(old, new)
+    assert rows == [
+        (0, "kernel.py", 0, "kernel.py"),
+        (1, "a", 1, "a"),
+        (2, "b", 0, ""),
+        (0, "gone.cu", 0, ""),
+        (1, "b", 0, ""),
+        (0, "ops.h is the same", 0, "ops.h is the same"),
+        (0, "", 0, "new.cu"),
+        (0, "", 1, "b"),
+    ]
+    assert [row.same for row in rows] == [True, True, False, False, False, True, False, False]
+    assert rows_of({"kernel.py": "a"}, {"kernel.py": "a"}) == [(1, "a", 1, "a")]
