@@ -33,9 +33,9 @@ def choice_of(setting: Setting, problem: Problem) -> Choice:
     return Choice(setting.preset, setting.world, setting.device, setting.dtype, sizes)
 
 
-def sizes_words(preset: str, overridden: Mapping[str, int]) -> str:
-    """Returns the preset and the sizes that differ from it: "tiny M=7 N=3"."""
-    return " ".join([preset, *(f"{name}={size}" for name, size in overridden.items())])
+def sizes_words(words: str, sizes: Mapping[str, int]) -> str:
+    """Returns words, such as a preset, with sizes behind them: "tiny M=7 N=3"."""
+    return " ".join([words, *(f"{name}={size}" for name, size in sizes.items())])
 
 
 def find_problem(catalogue: Catalogue, name: str) -> Problem:

@@ -9,6 +9,7 @@ from textual.content import Content
 from arena.foreign_text import printable
 from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
 from arena.runs.results import OtherSize
+from arena.setting_choice import sizes_words
 from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -123,9 +124,7 @@ RESULT_COLUMNS = 20
 
 def size_words(setting: Setting | OtherSize) -> str:
     """ "W=2 float32 M=512 N=96": sizes are last, because there may be many."""
-    return " ".join(
-        [f"W={setting.world}", setting.dtype, *(f"{name}={value}" for name, value in setting.sizes.items())]
-    )
+    return sizes_words(f"W={setting.world} {setting.dtype}", setting.sizes)
 
 
 def other_size_row(other: OtherSize) -> Content:

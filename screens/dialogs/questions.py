@@ -47,17 +47,13 @@ _SENTENCES = {
 }
 
 
-_ANYWHERE = {"baseline", "torch", "symm", "cpp"}
-"""Templates that run on CPU ranks."""
-
-
 def template_sentences(*, on_gpus: bool) -> dict[str, str]:
     """Returns the names of the starter templates, each with a sentence. on_gpus: whether runs use GPUs here."""
-    from arena.workspace.templates import template_names
+    from arena.workspace.templates import GPU_TEMPLATES, template_names
     from sandbox.machine.backends import BACKENDS
 
     sentences = _SENTENCES | {backend.name: f"CUDA C++ over {backend.title}" for backend in BACKENDS}
-    needs = {name: "" if on_gpus or name in _ANYWHERE else "needs GPUs: " for name in template_names()}
+    needs = {name: "needs GPUs: " if name in GPU_TEMPLATES and not on_gpus else "" for name in template_names()}
     return {name: f"{need}{sentences.get(name, '')}" for name, need in needs.items()}
 
 
