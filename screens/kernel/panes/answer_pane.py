@@ -7,10 +7,10 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from arena.foreign_text import printable
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.speedup_chart import SpeedupChart
+from screens.kernel.run_update import RunUpdate
 from screens.widgets.pane_title import entitle
 
 

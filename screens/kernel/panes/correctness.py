@@ -8,8 +8,8 @@ from arena.foreign_text import printable
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import OutputError, RankChecked
 from screens import figures
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.run_update import RunUpdate
 from screens.widgets.foreign import PlainStatic
 
 Part = tuple[str, str] | str

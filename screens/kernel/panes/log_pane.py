@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.widgets.text_area import Selection
 
 from arena.foreign_text import printable
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.run_update import RunUpdate
 from screens.widgets import search
 
 LINES_KEPT = 5_000

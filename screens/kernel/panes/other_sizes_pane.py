@@ -7,9 +7,9 @@ from textual.content import Content
 from arena.runs.results import OtherSize
 from sandbox.protocol.events import Setting
 from screens import figures
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.run_update import RunUpdate
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.hanging import hanging
 from screens.widgets.pane_title import entitle

@@ -4,13 +4,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.answer_pane import AnswerPane
 from screens.kernel.panes.correctness import Correctness
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.other_sizes_pane import OtherSizesPane
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.timing_table import TimingTable
+from screens.kernel.run_update import RunUpdate
 from screens.widgets.pane_title import entitle
 from screens.widgets.source_bars import FindBar
 

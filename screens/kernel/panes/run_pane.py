@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from screens.kernel.kernel_session import RunUpdate
+    from screens.kernel.run_update import RunUpdate
 
 
 class RunPane(Widget):

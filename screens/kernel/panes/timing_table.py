@@ -12,8 +12,8 @@ from arena.runs.run_state import RunState
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.kernel_files import MAIN
 from screens import figures
-from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.run_update import RunUpdate
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
