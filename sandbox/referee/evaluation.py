@@ -69,7 +69,7 @@ class Evaluation:
 
     def _measure(self) -> None:
         assert self.rounds is not None
-        limit = self.correctness.limits.time + 2 * self.rounds.stopping_rule.most_s  # rounds may start again once
+        limit = self.correctness.limits.time + self.rounds.stopping_rule.longest_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
         with self.leased(), self.correctness.phase("time", limit):
             self.rounds.measure()

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from enum import Enum
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import detectable_percent, half_width, outcome
+from sandbox.timing.interval import FEWEST, detectable_percent, half_width, outcome
 
 CHECK_TIMES = (0.5, 1.0, 2.0, 4.0)
 """Times of the checks, in budgets. The last check ends timing."""
 LEAST_PAIRS, FEW_PAIRS = 12, 8
 """Fewer pairs are not enough. After the last check's time, the second number is enough if its pairs are precise or their
 differences clear; that is checked once."""
-LONGER = 2.0
-"""Factor of the last check's time that timing may take to get enough pairs."""
+LONGER, LONGEST = 2.0, 4.0
+"""Factors of the last check's time that timing may take to get enough pairs, and to get those that any claim needs."""
 ENOUGH_PERCENT = 10.0
 """Smallest detectable difference, in percent, that is precise enough."""
 CLEAR = 2.0
@@ -47,6 +47,11 @@ class StoppingRule:
         """Seconds after which timing ends if there are enough pairs."""
         return self._check_times[-1]
 
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which timing ends with any number of pairs."""
+        return LONGEST * self.most_s
+
     def share_s(self, parts: int) -> float:
         """Seconds of each of so many parts of the longest time; infinite if the number of rounds is fixed."""
         return math.inf if self.rounds is not None else self.most_s / parts
@@ -61,7 +66,7 @@ class StoppingRule:
         if elapsed_s < self._check_times[self._next]:
             return Decision.GO_ON
         if pairs < LEAST_PAIRS:
-            if elapsed_s >= LONGER * self.most_s:
+            if elapsed_s >= (LONGER * self.most_s if pairs >= FEWEST else self.longest_s):
                 return Decision.OUT_OF_TIME
             if pairs < FEW_PAIRS or elapsed_s < self.most_s or self._checked_few:
                 return Decision.GO_ON

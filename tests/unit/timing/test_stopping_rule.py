@@ -3,6 +3,7 @@
 import pytest
 
 from sandbox.protocol.events import Interval
+from sandbox.timing.interval import FEWEST
 from sandbox.timing.stopping_rule import FEW_PAIRS, LEAST_PAIRS, Decision, StoppingRule, is_enough
 
 NARROW = Interval(1.0, 0.97, 1.03)
@@ -40,7 +41,12 @@ def test_slow_calls_get_more_time_for_the_fewest_pairs():
     stopping_rule = StoppingRule(1.0)
     assert decide(stopping_rule, 4.5, pairs=3) is Decision.GO_ON
     assert decide(stopping_rule, 5.0, pairs=MANY, call=NARROW) is Decision.ENOUGH
-    assert decide(StoppingRule(1.0), 8.0, pairs=3) is Decision.OUT_OF_TIME
+    assert decide(StoppingRule(1.0), 8.0, pairs=FEWEST) is Decision.OUT_OF_TIME
+
+
+def test_pairs_that_allow_no_claim_get_still_more_time():
+    assert decide(StoppingRule(1.0), 15.9, pairs=FEWEST - 1) is Decision.GO_ON
+    assert decide(StoppingRule(1.0), 16.0, pairs=FEWEST - 1) is Decision.OUT_OF_TIME
 
 
 def test_slow_calls_end_with_few_pairs_if_these_are_clear():
