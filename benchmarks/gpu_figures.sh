@@ -15,7 +15,8 @@
 #   demo        live duels for ten minutes, and docs/pictures/demo-gpu-*.svg
 #   table       one table of all sweeps
 #
-# A step that was stopped goes on where it was when it is run again with the same OUTPUT_FOLDER and PKB_ARENA_HOME.
+# A step that was stopped goes on where it was when it is run again with the same OUTPUT_FOLDER and PKB_ARENA_HOME. SWEEP_SECONDS ends a
+# sweep sooner or later than after 580 seconds.
 set -u
 out=${1:?name a folder for the results}
 shift
@@ -40,7 +41,7 @@ sweep() {
     name=$1
     shift
     if [ -e "$home/data/campaigns/$name.jsonl" ]; then set -- --resume; fi
-    run "$name.txt" 580 $arena sweep --name "$name" "$@"
+    run "$name.txt" "${SWEEP_SECONDS:-580}" $arena sweep --name "$name" "$@"
 }
 
 # judged NAME PRESET OPTIONS...: the same way for every result.
