@@ -9,6 +9,9 @@ from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
+LONGEST_LINE, START = 300, 200
+"""Characters of a message, and of its start if it is shortened."""
+
 
 def whole(figures: OutputError) -> str:
     """The message for an output whose RMS error exceeds its limit although every element is within its own limit."""
@@ -21,7 +24,12 @@ def whole(figures: OutputError) -> str:
 
 def _first_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[0].strip()[:300] if lines else ""
+    return _shortened(lines[0].strip()) if lines else ""
+
+
+def _shortened(line: str) -> str:
+    """The line, without its middle if it is long: the end of a message often has the reason."""
+    return line if len(line) <= LONGEST_LINE else f"{line[:START]} ... {line[START - LONGEST_LINE + 5 :]}"
 
 
 _REPORTED = {
@@ -77,7 +85,7 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
         return Verdict.CRASH, f"the process {how} before its work was done", advice
     if failed.kind == "SYNTAX":
         lines = failed.text.strip().splitlines()
-        return Verdict.COMPILE_ERROR, lines[-1][:300] if lines else "syntax error", ""
+        return Verdict.COMPILE_ERROR, _shortened(lines[-1]) if lines else "syntax error", ""
     message = _first_line(failed.text) or failed.kind
     if failed.kind == "RAISED":
         return Verdict.CRASH, f"an exception ended solution(): {message}", _raised(failed)

@@ -26,3 +26,12 @@ from sandbox.worlds.failures import WorldFailed
 def test_what_kernels_from_elsewhere_have_is_explained(kind: str, text: str, words: str) -> None:
     _, failure = explain(WorldFailed(kind, 0, text=text), "load")
     assert words in failure.advice
+
+
+def test_a_long_message_keeps_its_start_and_its_end() -> None:
+    text = f"CalledProcessError: Command '{'x' * 900}' returned non-zero exit status 1."
+    _, failure = explain(WorldFailed("RAISED", 0, text=text), "check")
+    said = failure.message.removeprefix("an exception ended solution(): ")
+    assert len(said) == 300
+    assert said.startswith("CalledProcessError: Command 'xxx")
+    assert said.endswith("xxx' returned non-zero exit status 1.")
