@@ -148,13 +148,14 @@ def command(
     if backend is not None:
         kernels = [with_backend(kernel, backend) for kernel in kernels]
     outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue), preset))
-    lines = [f"Jail profile `{jail}`. {summary(catalogue, outcomes)}.", "", *table(catalogue, outcomes)]
+    tried = [attack for attack in catalogue if not ids or attack.id in ids]
+    lines = [f"Jail profile `{jail}`. {summary(tried, outcomes)}.", "", *table(tried, outcomes)]
     if page is not None:
         before, after = _parts(page)
         text = "\n".join([before + BEGIN, "", *lines, "", END + after])
         write_atomically(page, text.encode())
     if as_json:
-        print_json({"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)})
+        print_json({"jail": jail, "summary": summary(tried, outcomes), "outcomes": msgspec.to_builtins(outcomes)})
     else:
         for line in lines:
             print_line(line)
