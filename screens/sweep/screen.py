@@ -85,7 +85,6 @@ class SweepScreen(BaseScreen):
 
     def on_mount(self) -> None:
         self.query_one("#sweep-filter").display = False
-        self.query_one("#sweep-grid").focus()
         redraw_with_theme(self, self._redraw)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
@@ -93,10 +92,12 @@ class SweepScreen(BaseScreen):
     async def _open(self) -> None:
         self._voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
         self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.sweeps)))
+        grid = self.query_one("#sweep-grid")
+        grid.display = bool(self.paths)
         if self.paths:
             self._begin(0)
+            grid.focus()
         else:
-            self.query_one("#sweep-grid").display = False
             self.query_one("#sweep-title", PlainStatic).update("Sweeps")
             self.query_one("#sweep-cell", PlainStatic).update(EMPTY)
         self.show_keys()
@@ -111,7 +112,9 @@ class SweepScreen(BaseScreen):
         self._follow()
 
     def _follow(self) -> None:
-        if self._reader is not None and not self._reading:
+        if not self.paths:
+            self.start(self._open(), "open", exclusive=True)
+        elif self._reader is not None and not self._reading:
             self._reading = True
             self.start(self._read(self._reader), "read")
 
@@ -253,6 +256,8 @@ class SweepScreen(BaseScreen):
         """Describes the cell under the cursor in the line below the table."""
         current = self._current
         if current is None:
+            nothing = "No problem matches this filter. esc clears it." if self._columns else ""
+            self.query_one("#sweep-cell", PlainStatic).update(nothing)
             return
         problem, player = current
         square = self._square(problem, player)

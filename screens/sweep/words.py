@@ -45,7 +45,7 @@ _SHORT = {
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:
-    """ "132 results · 71 correct · $0.42 · last line 4 s ago"."""
+    """ "132 results · 71 correct · $0.42 · updated 4 s ago"."""
     if not grid.sessions:
         return "empty"
     parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} correct"]
@@ -58,7 +58,7 @@ def standing_words(grid: SweepGrid, now: float) -> str:
         parts.append(f"{grid.sessions} sessions")
     since = max(0.0, now - grid.last_at)
     when = time.strftime("%d %b %H:%M", time.localtime(grid.last_at))
-    parts.append(f"last line {since:.0f} s ago" if since < STILL_S else f"last line {when}")
+    parts.append(f"updated {since:.0f} s ago" if since < STILL_S else f"updated {when}")
     return " · ".join(parts)
 
 

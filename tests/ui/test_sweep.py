@@ -57,6 +57,9 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
 
         await pilot.press("slash", *"unsolved")
         await until(pilot, lambda: "All-gather" not in screen_text(app))
+        await pilot.press(*"x")
+        await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
+        assert "allreduce" not in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: "All-gather" in screen_text(app))
         await pilot.press("escape")
@@ -118,6 +121,16 @@ async def test_without_a_sweep_it_says_how_one_begins(open_app, until, screen_te
         await until(pilot, lambda: "No sweep yet" in screen_text(app))
         await pilot.press("enter", "n", "slash", "escape", "escape")
         await until(pilot, lambda: not isinstance(app.screen, SweepScreen))
+
+
+async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_text, request) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("c")
+        await until(pilot, lambda: "No sweep yet" in screen_text(app))
+        begun: SweepJournal = request.getfixturevalue("journal")
+        begun.append(result("house", "allreduce", 1, "PASS"))
+        await until(pilot, lambda: "✓ correct" in screen_text(app) and "enter open" in screen_text(app))
+        begun.close()
 
 
 async def test_players_whose_names_are_cut_alike_have_a_column_each(
