@@ -161,20 +161,27 @@ class NavigatingApp(KeyedApp):
             self._show_duel(problem, start)
 
     def _show_duel(self, problem: Problem, start: DuelStart) -> None:
-        """Opens a duel in place of one that is over, or above a kernel screen, which gets the judge back afterwards."""
+        """Opens a duel in place of one that is over, or above a kernel screen, which gets the judge back afterwards.
+
+        Unsaved text of that screen goes into the duel and back.
+        """
         from screens.duel.live import LiveDuelScreen
         from screens.kernel.screen import KernelScreen
 
         if isinstance(self.screen, LiveDuelScreen):
             self.screen.dismiss()
         below, duel = self.screen, LiveDuelScreen(self, problem, start)
-
-        def left(_: None) -> None:
-            if isinstance(below, KernelScreen) and duel.unsaved and duel.edited_path == below.session.path:
-                below.take_over(Kernel(duel.unsaved, below.session.kernel.files))
-
+        kernel = None  # the kernel screen below, if it has the same file in its editor
         if isinstance(below, KernelScreen):
             below.rest()
+            if duel.edits is not None and duel.edited_path == below.session.path:
+                kernel = below
+                duel.text = below.editor.text if below.editor.dirty else ""
+
+        def left(_: None) -> None:
+            if kernel is not None and duel.unsaved not in ("", kernel.editor.file_text):
+                kernel.take_over(Kernel(duel.unsaved, kernel.session.kernel.files))
+
         self.push_screen(duel, left)
 
     def show_duel_board(self) -> None:

@@ -59,6 +59,8 @@ class LiveDuelScreen(DuelScreen):
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
         self._watcher: KernelWatcher | None = None
+        self.text = ""
+        """Unsaved text that the editor starts with; empty: the file's text."""
         self._saving = asyncio.Lock()
         self._saved = False
         """Whether the file was saved during the duel; its player then submits it."""
@@ -77,6 +79,9 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is not None:
             kernel = read_kernel(self.edited_path)
             self._editor.open_saved(kernel.text)
+            if self.text:
+                self._editor.replace(self.text, self._editor.document.start, self._editor.document.end)
+                self._editor.move_cursor((0, 0))
             self._watcher = KernelWatcher(self.edited_path, kernel.sha256)
             self.start(self._show_saves(self._watcher), "watch")
         self.start(self._play(), "duel")
@@ -221,7 +226,7 @@ class LiveDuelScreen(DuelScreen):
 
     def action_reveal(self) -> None:
         """Shows the hidden kernels, on a second press of the key: both players must agree to it."""
-        if self.hidden is None:
+        if self.hidden is None or self.state.ended is not None:
             self.say("Both kernels are shown")
         elif self.is_sure("reveal", "shows the other player's kernel: press it if both agree"):
             self._shown[self.hidden], self.hidden = 0, None

@@ -86,6 +86,8 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: screen.state.stage == "ended")
         await until(pilot, lambda: "you wins: faster in the final" in screen_text(app))
         await until(pilot, lambda: "esc leave" in screen_text(app))
+        await pilot.press("f3")
+        await until(pilot, lambda: any("Both kernels are shown" in said.message for said in app._notifications))
 
         await pilot.press("f8")
         await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)

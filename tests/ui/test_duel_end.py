@@ -138,7 +138,7 @@ async def test_a_duel_from_the_kernel_screen_leads_back_to_it_with_all_that_was_
         await until(pilot, lambda: kernel.session.state.result is not None)
         judged = kernel.session.state.run_id
         kernel.session.choice = Choice(preset="paper")
-        await pilot.press("f8")
+        await pilot.press("ctrl+end", "enter", "#", "f8")
         await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.focused is app.screen.query_one("#start"))
         app.screen.query_one("#player-right", Select).value = GUEST
         await pilot.pause()
@@ -147,10 +147,10 @@ async def test_a_duel_from_the_kernel_screen_leads_back_to_it_with_all_that_was_
         duel = app.screen
         assert duel.state.header.setting.preset == "paper"
         editor = duel.panes["left"]
-        await until(pilot, lambda: editor.text == "pass")
-        await pilot.press("ctrl+end", "enter", "#", "ctrl+s")
+        await until(pilot, lambda: editor.text == "pass\n#" and editor.dirty)
+        await pilot.press("ctrl+s")
         await until(pilot, lambda: bool(duel.state.left.last and duel.state.left.last.judged))
-        await pilot.press("y")
+        await pilot.press("ctrl+end", "y")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen is kernel)
         await until(pilot, lambda: kernel.editor.text == "pass\n#y")
