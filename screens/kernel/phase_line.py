@@ -48,8 +48,11 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
         elif state.phase == name:
             elapsed = max(0.0, now - phase.started_at)
-            limit = _limit_words(name, elapsed, most_s if name == "time" else phase.limit_s)
-            parts.append((f"▸ {name} {elapsed:.1f} s{limit}{_count(state, name)}", "accent"))
+            limit = most_s if name == "time" else phase.limit_s
+            words = _limit_words(name, elapsed, limit)
+            parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
+            if limit and elapsed > limit and name in _NOT_COUNTED:
+                parts.append((f"({_NOT_COUNTED[name]})", "accent"))
         elif state.running:  # a part of this phase is in progress: compiling
             parts.append((f"▸ {name}", "accent"))
         elif state.cancelled_in == name:
@@ -62,12 +65,11 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
 
 
 def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
-    """Returns the limit once it is near, or the budget of timing from the start; past it, what does not count."""
+    """Returns the limit once it is near, or the budget of timing from the start."""
     if not limit or (phase != "time" and elapsed <= limit * NEAR):
         return ""
     if elapsed > limit:
-        why = f": {_NOT_COUNTED[phase]}" if phase in _NOT_COUNTED else ""
-        return f", over {limit:g} s{why}"
+        return f", over {limit:g} s"
     return f", budget up to {limit:g} s" if phase == "time" else f", limit {limit:g} s"
 
 
