@@ -11,6 +11,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
+from arena.runs.headline import outcome_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.widgets.tables import cell_colour
@@ -48,21 +49,21 @@ class ProblemRow:
             return "unsolved"
         if not standing.solved:
             return "wrong unsolved"
-        outcome = standing.best.outcome if standing.best else ""
-        return f"solved {outcome}"
+        return f"solved {outcome_words(standing.best.outcome) if standing.best else ''}"
 
     def matches(self, words: list[str]) -> bool:
-        """Whether every word is in the id, names, title, origin, domain, class, collectives or state."""
+        """Whether every word is the id or in the names, title, origin, domain, class, collectives or state."""
         problem = self.problem
         state = self.state.split()
         text = " ".join(
-            [str(problem.id), problem.slug, problem.title, problem.origin, problem.domain, problem.category,
+            [problem.slug, problem.title, problem.origin, problem.domain, problem.category,
              *problem.also, *problem.collectives, f"class {problem.class_}", f"class:{problem.class_}"]
         ).lower()  # fmt: skip
-        return all(word in state if word in STATES else word in text for word in words)
+        exact = {*state, str(problem.id)}
+        return all(word in exact or (word not in STATES and word in text) for word in words)
 
 
-STATES = {"solved", "unsolved", "wrong", "slower", "even", "faster"}
+STATES = {"solved", "unsolved", "wrong", "slower", "faster"}
 
 _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
     "id": lambda row: row.problem.id,

@@ -5,19 +5,23 @@ import threading
 import time
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from rich.color import ColorSystem
 from textual.widgets import Input, OptionList
 
 from arena.runs.entry import Entry
+from arena.runs.standings import Standing
 from arena.workspace.templates import template_names
+from problems.catalogue import HOME
+from problems.specification import load_problem
 from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
-from screens.picker.problem_table import columns_for
+from screens.picker.problem_table import ProblemRow, columns_for
 from screens.picker.screen import PickerScreen
 
 
@@ -182,6 +186,7 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until) -> N
         for typed, found in (
             ("gemm", [13]),
             ("13", [13]),
+            ("1", [1]),
             ("all_gather", [2]),
             ("class:c", [1, 2, 13]),
             ("unsolved", [1, 2, 13]),
@@ -192,6 +197,12 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until) -> N
             await until(pilot, lambda found=found: ids(app) == found)
         await pilot.press("escape")
         await until(pilot, lambda: ids(app) == [1, 2, 13])
+
+
+def test_the_filter_has_the_words_of_the_outcomes() -> None:
+    best = msgspec.structs.replace(stored("you", 1.0), outcome="even")
+    row = ProblemRow(load_problem(HOME / "tensor/gemm_allreduce"), Standing(13, 1, True, best, best))
+    assert row.matches(["same", "speed"])
 
 
 @pytest.mark.slow
