@@ -58,7 +58,7 @@ def _rows(
     told = f"{under_profiler(found.figures)}. Medians of {calls} calls"
     return [
         *hanging(Content.styled("timed by the judge", "$muted"), judged, width, _LABEL),
-        *hanging(Content.styled("under the profiler", "$muted"), Content(told), width, _LABEL),
+        *hanging(Content.styled("profiled", "$muted"), Content(told), width, _LABEL),
         Content(""),
         *_lanes(found.figures, timeline, width, high),
         *_legend(WORDS, width),

@@ -55,9 +55,12 @@ def _wrapped(text: str, width: int, colour: str) -> list[Content]:
     return [Content.styled(line, colour) for line in textwrap.wrap(text, max(width, 20))]
 
 
-def _with_ellipsis(line: str, width: int) -> str:
-    """Returns the last visible line with an ellipsis, because the text below it is cut."""
-    return line[: max(0, width - 2)].rstrip(" ,;·") + " …"
+def _cut(lines: list[Content], room: int, width: int, colour: str) -> list[Content]:
+    """Returns the first `room` lines; if some are left out, the last of them ends in an ellipsis."""
+    shown = lines[:room]
+    if shown and len(lines) > room:
+        shown[-1] = Content.styled(shown[-1].plain[: max(0, width - 2)].rstrip(" ,;·") + " …", colour)
+    return shown
 
 
 class TimingTable(PlainStatic, RunPane, can_focus=True):
@@ -107,11 +110,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
             room = max(0, self.most_rows - table.plain.count("\n") - 1)
-            above = above[:room]
-            room -= len(above)
-            cut, below = len(below) > room, below[:room]
-            if cut and below:
-                below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
+            above = _cut(above, room, width, "$foreground")
+            below = _cut(below, room - len(above), width, "$muted")
         return Content("\n").join([*above, table, *below])
 
     def _table(self, state: RunState, width: int, versus: str = "") -> Content:
