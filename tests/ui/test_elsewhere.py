@@ -224,6 +224,15 @@ def test_themes_that_come_along_are_sound() -> None:
     assert {theme.name for theme in themes} >= {"dark", "light", "contrast", "ansi"}
 
 
+async def test_the_cursor_is_visible_in_the_terminals_own_colours(open_app) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.theme = "ansi"
+        await pilot.pause()
+        style = app.screen.editor.get_component_rich_style("text-area--cursor")
+        assert style.reverse
+        assert style.color == style.bgcolor  # two colours would be swapped: the text's own
+
+
 def luminance(colour: str) -> float:
     """Relative luminance, as WCAG 2 defines it."""
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized]
