@@ -63,7 +63,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space diff · t times · x voids · esc"
+            dialog.border_subtitle = "enter restores · space diff · t times · x voids"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):

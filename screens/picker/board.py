@@ -32,7 +32,7 @@ _NOTES = {
     " is also faster at all, some or none. Settings with too noisy times do not count.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
-    CURVE: "Share of all problems with a correct kernel more than p times as fast as the baseline; p = 0: correct at any speed."
+    CURVE: "Share of all problems with a correct kernel more than p times as fast as the baseline."
     " Behind the line: published, one attempt, on another machine.",
     BOUND: f"Best correct kernels. {' '.join(BOUND_WORDS.split())}",
 }
@@ -90,7 +90,7 @@ class BoardDialog(Dialog[Problem | None]):
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
             view, find = self.key_words("next_view"), self.key_words("filter")
-            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc back"
+            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc"
             yield PlainStatic("reading…", id="board-note")
             box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False

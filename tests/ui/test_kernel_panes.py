@@ -211,6 +211,8 @@ def test_rows_of_the_log_start_at_words() -> None:
         "(gemm_allreduce of root, process 6191)",
     ]
     assert row_starts("x" * 100, 40) == [0, 40, 80]
+    assert row_starts(" " * 38 + "^^^^", 40) == []
+    assert row_starts(" " * 36 + "^^^^", 40) == [0]
     assert row_starts("", 40) == row_starts("x" * 40, 40) == [0]
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
 

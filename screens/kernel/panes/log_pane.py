@@ -234,7 +234,12 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
 
 def row_starts(text: str, columns: int) -> list[int]:
-    """Returns the columns where rows of a wrapped line start: after a space, or inside a word over half a row long."""
+    """Returns the columns where rows of a wrapped line start: after a space, or inside a word over half a row long.
+
+    Carets of a traceback have no row if they do not fit into one: they would stand below the wrong text.
+    """
+    if len(text) > columns and not text.strip(" ^~"):
+        return []
     starts = [0]
     while len(text) - starts[-1] > columns:
         at = text.rfind(" ", starts[-1] + columns // 2, starts[-1] + columns + 1)
