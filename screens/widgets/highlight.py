@@ -38,8 +38,11 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _C_SIGNS = re.compile(
-    r"__global__|__device__|#include|#define|extern\s+\"C\"|\btemplate\s*<|\b(?:void|int|float|double|static|using|px_\w+)\b[^=\n]*[;{(]"
+    r"__global__|__device__|#include|#define|extern\s+\"C\"|\btemplate\s*<"
+    r"|\b(?:void|int|float|double|static|using|px_\w+)\b[^\n]*[;{][ \t]*(?://[^\n]*)?$",
+    re.MULTILINE,
 )
+"""In a string of CUDA or C++. Words that prose has, too, count in lines that end as statements do."""
 
 
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")

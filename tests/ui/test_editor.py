@@ -59,6 +59,16 @@ def test_words_inside_a_string_are_a_string() -> None:
     assert kinds(7)['# """ is no string here'] == "comment"
 
 
+def test_a_docstring_that_names_c_functions_is_a_string() -> None:
+    lines = [
+        '"""In C++: Px (rank, world), px_at(px, peer,',
+        'pointer), px_barrier, static memory (16 KiB); see px_cpu.h."""',
+    ]
+    parts = parts_of(lines, "python")
+    for row, line in enumerate(lines):
+        assert [span.kind for span in line_spans(line, parts[row], "python")] == ["string"]
+
+
 def test_an_open_string_reaches_to_the_end() -> None:
     lines = ['x = """', "words", "more"]
     parts = parts_of(lines, "python")
