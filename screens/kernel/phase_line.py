@@ -76,14 +76,20 @@ def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
     """Returns the parts that fit `width` cells.
 
-    Drops phases that have not begun first, then finished ones from the oldest on, then what is in brackets.
+    Drops phases that have not begun first, then finished ones from the oldest on, then what is in brackets. What is in
+    brackets and does not fit even then goes at once.
     """
-    left = list(parts)
+    most = width - _cells([part for part in parts if part[0][:1] not in ("·", "✓", "(")])
+    left = [part for part in parts if not part[0].startswith("(") or _cells([part]) <= most]
     for sign in "·✓(":
         for part in parts:
-            if sum(len(text) + len(_GAP) for text, _ in left) > width and part[0].startswith(sign):
+            if _cells(left) > width and part[0].startswith(sign) and part in left:
                 left.remove(part)
     return left
+
+
+def _cells(parts: list[tuple[str, str]]) -> int:
+    return sum(len(text) + len(_GAP) for text, _ in parts)
 
 
 def _count(state: RunState, phase: str) -> str:
