@@ -20,6 +20,7 @@ from textual.color import Color
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.widget import Widget
 
 from arena.foreign_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
@@ -67,6 +68,8 @@ class TerminalApp(App[None]):
         """The keys that wait."""
         self._in_turn: events.Key | None = None
         """The key that widgets are handling."""
+        self._typed_into: Widget | None = None
+        """The widget that may not have handled all characters that were typed into it."""
         self._in_preparation: set[object] = set()
         """A mark for each screen in preparation that keys wait for."""
         self._vanished_at = 0.0
@@ -162,19 +165,31 @@ class TerminalApp(App[None]):
     async def _handle_keys(self) -> None:
         """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it."""
         while self._keys and self._in_turn is None and not self._in_preparation:
-            key = self._keys.pop(0)
+            key, screen, target = self._keys[0], self.screen, self.focused or self.screen
+            types = target.check_consume_key(key.key, key.character)
+            if self._typed_into is not None and not types:
+                self._await_text(self._typed_into, key)
+                return
+            self._keys.pop(0)
             late = self._is_late(key)
             self._last_key, self._last_at = key.key, key.time
-            screen, target = self.screen, self.focused or self.screen
             if not late:
                 self._in_turn = key
                 if self._keys:
                     self.set_timer(PATIENCE_S, partial(self._end_turn, key))
                 await super().on_event(key)
-                if not target.check_consume_key(key.key, key.character):
+                if not types:
                     self._pass_up(key, screen, [*target.ancestors_with_self])
                     return
+                self._typed_into = target
             self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
+
+    def _await_text(self, widget: Widget, key: events.Key) -> None:
+        """Holds a key until a widget has handled the characters before it: the key may take the text as it is."""
+        self._typed_into, self._in_turn = None, key
+        self.set_timer(PATIENCE_S, partial(self._end_turn, key))
+        if not widget.call_later(self._end_turn, key):
+            self._end_turn(key)
 
     def _pass_up(self, key: events.Key, screen: Screen[object], way: list[DOMNode]) -> None:
         """Follows the key upwards: a callback in a widget's queue runs after the key that was passed on to it."""

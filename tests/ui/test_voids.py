@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from textual.events import Key
 from textual.widgets import DataTable, Input, Select
 
 from arena.runs.entry import Entry
@@ -79,3 +80,15 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" not in screen_text(app))
         await until(pilot, lambda: screen_text(app).count("✗ voided") == 2)
         assert app.screen.query_one("#board", DataTable).row_count == 1
+
+
+async def test_enter_comes_after_the_text_typed_right_before_it(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        notes: list[object] = []
+        app.push_screen(VoidDialog(stored("you", 1.5)), notes.append)
+        await until(pilot, lambda: isinstance(app.focused, Input) and app.focused.id == "note")
+        for character in "typed fast":
+            app.post_message(Key("space" if character == " " else character, character))
+        app.post_message(Key("enter", "\r"))
+        await until(pilot, lambda: notes != [])
+        assert notes == [(False, "typed fast")]
