@@ -35,7 +35,7 @@ from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
 WORK = "model"
-VIEWS = ("kernel", "answer", "asked")
+VIEWS = ("kernel", "answer", "prompt")
 """What the large pane shows of a kernel: its text, all that the model wrote, what it was given."""
 
 
@@ -167,8 +167,8 @@ class ModelScreen(BaseScreen):
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
         number = kernel.number if kernel is not None else state.writing
         views = f"{self.key_words('next_text')} {' · '.join(VIEWS)}"
-        entitle(pane, f"{self.view} {number}" if self.view != "asked" else "asked", views)
-        if self.view != "asked" and kernel is None and not session.over:
+        entitle(pane, f"{self.view} {number}" if self.view != "prompt" else "prompt", views)
+        if self.view != "prompt" and kernel is None and not session.over:
             switcher.current = "model-writing"
             thinks = not state.text and bool(state.thought)
             self.query_one(Writing).show(state.thought if thinks else state.text)
@@ -184,9 +184,9 @@ class ModelScreen(BaseScreen):
     def _text_of(self, kernel: KernelState | None) -> tuple[str, str]:
         """Returns (text, file name of that kind of text)."""
         state = self.session.state
-        if self.view == "asked":
+        if self.view == "prompt":
             asked = words.conversation(state.system, state.asked) if state.asked else "No prompt yet."
-            return printable(asked), "asked.md"
+            return printable(asked), "prompt.md"
         if kernel is None:
             return "", "answer.md"
         if self.view == "kernel" and kernel.source:

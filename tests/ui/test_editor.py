@@ -132,7 +132,7 @@ def test_an_answer_that_is_being_written_is_prose_up_to_its_fence() -> None:
 
 
 def test_languages_by_name() -> None:
-    assert language_of("asked.md") == "prose"
+    assert language_of("prompt.md") == "prose"
     assert language_of("kernel.py") == "python"
     assert language_of("kernel.cu") == "cuda"
     assert language_of("notes.txt") == "plain"

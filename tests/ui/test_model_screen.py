@@ -120,7 +120,7 @@ async def test_a_remapped_key_is_named_on_the_pane(open_app, services, until, sc
     async with open_app() as (app, pilot):
         app.ask_model(app.services.catalogue.find("13"))
         screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: "F10 kernel · answer · asked" in screen_text(app))
+        await until(pilot, lambda: "F10 kernel · answer · prompt" in screen_text(app))
         await until(pilot, lambda: screen.session.over)
 
 
