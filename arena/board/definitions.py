@@ -24,7 +24,7 @@ Z = 1.959963984540054
 BOUND_WORDS = """\
 of bound: bound / kernel's time, geometric mean of solved problems; the bound is the least time of a call on the machine.
 gap closed: (baseline - kernel) / (baseline - bound), mean of solved problems; 0 %: not faster, 100 %: at the bound.
-no roofline: right kernels left out of both (`pkb-arena calibrate`)."""
+no roofline: correct kernels left out of both (`pkb-arena calibrate`)."""
 """Explains both scores against the hardware to readers of a board. `against_bound` computes them."""
 
 

@@ -245,8 +245,8 @@ fast_p: right and more than p times as fast as the PyTorch + NCCL baseline, by t
 as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 % interval is above 1.
 speedup: geometric mean over the problems that were solved.
 {BOUND_WORDS}
-too noisy: right kernels whose times were too noisy for a conclusion; they count as not fast, and in no mean.
-paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
+too noisy: correct kernels whose times were too noisy for a conclusion; they count as not fast, and in no mean.
+paper rule: pass@1 if correct meant atol = rtol = 1e-2. one size: correct kernels that failed at other sizes.
 faster at other sizes: faster kernels that are also faster at all, some or none of the other random sizes. A setting counts if
 the kernel is wrong there, or its time is not too noisy.
 improved on: problems in which a kernel that started from this one (`generate --from`) is faster than it, in one run with both.

@@ -74,7 +74,7 @@ class SideState:
 
     @property
     def best(self) -> AttemptState | None:
-        """The fastest right kernel, with all its measurements pooled. None without one, or if the side gave up."""
+        """The fastest correct kernel, with all its measurements pooled. None without one, or if the side gave up."""
         if self.left == "gave up":
             return None
         passed = [attempt for attempt in self.attempts if attempt.passed]
@@ -230,15 +230,15 @@ def _apply_to_attempt(
 
 
 def without_final(state: DuelState, at: float) -> events.DuelEnded:
-    """Returns the outcome without a final, when at most one side has a right kernel."""
+    """Returns the outcome without a final, when at most one side has a correct kernel."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
     winner: events.Winner = "draw"
-    reason = "neither player has a right kernel"
+    reason = "neither player has a correct kernel"
     if left is not None or right is not None:
         winner = "left" if left is not None else "right"
         loser = state.side("right" if winner == "left" else "left")
-        reason = "the other player gave up" if loser.left == "gave up" else "the other player has no right kernel"
+        reason = "the other player gave up" if loser.left == "gave up" else "the other player has no correct kernel"
     return events.DuelEnded(
         at=at,
         winner=winner,

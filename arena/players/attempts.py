@@ -106,7 +106,7 @@ def score(report: RunReport | None) -> tuple[int, float]:
 
 
 def ranked_kernels(kernels: Sequence[Kernel]) -> list[Ranked[Kernel]]:
-    """Returns the right kernels that were timed, fastest first."""
+    """Returns the correct kernels that were timed, fastest first."""
     return ranked(kernels, _measurement)
 
 

@@ -35,7 +35,7 @@ class JudgeAccess(KernelAccess):
     ) -> None:
         """rounds, budget_s: as in a `RunRequest`. unsafe: run without a jail if the machine has none.
 
-        other_sizes: judge right kernels at other sizes, too. hear_other_size: called before each of these runs.
+        other_sizes: judge correct kernels at other sizes, too. hear_other_size: called before each of these runs.
         """
         self.steps = steps
         self.attempts: list[Attempt] = []
@@ -77,7 +77,7 @@ class JudgeAccess(KernelAccess):
         return replace(origin, judgement=await judge_to_end(self._judge, request))
 
     async def compare(self) -> Judgement | None:
-        """Times the best kernel against the task's origin, in one run. None if there is no right kernel or no origin.
+        """Times the best kernel against the task's origin, in one run. None if there is no correct kernel or no origin.
 
         Raises:
             ArenaError: it could not be run.

@@ -66,7 +66,7 @@ class WritingState:
 
     @property
     def best_speed(self) -> Ranked[KernelState] | None:
-        """The fastest right kernel, with all its measurements pooled; None if none was timed."""
+        """The fastest correct kernel, with all its measurements pooled; None if none was timed."""
         return next(iter(ranked_kernels(self.kernels)), None)
 
     @property

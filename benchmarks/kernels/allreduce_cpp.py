@@ -1,4 +1,4 @@
-"""All-reduce in C++, one-shot: stage, meet, add. The smallest whole kernel of its kind; start here."""
+"""All-reduce in C++, one-shot: stage, barrier, add. The smallest whole kernel of its kind; start here."""
 
 import torch
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from benchmarks.kit_soak.layers import LAYERS
 from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
-from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
+from sandbox.kit.blocks.columns import copy_columns, push_columns, stream_barrier
 from sandbox.kit.blocks.fan_out import fan_out
 from sandbox.kit.blocks.gathered_gemm import SLOT, gathered_product
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
@@ -177,7 +177,7 @@ def joined(team: Team, number: int, chance: random.Random) -> Call:
         else:
             copy_columns(mine[: rows // 2], result[: rows // 2], team)
             copy_columns(mine[rows // 2 :], result[rows // 2 :], team)
-            meet(result, team, SLOT)
+            stream_barrier(result, team, SLOT)
         return unequal(result, expected)
 
     return call

@@ -31,26 +31,26 @@ extern "C" __global__ void gather_words(Px px, uint2* boxes, const u32* mine, u3
             got[rank * n + i] = rank == px.rank ? mine[i] : px_ld_ll(box + rank * room + i, turn);
     px_reach(px, slot, turn);
 }
-// A root's n numbers into every rank's y: at the end all blocks of all members meet.
+// A root's n numbers into every rank's y: at the end a barrier of each block with the same block of all members.
 extern "C" __global__ void push(Px px, const u32* x, u32* y, i64 n, int root) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     if (px.rank == root)
         for (int away = 0; away < px.world; ++away) px_move(px_at(px, (px.rank + away) % px.world, y), x, n, first, step);
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 // For a recorded graph, whose arguments never change: all ranks have read the result of the launch before, then all push.
 extern "C" __global__ void push_all(Px px, const u32* x, u32* y, i64 n) {
     u32 turn = px_turn(px, 128 + blockIdx.x);
-    px_meet(px, 128 + blockIdx.x, turn);
+    px_turn_barrier(px, 128 + blockIdx.x, turn);
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (int away = 0; away < px.world; ++away) {
         u32* there = px_at(px, (px.rank + away) % px.world, y) + px.rank * n;
         px_move(there, x, n, first, step);
     }
-    px_meet(px, 128 + blockIdx.x, turn + 1);
+    px_turn_barrier(px, 128 + blockIdx.x, turn + 1);
 }
-// Every block hands a number to the next one, twice, with all blocks meeting between.
+// Every block hands a number to the next one, twice, with a barrier of all blocks between.
 extern "C" __global__ void pass_on(u32* board, u32* got, u32* counter, u32 turn, u32 number) {
     const u32 next = (blockIdx.x + 1) % gridDim.x;
     if (threadIdx.x == 0) *(volatile u32*)(board + blockIdx.x) = number + blockIdx.x;
@@ -134,13 +134,13 @@ def gathered(team: Team, number: int, chance: random.Random) -> Call:
     return call
 
 
-def met(team: Team, number: int, chance: random.Random) -> Call:
-    """px_turn and px_meet, block by block; a root that changes, and results in a ring of two."""
+def pushed_by_root(team: Team, number: int, chance: random.Random) -> Call:
+    """px_turn and px_turn_barrier, block by block; a root that changes, and results in a ring of two."""
     n, root = chance.choice(LENGTHS), chance.randrange(team.world)
     mine, expected = _numbers(team.rank, number, n), _numbers(root, number, n)
 
     def call() -> torch.Tensor:
-        room = team.room(n, torch.int32, "soak: met")
+        room = team.room(n, torch.int32, "soak: pushed by root")
         kernels().push[BLOCKS_AT_ONCE, 128](team.px, mine, room, n, root)
         return unequal(room[:n], expected)
 
@@ -243,7 +243,7 @@ def recurred(team: Team, number: int, chance: random.Random) -> Call:
 DEVICE_BLOCKS: dict[str, Block] = {
     "swapped": swapped,
     "gathered": gathered,
-    "met": met,
+    "pushed_by_root": pushed_by_root,
     "replayed": replayed,
     "passed_on": passed_on,
     "recurred": recurred,

@@ -25,7 +25,7 @@ BLOCKS = (
     "fanned_out", "stepped", "differentiated", "attended", "routed", "cut",
 )  # fmt: skip
 """The blocks of `benchmarks/kit_soak/blocks.py`."""
-DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on", "recurred")
+DEVICE_BLOCKS = ("swapped", "gathered", "pushed_by_root", "replayed", "passed_on", "recurred")
 """The blocks of `benchmarks/kit_soak/device_blocks.py`, for GPUs only."""
 THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
 """Thousands of calls per block."""

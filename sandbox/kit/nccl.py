@@ -24,7 +24,7 @@ Everything uses torch's own communicator. `window` and `devcomm` are collective:
 same order. px.cuh and nccl_device.h are included already. Waits for NCCL's barriers and low-latency words trap after
 2 s, as the kit's own waits do. A barrier whose index is too large traps, too.
 
-With `window.px` a kernel uses px.cuh's functions on a window: px_at, px_meet, low-latency words. Then it needs no devcomm.
+With `window.px` a kernel uses functions of px.cuh on a window: px_at, px_turn_barrier, low-latency words. No devcomm is needed.
 '''
 
 import ctypes

@@ -151,7 +151,7 @@ def _connect(me: int, size: int, timeout_s: float) -> Team:
     addresses = [nvshmem.address(block, peer) for peer in range(size)]
     heap = Heap(me, [bytes_at(address + PADS_BYTES, nbytes) for address in addresses], addresses)
     team = Team(mapped, heap, DeviceSignals(), range(size), host_signals(), "shmem")
-    team.meet_on_host(timeout_s)  # all heaps are zero before a peer may write
+    team.host_barrier(timeout_s)  # all heaps are zero before a peer may write
     return team
 
 

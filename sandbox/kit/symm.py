@@ -91,7 +91,7 @@ def _connect(timeout_s: float) -> Team:
 
     heap = device_heap(me, size, heap_bytes(), store, timeout_s)
     team = Team(mapped, heap, DeviceSignals(), range(size), host)
-    team.meet_on_host(timeout_s)
+    team.host_barrier(timeout_s)
     return team
 
 

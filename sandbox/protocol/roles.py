@@ -16,3 +16,8 @@ class Role(StrEnum):
     def words(self) -> str:
         """The role in sentences: "oracle", "reference"."""
         return self.name.lower()
+
+
+def role_words(role: str) -> str:
+    """The words of a role as an event or a journal has it; one that this version does not know stays as it is."""
+    return next((known.words for known in Role if known == role), role)

@@ -72,11 +72,11 @@ def _us(name: str, way: Way, offered: Ways, pair: Pair, nbytes: int, device: Dev
     source[:nbytes].fill_(pair.rank + 1)
     target[:nbytes].zero_()
     device.synchronize()
-    pair.team.meet_on_host()
+    pair.team.host_barrier()
     turns = turns_for(nbytes)
     best = min(offered.seconds(partial(way.run, pair, nbytes, turns), pair) for _ in range(SERIES))
     device.synchronize()
-    pair.team.meet_on_host()
+    pair.team.host_barrier()
     if not bool((target[:nbytes] == pair.peer + 1).all()):
         raise RuntimeError(f"{name} has moved wrong data between ranks {pair.ranks[0]} and {pair.ranks[1]}")
     return round(best / turns * 1e6, 3)

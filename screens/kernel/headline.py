@@ -16,6 +16,7 @@ from arena.foreign_text import printable
 from arena.machine.jail_policy import isolation_words
 from arena.runs.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.runs.run_state import RunState
+from sandbox.protocol.roles import role_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
@@ -128,8 +129,8 @@ def queued_answer(state: RunState, seconds: float) -> Answer:
 
 
 def worlds_words(state: RunState) -> str:
-    """ "ready (baseline and spare processes started)", or what is still starting."""
-    known = {role: world.state for role, world in state.worlds.items() if world.state != "gone"}
+    """ "ready (oracle and spare processes started)", or what is still starting."""
+    known = {role_words(role): world.state for role, world in state.worlds.items() if world.state != "gone"}
     starting = [role for role, found in known.items() if found != "ready"] if known else ["referee"]
     if starting:
         return f"starting: {_listed(starting)} process{'es' * (len(starting) > 1)}"

@@ -83,7 +83,7 @@ def _is_on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_cuda
 
 
-def meet() -> None:
+def barrier() -> None:
     """Waits for all processes of the world, without a GPU."""
     dist.all_reduce(torch.zeros(1))
 
@@ -122,7 +122,7 @@ def compared(
         given = [{name: t.to(at, copy=True) for name, t in tensors.items()} for tensors in drawn]
         facts = [code.facts(tensors, setting) for tensors in drawn]
         wanted = [house_agreement.wanted_leaves(code, tensors, setting, facts[n]) for n, tensors in enumerate(drawn)]
-        meet()
+        barrier()
         try:
             calls = _in_a_row(code, solution, given, setting.replace(device=at), rank, world)
         except Exception as error:
@@ -176,7 +176,7 @@ def _in_a_row(code: ProblemCode, solution: Any, given: list[Any], setting: Any, 
             found.append((structure, [leaf.clone() for leaf in alive], []))
     if setting.device.type == "cuda":
         torch.cuda.synchronize()
-    meet()
+    barrier()
     return [
         call if isinstance(call, str) else (call[0], [leaf.cpu() for leaf in call[1]], [leaf.cpu() for leaf in call[2]])
         for call in found
@@ -238,7 +238,7 @@ extern "C" __global__ void waits_cycles(i64 cycles) {
 extern "C" __global__ void every_block(u32 first) {
     if (threadIdx.x == 0) px_stamp(first + blockIdx.x);
 }
-extern "C" __global__ void meets(Px px, u32 slot, u32 epoch) {
+extern "C" __global__ void barriers(Px px, u32 slot, u32 epoch) {
     if (threadIdx.x == 0) px_stamp(4);
     px_barrier(px, slot, epoch);
     if (threadIdx.x == 0) px_stamp(5);
@@ -247,7 +247,7 @@ extern "C" __global__ void meets(Px px, u32 slot, u32 epoch) {
 GUARD, GUARD_WORD = 4096, -77
 TIMES = 10
 WAIT_NS, CYCLES = 200_000, 2_000_000
-MEETINGS = 20
+BARRIERS = 20
 
 
 def _stamped_module(at: torch.device) -> tuple[Any, torch.Tensor]:
@@ -300,15 +300,15 @@ def stamps_of_one(rank: int, world: int) -> dict[str, Any]:
     return found
 
 
-def stamps_of_meetings(rank: int, world: int) -> list[list[list[int]]]:
+def stamps_of_barriers(rank: int, world: int) -> list[list[list[int]]]:
     """For each barrier of all ranks: [ns, block, number] of this rank's stamps before and after it."""
     module, _ = _stamped_module(prepare("cuda"))
     team = symm.connect(CONNECT_S)
     stamps.take()
     found = []
-    for number in range(MEETINGS):
+    for number in range(BARRIERS):
         if number % world == rank:
             time.sleep(LATE_S)
-        module.meets[1, 32](team.px, 5, team.next_epoch())
+        module.barriers[1, 32](team.px, 5, team.next_epoch())
         found.append(sorted(map(list, stamps.taken())))
     return found

@@ -89,7 +89,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     px_grid_barrier(counter, 1);
     const u32 turn = px_turn(px, blockIdx.x);
     px_enter(px, blockIdx.x, turn);
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     px_move(y, x, 1000, threadIdx.x, blockDim.x);
     float eight[8];
     px_unpack<bf16>(px_ld16(x), eight);

@@ -85,17 +85,17 @@ def test_no_more_stamps_are_kept_than_there_is_room_for(one_gpu, of_one):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("world", [2, 4])
-def test_nobody_leaves_a_meeting_before_all_have_come(one_gpu, world):
+def test_nobody_leaves_a_barrier_before_all_have_arrived(one_gpu, world):
     """One GPU has one clock, so stamps of its ranks can be compared."""
-    found = _found(one_gpu, one_gpu.ranks.stamps_of_meetings, world)
+    found = _found(one_gpu, one_gpu.ranks.stamps_of_barriers, world)
     early = []
-    for meeting, ranks in enumerate(zip(*found, strict=True)):
+    for barrier, ranks in enumerate(zip(*found, strict=True)):
         assert all([number for _, _, number in stamped] == [4, 5] for stamped in ranks), ranks
-        last_came, first_left = (max(stamped[0][0] for stamped in ranks), min(stamped[1][0] for stamped in ranks))
-        if first_left < last_came - RESOLUTION_NS:
-            early.append((meeting, last_came - first_left))
-    assert len(found[0]) == one_gpu.ranks.MEETINGS
-    assert not early, f"(meeting, ns too early): {early}"
+        last_arrived, first_left = (max(stamped[0][0] for stamped in ranks), min(stamped[1][0] for stamped in ranks))
+        if first_left < last_arrived - RESOLUTION_NS:
+            early.append((barrier, last_arrived - first_left))
+    assert len(found[0]) == one_gpu.ranks.BARRIERS
+    assert not early, f"(barrier, ns too early): {early}"
 
 
 def test_the_kernels_of_these_tests_compile(one_gpu):
@@ -106,4 +106,4 @@ def test_the_kernels_of_these_tests_compile(one_gpu):
     ranks = one_gpu.ranks
     cubin = nvrtc.to_cubin(ranks.STAMPED, "sm_90a", (stamps.OPTION, f"-DPX_TIMEOUT_MS={ranks.WAIT_MS}"))
     assert b"px_stamp_ring" in cubin
-    assert {f.name for f in exported(ranks.STAMPED).values()} == {"waits_ns", "waits_cycles", "every_block", "meets"}
+    assert {f.name for f in exported(ranks.STAMPED).values()} == {"waits_ns", "waits_cycles", "every_block", "barriers"}

@@ -230,7 +230,7 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
     assert worlds_words(state) == "starting: referee process"
     for role in ("baseline", "spare", "reference"):
         state.apply(WorldChanged(role=role, state="ready", world=2, at=1.0))
-    assert worlds_words(state) == "ready (baseline, spare and reference processes started)"
+    assert worlds_words(state) == "ready (oracle, spare and reference processes started)"
     assert len(worlds_words(state)) <= 58
     state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
     assert worlds_words(state) == "starting: spare process"

@@ -1,6 +1,6 @@
 """An agent program for tests, with nothing but the standard library: it speaks JSON-RPC to the arena's tools.
 
-It tries to read what its variables name, then submits a wrong kernel, reads the verdict, and submits a right one.
+It tries to read what its variables name, then submits a wrong kernel, reads the verdict, and submits a correct one.
 """
 
 import contextlib

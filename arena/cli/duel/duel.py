@@ -80,7 +80,7 @@ def command(
     Submissions are judged one at a time. In the final the best kernels of both players run against each other on
     fresh inputs. A player wins if the interval excludes 1, else it is a draw.
 
-    Exit code 0: decided, or a draw. 1: no player has a right kernel.
+    Exit code 0: decided, or a draw. 1: no player has a correct kernel.
     """
     if svg is not None:
         require_writable(svg)

@@ -92,7 +92,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--other-sizes",
         is_flag=True,
-        help="Judge each right kernel in three random legal settings, too; time a faster one in two of them.",
+        help="Judge each correct kernel in three random legal settings, too; time a faster one in two of them.",
     )
     @click.option(
         "-o",

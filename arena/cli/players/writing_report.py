@@ -144,7 +144,7 @@ def print_writing(report: WritingReport) -> None:
         k = str(len(report.pass_at))
         print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
     if report.origin:
-        told = compact(report.origin.report) if report.origin.report is not None else "no right kernel to compare"
+        told = compact(report.origin.report) if report.origin.report is not None else "no correct kernel to compare"
         print_line(f"against {report.origin.kernel}: {told}")
     print_line(f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}")
     if report.kernel is not None:

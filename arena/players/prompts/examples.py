@@ -14,7 +14,7 @@ _SUFFIXES = ("_into_tensor", "_tensor", "_single", "_object")
 
 @dataclass(frozen=True)
 class Example:
-    """A right kernel, and the problem that it solves."""
+    """A correct kernel, and the problem that it solves."""
 
     problem: Problem
     device: str

@@ -4,7 +4,7 @@ import torch
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.example import example
-from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
+from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes
 
 ONE_SHOT = 1 << 15
 """Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
@@ -43,7 +43,7 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     team, tensor, nbytes = symm.connect(), tensor.contiguous(), tensor.nbytes
     if nbytes <= SMALL and tensor.dtype is torch.bfloat16 and tensor.numel() % 4 == 0:
         return example("allreduce_one_shot_cuda")(tensor)
-    if (team.world - 1) * nbytes > ONE_MEETING:
+    if (team.world - 1) * nbytes > ONE_BARRIER:
         return example("allreduce_two_shot_cuda")(tensor)
     total = torch.empty_like(tensor)
     add_up(tensor, boxes(tensor.numel(), tensor.dtype, team, on_gpu=True), team, out=total)

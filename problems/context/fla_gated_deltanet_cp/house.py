@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(64 * WARPS) deal_heads(Px px, const
     deal(px, v, own_v, batch, share, n.at[3] * n.at[5]);
     deal(px, gate, own_gate, batch, share, n.at[3]);
     deal(px, beta, own_beta, batch, share, n.at[3]);
-    px_meet(px, blockIdx.x, turn);  // the tokens of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the tokens of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 264, 256

@@ -52,7 +52,7 @@ template <class T> static __device__ void send_gated(const Px& px, const T* x2, 
             px_st_part(there + chunk_of(a, px.rank, line % (u32)a.parts) * chunk, i % words * each, chunk, px_pack<T>(value));
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the samples of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the samples of all ranks have arrived
 }
 // Stores a word of a channel's result in y of the ranks that have its samples. row: index in [batch][channels]; at: first sample.
 template <class T> static __device__ void send_back(const Px& px, T* y, const float* value, i64 row, i64 at, const Sizes& a) {
@@ -79,7 +79,7 @@ template <class T> static __device__ void send_all_back(const Px& px, const T* c
         px_unpack<T>(px_ld_part(convolved + row * length, at, length), value);
         send_back(px, y, value, row / own * a.channels + px.rank * own + row % own, at, a);
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 // Writes x1 * y, transposed, to out: [batch][samples][channels]. A block transposes tiles in shared memory.
 template <class T> static __device__ void gate_and_turn(const T* x1, const T* y, T* out, const Sizes& a) {
@@ -146,7 +146,7 @@ template <class T, int M> static __device__ void convolve(const Px& px, float2* 
             __syncthreads();
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the results of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
         TYPE* y, float* spectra, const float* roots, const float* turns, const u32* pairs, i64 batch, i64 channels, i64 samples,

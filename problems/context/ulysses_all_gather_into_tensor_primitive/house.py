@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
             for (int k = 0; k < 4; ++k) px_st_part(place, 8 * (i + k * step), n, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the shards of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 64, 512

@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(512) gather_rows(Px px, const u16* 
             }
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the shards of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the shards of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 128, 512

@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u1
         const uint4 part = px_ld_part(x, i, n);
         for (int peer = 0; peer < px.world; ++peer) px_st_part(px_at(px, peer, y) + first, i, n, part);
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 // The whole block calls this: writes the k largest values of a row to `listed`, in descending order. An entry is a value's key,
 // followed by column_bits bits that are smaller for later columns, so all entries are different. The k-th largest of the threads'
@@ -96,7 +96,7 @@ template <class T> static __device__ void search(const Px& px, const T* found, c
                 px_st16(there + i, make_uint4(__float_as_uint(value), 0, (u32)label, (u32)(label >> 32)));
             }
         }
-    px_meet(px, blockIdx.x, turn);  // all ranks' candidates have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' candidates have arrived
     for (i64 query = blockIdx.x; query < first.at[px.rank + 1] - first.at[px.rank]; query += gridDim.x) {
         const uint4* box = boxes + query * k;
         for (int i = threadIdx.x; i < px.world * k; i += blockDim.x)

@@ -16,7 +16,7 @@ template <class T> static __device__ void send(const Px& px, const T* text, T* t
     const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
     for (int away = 1; away <= px.world; ++away)
         px_move(px_at(px, (px.rank + away) % px.world, texts) + px.rank * n, text, n, first, step);
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 // Returns log(1 + exp(z)). Far from 0 a series replaces the logarithm, which is slower. Nearly all pairs are far below 0.
 static __device__ float softplus(float z) {

@@ -53,7 +53,7 @@ template <class T> static __device__ void share(
     }
     for (i64 i = threadIdx.x; blockIdx.x == 0 && i < objects * px.world; i += blockDim.x)
         px_at(px, (int)(i / objects), masks)[all * pixels + before + i % objects] = to_float(scores[i % objects]);
-    px_meet(px, blockIdx.x, turn);  // all ranks' masks and bits have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' masks and bits have arrived
 }
 // Finds the objects that overlap another object and must give way to it, and sets their masks to -10. A block decides about one
 // object at a time, and its warps compare it with different others. bits: as in `share`; last, suppressed: [all]; masks:

@@ -65,7 +65,7 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
             if (away < px.world)
                 px_st16(px_at(px, (px.rank + away) % px.world, staged) + px.rank * share + i, part[away]);
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' words of this rank's share have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' words of this rank's share have arrived
     for (i64 i = first; i < share; i += step) {
         uint4 part[PX_MAX_WORLD];
         #pragma unroll
@@ -81,7 +81,7 @@ template <class T> static __device__ void two_shot(const Px& px, const PxNumbers
         for (int away = 0; away < px.world; ++away)
             px_st16(px_at(px, (px.rank + away) % px.world, y) + px.rank * share + i, rounded);
     }
-    px_meet(px, gridDim.x + blockIdx.x, second);  // all ranks' sums have arrived, and all ranks have read `staged`
+    px_turn_barrier(px, gridDim.x + blockIdx.x, second);  // all ranks' sums have arrived, and all ranks have read `staged`
 }
 """
 ENTRY = r"""

@@ -74,7 +74,7 @@ template <class T> static __device__ void ask(const Px& px, const uint8_t* map, 
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks have asked
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks have asked
 }
 // All lanes of a warp call this: stores the weighted sum of the lanes' rows (0: none) at `to`, in the order of the lanes.
 template <class T> static __device__ void add_rows(const T* row, float weight, T* to, i64 width) {
@@ -141,7 +141,7 @@ template <class T> static __device__ void answer(const Px& px, const T* rows, co
         if (!__ballot_sync(0xffffffffu, row != 0)) continue;
         add_rows(row, __uint_as_float(entry.y), px_at(px, asker, sums) + (px.rank * tokens + token) * width, width);
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' sums have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' sums have arrived
 }
 // Writes each token's sum, one per warp: the first top_k lanes have this rank's own rows, the next W lanes the peers' sums.
 template <class T> static __device__ void combine(const Px& px, const T* rows, const i64* sizes, const uint2* asked,

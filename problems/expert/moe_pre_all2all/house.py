@@ -132,7 +132,7 @@ template <class T> static __device__ void send(const Px& px, const T* x, const u
             spread_token(group, lying, x + at * width, rows, token, first, count, arrives, width, experts);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' tokens have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // Copies the tokens that have come from the peers to their rows for this rank's experts.
 template <class T> static __device__ void receive(const Px& px, const u32* cells, const i64* sizes, const T* came,

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks.columns import copy_columns, copy_rows, meet
-from sandbox.kit.blocks.columns import kernels as meeting
+from sandbox.kit.blocks.columns import copy_columns, copy_rows, stream_barrier
+from sandbox.kit.blocks.columns import kernels as column_kernels
 from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(512) gather_weights(Px px, const TY
     store(px, w1, rows, part, width, 2 * width);
     store(px, w2, rows + width, part, width, 2 * width);
     store(px, w3, all3 + px.rank * part, width, part, depth);
-    px_meet(px, blockIdx.x, turn);  // all members' parts have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all members' parts have arrived
 }
 // z = silu(u) * w, rounded once. u, w: [rows][width], rows `pitch` elements apart; z: [rows][width], rows z_pitch elements apart.
 extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE
 }
 // y = the sum of every member's partial in rank order, rounded once. partial: [n], symmetric; y: [n].
 extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* partial, TYPE* y, i64 n) {
-    px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written their partial
+    px_turn_barrier(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written their partial
     const int each = 16 / sizeof(TYPE);
     const i64 step = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 2 * step) {
@@ -117,7 +117,7 @@ def solution(
     x, w1, w2, w3 = (tensor.contiguous() for tensor in (x_local, W1_shard, W2_shard, W3_shard))
     if x.is_cuda:  # before the ranks exchange: a kernel that waits for a compiling rank traps after 2 s
         kernel_for(x.dtype)
-        meeting()
+        column_kernels()
     depth, width = x.shape[1], w1.shape[1]
     z = x.new_empty((x.shape[0], width))
     if n_fsdp == 1:
@@ -139,7 +139,7 @@ def solution(
             copy_inner((w1, w2), parts[number], edges[number], fsdp)
         else:
             copy_columns(w3, all3, fsdp)
-        meet(all3, fsdp, SLOT)
+        stream_barrier(all3, fsdp, SLOT)
         arrived.append(mark())
 
     is_piecewise = len(parts) > 1

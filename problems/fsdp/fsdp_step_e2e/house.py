@@ -28,7 +28,7 @@ template <class T> static __device__ void gather(const Px& px, const T* x, T* y,
             for (int k = 0; k < 4; ++k) px_st_part(there, each * (i + k * step), n, part[k]);
         }
     }
-    px_meet(px, slot, turn);  // all ranks' elements have arrived
+    px_turn_barrier(px, slot, turn);  // all ranks' elements have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) gather_halves(Px px, const u16* x, u16* y, i64 n, u32 base) {
     gather(px, x, y, n, base + blockIdx.x);

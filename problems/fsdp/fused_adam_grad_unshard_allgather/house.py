@@ -45,7 +45,7 @@ template <class T> static __device__ void adam(const Px& px, const T* gradient, 
                 px_st_part(px_at(px, (px.rank + away) % px.world, y) + px.rank * n, each * (i + k * step), n, updated);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' weights have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' weights have arrived
 }
 """
 ENTRY = r"""

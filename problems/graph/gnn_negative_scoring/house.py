@@ -32,7 +32,7 @@ template <class T> static __device__ void rank_rows(const Px& px, const T* pos, 
         const i64 place = 1 + (i64)px_warp_sum(better);
         if (lane < px.world) px_at(px, (px.rank + lane) % px.world, places)[first + row] = place;
     }
-    px_meet(px, blockIdx.x, turn);  // the places of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the places of all ranks have arrived
 }
 """
 ENTRY = r"""

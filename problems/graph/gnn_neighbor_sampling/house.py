@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, 
     for (i64 i = thread; i < n.at[2]; i += threads) all_neighbours[i] = (u32)col[i];
     for (i64 i = thread; i < nodes; i += threads) first[i] = 0xffffffffu;
     px_grid_barrier(counters, ++barriers);
-    px_meet(px, blockIdx.x, turn);  // the lists of all ranks are complete, and stay until the call after the next
+    px_turn_barrier(px, blockIdx.x, turn);  // the lists of all ranks are complete, and stay until the call after the next
     for (i64 i = thread; i < seeded; i += threads) {
         const i64 v = seeds[i];
         node[i] = v, place[v] = first[v] = (u32)i;

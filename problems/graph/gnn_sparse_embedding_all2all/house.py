@@ -128,7 +128,7 @@ template <class T> static __device__ void push_pairs(const Px& px, const i64* id
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // the pairs of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the pairs of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const i64* idx, const u16* value, i64* ids, u16* rows,
         const i64* places, const i64* bases, i64 n, i64 share, i64 width) {

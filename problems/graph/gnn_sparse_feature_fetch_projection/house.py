@@ -27,7 +27,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
         const i64 end = min(last, asked.at[px.rank]);
         for (i64 i = first + threadIdx.x; i < end; i += blockDim.x) there[i] = ids[i];
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     const int each = 16 / sizeof(T);
     const u32 words = (width + each - 1) / each, step = blockDim.x;
     for (int away = 1; away <= px.world; ++away) {  // this rank's own queries last: they need no link
@@ -65,7 +65,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
             __syncthreads();
         }
     }
-    px_meet(px, blockIdx.x, turn + 1);  // the rows of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn + 1);  // the rows of all ranks have arrived
 }
 extern "C" __global__ void __launch_bounds__(512, 2) fetch_halves(Px px, const u16* table, const i64* ids, i64* lists,
         u16* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {

@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few
                 t.next[(t.across + row) * t.n + t.down + lane] = tile[lane][row];
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // the weights of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the weights of all ranks have arrived
 }
 """
 BLOCKS, THREADS = 264, 512

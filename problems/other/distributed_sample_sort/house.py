@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(512) add_counts(Px px, const u32* c
     for (int i = first; i < KINDS / 4; i += step)
         for (int away = 0; away < px.world; ++away)
             px_st16(px_at(px, (px.rank + away) % px.world, everybody) + px.rank * KINDS + 4 * i, px_ld16(counts + 4 * i));
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     for (int i = first; i < KINDS / 4; i += step) {
         uint4 sum = make_uint4(0, 0, 0, 0);
         for (int rank = 0; rank < px.world; ++rank) {
@@ -135,7 +135,7 @@ static __device__ u32 count_below(const float* keys, u32 n, u32 bound, bool equa
 extern "C" __global__ void __launch_bounds__(256) find_cuts(
         Px px, float* keys, i64* cuts, PxNumbers lengths, i64 first, i64 end) {
     __shared__ u32 below[2][16], bound[2], low[2][PX_MAX_WORLD], high[2][PX_MAX_WORLD];
-    px_meet(px, 0, px_turn(px, 0));  // the sorted keys of all ranks are complete
+    px_turn_barrier(px, 0, px_turn(px, 0));  // the sorted keys of all ranks are complete
     if (threadIdx.x < 2) bound[threadIdx.x] = 0;
     for (int shift = 28; shift >= 0; shift -= 4) {
         if (threadIdx.x < 32) below[threadIdx.x / 16][threadIdx.x % 16] = 0;

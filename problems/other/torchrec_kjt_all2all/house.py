@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(512) push_lengths(Px px, PxNumbers 
         for (int part = 0; part < parts; ++part) sum += ((const volatile i64*)partial)[f * parts + part];
         for (int peer = 0; peer < px.world; ++peer) px_at(px, peer, table)[px.rank * features + f] = sum;
     }
-    px_meet(px, SLOT, turn);
+    px_turn_barrier(px, SLOT, turn);
     const volatile i64* sums = table;
     if (warp == 0) {
         i64 before_all = 0, before_own = 0;
@@ -130,7 +130,7 @@ template <class T> static __device__ void push_rows(const Px& px, const Plan& pl
         }
         begin = until;
     }
-    px_meet(px, blockIdx.x, turn);  // all rows and lengths have arrived, and `table` may be written again
+    px_turn_barrier(px, blockIdx.x, turn);  // all rows and lengths have arrived, and `table` may be written again
 }
 """
 ENTRIES = "".join(

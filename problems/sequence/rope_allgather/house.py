@@ -50,7 +50,7 @@ template <class T> static __device__ void rotate(const Px& px, const T* q, const
             px_st_part(there + half, word * each, half, high);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' positions have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' positions have arrived
 }
 """
 ENTRY = r"""

@@ -27,7 +27,7 @@ template <class T> static __device__ void exchange(const Px& px, const T* x, T* 
         px_move(top + halo, strip, 2 * halo, lane, 32);
         px_move(bottom, strip + start, size - start, lane, 32);
     }
-    px_meet(px, blockIdx.x, turn);  // the neighbours' rows have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the neighbours' rows have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) exchange_halves(Px px, const u16* x, u16* patches, i64 planes, i64 size,
         i64 halo, i64 start) {

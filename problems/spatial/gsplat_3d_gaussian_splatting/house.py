@@ -94,7 +94,7 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         const float value = to_float(e < 16 ? viewmats[16 * camera + e] : Ks[9 * camera + e - 16]);
         px_at(px, i / (scene.cameras * LENS), lenses)[px.rank * scene.cameras * LENS + number] = value;
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     const i64 share = share_of(scene.n), end = min((blockIdx.x + 1) * share, scene.n), words = (scene.n + 31) / 32;
     u32 all;
     for (int view = 0; view < px.world * scene.cameras; ++view) {
@@ -111,7 +111,7 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         if (threadIdx.x == 0) places[(i64)view * gridDim.x + blockIdx.x] = all;
     }
     if (!px_last_block(done, gridDim.x)) return;
-    const u32 meeting = px_turn(px, last);
+    const u32 last_turn = px_turn(px, last);
     const i64 each = scene.cameras * gridDim.x;
     for (int owner = 0; owner < px.world; ++owner) {
         u32 running = 0;
@@ -123,7 +123,7 @@ template <class T> static __device__ void count(const Px& px, const Gaussians<T>
         }
         if (threadIdx.x < px.world) px_at(px, threadIdx.x, totals)[px.rank * px.world + owner] = running;
     }
-    px_meet(px, last, meeting);
+    px_turn_barrier(px, last, last_turn);
     if (threadIdx.x < px.world) {
         u32 begin = 0;
         for (int source = 0; source < px.rank; ++source) begin += totals[source * px.world + threadIdx.x];
@@ -183,7 +183,7 @@ template <class T> static __device__ void deliver(const Px& px, const Gaussians<
             __syncthreads();  // all threads have read the tile
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the records of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the records of all ranks have arrived
 }
 """
 ENTRIES = r"""

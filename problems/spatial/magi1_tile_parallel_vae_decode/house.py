@@ -26,7 +26,7 @@ template <class T> static __device__ void share(const Px& px, const T* z, T* lat
         const i64 b = i / px.world, peer = (px.rank + i) % px.world;
         px_move(px_at(px, (int)peer, latents) + (px.rank * batch + b) * kept, z + b * all, kept, first, step);
     }
-    px_meet(px, blockIdx.x, turn);  // the latents of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the latents of all ranks have arrived
 }
 // A position on an axis of the video, as Axis.places lists it: a tile, the two latents to interpolate between, and the weight
 // `part` of the second; then the same of the tile before. rising: this tile's weight when both are cross-faded; 1: no cross-fade.

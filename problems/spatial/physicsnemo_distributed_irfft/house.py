@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_
             for (i64 j = threadIdx.x; j < stored; j += blockDim.x) to[j] = from[j];
         }
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     for (i64 item = blockIdx.x; item < images * count; item += gridDim.x) {
         const i64 image = item / count, k = pairs[px.rank * count + item % count], mirror = (n0 - k) % n0;
         if (k < 0) continue;
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const floa
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 """
 BLOCKS, THREADS = 396, 256

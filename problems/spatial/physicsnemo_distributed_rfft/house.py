@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) send_rows(
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 // Sends both rows of each pair to their owners. spectra: [images][count][n1], rows k of the pairs, transformed; y:
 // [images][height][n1/2 + 1], symmetric.
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const floa
             }
         }
     }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
 }
 """
 BLOCKS, THREADS = 396, 256

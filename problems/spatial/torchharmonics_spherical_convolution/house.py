@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(512) share(Px px, const float* x, c
             }
         }
     }
-    px_meet(px, blockIdx.x, turn);  // the fields and filters of all ranks have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the fields and filters of all ranks have arrived
 }
 // Positions in the numbers of `filter`. The lists at the end: ranks by polar and azimuth position; by polar position, latitudes
 // and the floats of `field` before them; first channels by azimuth position.

@@ -55,7 +55,7 @@ template <class T> static __device__ void quantise(const Px& px, const T* x, uin
                 px_at(px, (px.rank + away) % px.world, scales)[px.rank * (words / lanes) + block] = mine;
         }
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' codes and scales have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' codes and scales have arrived
 }
 """
 ENTRY = r"""

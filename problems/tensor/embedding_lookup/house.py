@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(512) ask_owners(Px px, const i64* i
             for (int w = 0; w < warps; ++w) next[threadIdx.x] += in_warp[w][threadIdx.x];
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks have asked
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks have asked
 }
 // All lanes of a warp call this: copies four rows of `width` elements, from[k] to to[k]. Where from[k] is 0, there is no row.
 template <class T> static __device__ void copy_four(const T* const* from, T* const* to, i64 width) {
@@ -122,7 +122,7 @@ template <class T> static __device__ void answer(const Px& px, const T* shard, c
         }
         copy_four(from, to, width);
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' rows have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' rows have arrived
 }
 // Copies the rows of equal ids within the result, from their twins' rows.
 template <class T> static __device__ void repeat(const int* places, const int* twins, T* result, i64 n, i64 width) {

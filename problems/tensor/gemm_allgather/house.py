@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.columns import copy_columns, kernels, meet, own_columns, push_columns
+from sandbox.kit.blocks.columns import copy_columns, kernels, own_columns, push_columns, stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 16 << 20
@@ -39,6 +39,6 @@ def solution(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
                 copy_columns(mine[top:bottom], result[top:bottom], team)
         top = bottom
     with beside():
-        meet(result, team, SLOT)
+        stream_barrier(result, team, SLOT)
     join()
     return result

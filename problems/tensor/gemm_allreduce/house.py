@@ -8,11 +8,11 @@ launch. CPU ranks add what they read from the peers' memory.
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.columns import kernels, meet
+from sandbox.kit.blocks.columns import kernels, stream_barrier
 from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 from sandbox.kit.blocks.side_stream import beside, join
-from sandbox.kit.blocks.sums import ONE_MEETING, add_up, boxes
+from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes
 
 ONE_SHOT = 1 << 15
 """Elements up to which every rank adds the whole tensor, with one barrier. Beyond, each adds 1/W and reads the rest."""
@@ -39,7 +39,7 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
         return summed(product)
     if nbytes >= LARGE and shape[0] % team.world == 0:
         return in_blocks(A_local, B_local, team)
-    if (team.world - 1) * nbytes > ONE_MEETING:
+    if (team.world - 1) * nbytes > ONE_BARRIER:
         return example("gemm_allreduce_cuda")(A_local, B_local)
     box = boxes(shape[0] * shape[1], A_local.dtype, team, on_gpu=True)
     product = torch.mm(A_local, B_local)
@@ -64,7 +64,7 @@ def in_blocks(A_local: torch.Tensor, B_local: torch.Tensor, team: symm.Team) -> 
     a = A_local.contiguous().view(team.world, rows, -1)
     scattered_product(a, B_local, owned, team, CHUNKS, send)
     with beside():
-        meet(result, team, SLOT)
+        stream_barrier(result, team, SLOT)
     join()
     return result
 

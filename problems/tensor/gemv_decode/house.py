@@ -93,7 +93,7 @@ template <class T, int TILES> static __device__ void project(const Px& px, const
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' logits have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' logits have arrived
 }
 """
 ENTRY = r"""

@@ -66,7 +66,7 @@ template <class T> static __device__ uint4 load_word(const T* x, const Place& at
 // Adds up the ranks' outputs and the bias. x: this rank's part of the sum, [batches][pixels][channels]; y: the sum with bias,
 // [batches][channels][pixels], symmetric. Tile g W + r belongs to rank r. It receives the other ranks' parts of the tile in
 // staged: [W (senders)][groups][512] words, symmetric. It adds them up in rank order, and stores the rounded sum, transposed, at
-// all ranks. At the second px_meet all ranks have read `staged`, so the next launch may write it again.
+// all ranks. At the second px_turn_barrier all ranks have read `staged`, so the next launch may write it again.
 template <class T> static __device__ void add_up(const Px& px, const T* x, uint4* staged, T* y, const T* bias, i64 batches,
         i64 pixels, i64 channels) {
     const u32 turn = px_turn(px, blockIdx.x);
@@ -91,7 +91,7 @@ template <class T> static __device__ void add_up(const Px& px, const T* x, uint4
                 }
             }
         }
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     for (i64 group = blockIdx.x; group * px.world + px.rank < tiles; group += gridDim.x) {
         const Place at = place_of<T>(group * px.world + px.rank, pixels, channels);
         for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
@@ -123,7 +123,7 @@ template <class T> static __device__ void add_up(const Px& px, const T* x, uint4
         }
         __syncthreads();
     }
-    px_meet(px, blockIdx.x, turn + 1);
+    px_turn_barrier(px, blockIdx.x, turn + 1);
 }
 """
 ENTRY = r"""
@@ -177,7 +177,7 @@ def solution(
     kind = (input.shape, weight.shape, part.shape, input.dtype)
     if kind not in planned:  # planning takes long, and a kernel that waits for a planning rank traps after 2 s
         planned.add(kind)
-        team.meet_on_host()
+        team.host_barrier()
     # With two results that of the previous call is kept: a rank stores for call e+2 after the barrier of call e+1.
     result = team.out((batches, channels, *places), input.dtype, "sum")
     pixels = part[0, ..., 0].numel() if part.numel() else 0

@@ -87,11 +87,11 @@ extern "C" __global__ void __launch_bounds__(256) update(const float* product, i
     }
 }
 // Sums `own` over the ranks. own, total: `words` words of 16 bytes, symmetric. Each rank adds up 1/W of the words of all ranks,
-// and stores the sums at all ranks. At the first px_meet all ranks have written `own`, and have ended reading `total` of the
-// previous launch. At the second one `total` is complete, and `own` may be written again.
+// and stores the sums at all ranks. At the first px_turn_barrier all ranks have written `own`, and no rank reads `total` of the
+// previous launch any more. At the second one `total` is complete, and `own` may be written again.
 extern "C" __global__ void __launch_bounds__(512) add_up(Px px, const uint4* own, uint4* total, i64 words) {
     const u32 turn = px_turn(px, blockIdx.x), second = px_turn(px, gridDim.x + blockIdx.x);
-    px_meet(px, blockIdx.x, turn);
+    px_turn_barrier(px, blockIdx.x, turn);
     const i64 share = (words + px.world - 1) / px.world, end = min((px.rank + 1) * share, words);
     for (i64 i = px.rank * share + (i64)blockIdx.x * blockDim.x + threadIdx.x; i < end; i += (i64)gridDim.x * blockDim.x) {
         uint4 part[PX_MAX_WORLD];
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(512) add_up(Px px, const uint4* own
         const uint4 rounded = sum.rounded();
         for (int away = 0; away < px.world; ++away) px_st16(px_at(px, (px.rank + away) % px.world, total) + i, rounded);
     }
-    px_meet(px, gridDim.x + blockIdx.x, second);
+    px_turn_barrier(px, gridDim.x + blockIdx.x, second);
 }
 """
 X_SCALE, GRAM_SCALE, POLYNOMIAL_SCALE = 64.0, 4096.0, 1024.0

@@ -22,7 +22,7 @@ template <class T> static __device__ void push(const Px& px, const T* x, T* y, i
             }
         }
     }
-    px_meet(px, slot, turn);  // all ranks' columns have arrived
+    px_turn_barrier(px, slot, turn);  // all ranks' columns have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const u16* x, u16* y, i64 rows, i64 width, i64 x_pitch,
         i64 y_pitch) {
@@ -34,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x
 }
 // A barrier of the ranks' streams: what a rank has queued on its stream before the launch, copies too, is visible at all ranks
 // after their launch.
-extern "C" __global__ void meet_all(Px px, u32 slot) {
+extern "C" __global__ void barrier_of_all(Px px, u32 slot) {
     const u32 turn = px_turn(px, slot);
     __threadfence_system();
-    px_meet(px, slot, turn);
+    px_turn_barrier(px, slot, turn);
 }

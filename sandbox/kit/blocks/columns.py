@@ -1,15 +1,15 @@
 """Joins the columns of all ranks side by side on every rank, by one launch, or by copy engines during a product.
 
     from sandbox.kit import symm
-    from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
+    from sandbox.kit.blocks.columns import copy_columns, stream_barrier, push_columns
 
     result = symm.out((rows, world * width), dtype, "joined", ring=2)
     push_columns(x, result, symm.connect())              # x [rows, width]; complete when the launch ends
 
     copy_columns(x[:top], result[:top], team)            # in parts: multiprocessors stay free,
-    meet(result, team, slot)                             # and the parts of all ranks have arrived here
+    stream_barrier(result, team, slot)                             # and the parts of all ranks have arrived here
 
-The result of call e is written again in call e+2. With a `meet` in every call, no rank reads it any more by then.
+The result of call e is written again in call e+2. With a `stream_barrier` in every call, no rank reads it any more by then.
 """
 
 import functools
@@ -57,7 +57,7 @@ def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
 
 
 def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
-    """Does the same by copy engines, on the current stream, for some rows of a result, without a wait (see `meet`)."""
+    """Does the same by copy engines, on the current stream, for some rows of a result, without a wait (see `stream_barrier`)."""
     if not x.numel():
         return
     mine = own_columns(result, team)
@@ -83,7 +83,7 @@ def copy_rows(to: torch.Tensor, source: torch.Tensor) -> None:
         )
 
 
-def meet(result: torch.Tensor, team: Team, slot: int) -> None:
+def stream_barrier(result: torch.Tensor, team: Team, slot: int) -> None:
     """A barrier of the ranks' current streams: all writes that were queued before it arrive before later work begins.
 
     result: the written tensor, or any tensor of the same device; slot: a signal slot that only this call uses.
@@ -92,4 +92,4 @@ def meet(result: torch.Tensor, team: Team, slot: int) -> None:
     if not result.is_cuda:
         team.barrier()
         return
-    kernels().meet_all[1, 32](team.px, slot)
+    kernels().barrier_of_all[1, 32](team.px, slot)

@@ -247,7 +247,7 @@ template <class T, int GROUPS, int WARPS, class Gate> static __device__ void del
             }
         }
     }
-    if (s.share < s.tokens) px_meet(px, blockIdx.x, turn);  // the results of all ranks have arrived
+    if (s.share < s.tokens) px_turn_barrier(px, blockIdx.x, turn);  // the results of all ranks have arrived
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}

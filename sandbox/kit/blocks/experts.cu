@@ -33,7 +33,7 @@ template <class T> static __device__ void route(const Px& px, const T* logits, c
             px_move(px_at(px, owner, arrived) + (px.rank * tokens + t) * width, x + t * width, width, lane, 32);
         }
     }
-    if (arrived) px_meet(px, blockIdx.x, turn);  // all ranks' tokens have arrived
+    if (arrived) px_turn_barrier(px, blockIdx.x, turn);  // all ranks' tokens have arrived
 }
 // gate becomes silu(gate) * up; both have n elements.
 template <class T> static __device__ void activate(T* gate, const T* up, i64 n) {
@@ -53,7 +53,7 @@ template <class T> static __device__ void activate(T* gate, const T* up, i64 n) 
 // rank's memory. places: [W][tokens], the tokens' rows in these arrays; 0: token t is row t.
 template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, const i64* places, T* out, i64 tokens,
         i64 width, int pulled) {
-    if (pulled) px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // the experts of all ranks have ended
+    if (pulled) px_turn_barrier(px, blockIdx.x, px_turn(px, blockIdx.x));  // the experts of all ranks have ended
     const int each = 16 / sizeof(T);
     const i64 words = (width + each - 1) / each, all = tokens * words;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 
 from sandbox.kit import cuda
 from sandbox.kit.blocks.columns import kernels as columns_kernels
-from sandbox.kit.blocks.columns import meet
+from sandbox.kit.blocks.columns import stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join, mark
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -157,7 +157,7 @@ def _beside_products(
     rank, world, own = team.rank, team.world, sent[team.rank]
     half = len(own) // 2 if world > 1 else 0
     # One buffer each is enough: peers' MLPs have read `arrived` when their results have come back, and `returned` has been read
-    # before this rank's first `meet` of the next call.
+    # before this rank's first `stream_barrier` of the next call.
     arrived = team.empty((world, *x.shape), x.dtype, "experts: arrived beside")
     returned = team.empty((world, *x.shape), x.dtype, "experts: returned")
     there, back = team.peers(arrived), team.peers(returned)
@@ -166,7 +166,7 @@ def _beside_products(
         owner = (rank + away) % world
         with beside():
             there[owner][rank, : len(sent[owner])].copy_(sent[owner])
-            meet(arrived, team, SLOT)
+            stream_barrier(arrived, team, SLOT)
             ready.append(mark())
     meanwhile()
     own_mlp = mlp()
@@ -182,7 +182,7 @@ def _beside_products(
         with beside():
             back[source][rank, : len(rows)].copy_(made[number])
             if number == world - 2:
-                meet(returned, team, SLOT)
+                stream_barrier(returned, team, SLOT)
     gated_mlp(own[half:], own_mlp, returned[rank, half : len(own)])
     if ready:
         join()  # all results have come back

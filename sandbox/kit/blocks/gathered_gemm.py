@@ -9,7 +9,7 @@ Chunks are rows, not parts of K: each product sums over all of K in float32 and 
 
 import torch
 
-from sandbox.kit.blocks.columns import copy_columns, kernels, meet, push_columns
+from sandbox.kit.blocks.columns import copy_columns, kernels, push_columns, stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -39,7 +39,7 @@ def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: 
         part = slice(edges[number], edges[number + 1])
         with beside():
             copy_columns(x[part], a[part], team)
-            meet(a, team, SLOT)
+            stream_barrier(a, team, SLOT)
 
     gather(0)
     for number in range(len(CHUNKS)):

@@ -37,7 +37,7 @@ template <class T> static __device__ void reshard(
             if (turn_of < px.world)
                 px_st_part(px_at(px, (px.rank + turn_of) % px.world, y) + place * width, word * each, width, part[turn_of]);
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' parts have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' parts have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) reshard_halves(
         Px px, const u16* x, u16* y, i64 outer, i64 rows_in, i64 width_in, i64 rows, i64 width, int across) {

@@ -29,7 +29,7 @@ template <class T> static __device__ void send_rows(const Px& px, const T* x, co
             px_st_part(there, at % words * each, width, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // all ranks' rows have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // all ranks' rows have arrived
 }
 extern "C" __global__ void __launch_bounds__(512) send_rows_halves(
         Px px, const u16* x, const i64* ids, u16* y, i64 width, PxNumbers plan) {

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sandbox.kit import cuda
-from sandbox.kit.blocks.columns import kernels, meet
+from sandbox.kit.blocks.columns import kernels, stream_barrier
 from sandbox.kit.blocks.side_stream import beside, join, mark
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -75,7 +75,7 @@ def scattered_product(
             with beside():
                 place[part].copy_(partial[away - 1, part])
                 if away == others:
-                    meet(own, team, SLOT)
+                    stream_barrier(own, team, SLOT)
                     if more is not None:
                         _add(own[part], more[:, part], more.stride(0))
                     arrived.append(mark())

@@ -6,7 +6,7 @@ template <class T> static __device__ void step(const Px& px, T* gradient, T* con
         float mean_of, float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale, float eps,
         float decay, u32 slot) {
     const u32 turn = px_turn(px, slot);
-    px_meet(px, slot, turn);  // all ranks' gradients are complete
+    px_turn_barrier(px, slot, turn);  // all ranks' gradients are complete
     const int each = 16 / sizeof(T);
     const i64 stride = (i64)gridDim.x * blockDim.x;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += AHEAD * stride) {
@@ -44,5 +44,5 @@ template <class T> static __device__ void step(const Px& px, T* gradient, T* con
             }
         }
     }
-    px_meet(px, slot, turn + 1);  // all ranks' results have arrived, and no rank reads gradients any more
+    px_turn_barrier(px, slot, turn + 1);  // all ranks' results have arrived, and no rank reads gradients any more
 }

@@ -28,7 +28,7 @@ template <class T> static __device__ void attend(const Px& px, const T* q, const
     const int lane = threadIdx.x % 32, pairs = batch * heads;
     for (int pair = blockIdx.x; pair < pairs; pair += gridDim.x)
         send(px, k, v, box, size, rows, heads, width, pitch, pair, causal);
-    px_meet(px, blockIdx.x, turn);  // the other ranks' keys and values have arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // the other ranks' keys and values have arrived
     for (int item = threadIdx.x / 32; item < (pairs - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x * rows;
             item += blockDim.x / 32) {
         const int pair = blockIdx.x + item / rows * gridDim.x, row = item % rows;

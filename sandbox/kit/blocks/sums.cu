@@ -15,7 +15,7 @@ template <class T> static __device__ void add_up(const Px& px, const T* x, T* y,
             for (int k = 0; k < 4; ++k) px_st_part(there, (i + k * step) * each, n, part[k]);
         }
     }
-    px_meet(px, slot, turn);  // the other ranks' values of this block's words have arrived
+    px_turn_barrier(px, slot, turn);  // the other ranks' values of this block's words have arrived
     for (i64 i = first; i * each < n; i += step) {
         PxSum<T> total;
         #pragma unroll

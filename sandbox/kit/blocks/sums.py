@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 128, 512
-ONE_MEETING = 8 << 20
+ONE_BARRIER = 8 << 20
 """Up to this number of bytes that a rank sends, this is faster than adding in shares, with two synchronisations."""
 
 

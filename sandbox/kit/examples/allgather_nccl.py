@@ -1,6 +1,6 @@
 """All-gather in one launch over NCCL's windows: each rank stores its tensor straight into its place of every rank's output.
 
-The kernel uses px.cuh on windows: px_at finds a peer's place, and px_meet is a barrier that counts itself.
+The kernel uses px.cuh on windows: px_at finds a peer's place, and px_turn_barrier is a barrier that counts itself.
 """
 
 import torch
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(512) all_gather(Px px, const u16* x
             for (int k = 0; k < 4; ++k) px_st_part(place, 8 * (i + k * step), n, part[k]);
         }
     }
-    px_meet(px, blockIdx.x, turn);  // every rank's tensor has arrived
+    px_turn_barrier(px, blockIdx.x, turn);  // every rank's tensor has arrived
 }
 """
 BLOCKS = 64

@@ -1,4 +1,4 @@
-"""All-reduce in one launch over NCCL's windows: push, meet, add, push, meet, with NCCL's own barriers.
+"""All-reduce in one launch over NCCL's windows: push, barrier, add, push, barrier, with NCCL's own barriers.
 
 Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to all ranks.
 """

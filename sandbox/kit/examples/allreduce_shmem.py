@@ -1,4 +1,4 @@
-"""All-reduce over NVSHMEM's memory by peers' pointers, in one launch: push, meet, add, push, meet.
+"""All-reduce over NVSHMEM's memory by peers' pointers, in one launch: push, barrier, add, push, barrier.
 
 Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to all ranks. Kernels
 get the addresses that nvshmem_ptr gives in `shmem.px`, so nothing of NVSHMEM runs on the GPU.

@@ -1,4 +1,4 @@
-"""All-reduce in one launch for large tensors: push, meet, add, push, meet.
+"""All-reduce in one launch for large tensors: push, barrier, add, push, barrier.
 
 Each rank pushes slice p of its tensor to rank p, adds up the W slices that it was sent, and pushes the sum to
 all ranks. Pushing needs no copy of the input in shared memory, and stores cross NVLink faster than loads.

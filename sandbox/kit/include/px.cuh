@@ -163,13 +163,13 @@ PX_DI void px_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIM
 // belongs to one block number; all members launch the same blocks in the same order; a slot with turns is never used with epochs.
 //     const u32 turn = px_turn(px, blockIdx.x);   // first: 1, 2, 3, ... from launch to launch
 //     px_enter(px, blockIdx.x, turn);             // after this the block may write to buffers of two launches ago
-//     ...                                         // or px_meet at the end: a barrier of all members
+//     ...                                         // or px_turn_barrier at the end: a barrier of all members
 PX_DI u32 px_load_volatile(u64 at) {
     u32 value;
     asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
     return value;
 }
-// Any thread calls this, before its block calls px_enter, px_meet or px_reach: returns the number of the slot's next turn.
+// Any thread calls this, before its block calls px_enter, px_turn_barrier or px_reach: returns the number of the slot's next turn.
 PX_DI u32 px_turn(const Px& px, u32 slot) { return px_load_volatile(px_word(px.sig[px.rank], slot, px.rank)) + 1; }
 // The whole block calls this: signals to all peers that it has reached `turn`, and stores the turn for its own next launch. Does
 // not wait.
@@ -186,7 +186,7 @@ PX_DI void px_enter(const Px& px, u32 slot, u32 turn) {
     px_await(px, slot, turn - 1);
 }
 // The whole block calls this: a barrier of the same block of every member. What they wrote before is visible afterwards.
-PX_DI void px_meet(const Px& px, u32 slot, u32 turn) {
+PX_DI void px_turn_barrier(const Px& px, u32 slot, u32 turn) {
     px_reach(px, slot, turn);
     px_await(px, slot, turn);
 }

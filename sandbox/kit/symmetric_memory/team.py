@@ -174,7 +174,7 @@ class Team:
         offset = self._heap.offset_of(t, self.mask)
         return [self._heap.addresses[rank] + offset for rank in self.ranks]
 
-    # --- meeting ---
+    # --- barriers and signals ---
 
     def next_epoch(self) -> int:
         """1, 2, 3...: a number for the barriers and signals of one call. Every member must take equally many."""
@@ -248,16 +248,16 @@ class Team:
         """
         mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         ctypes.memmove(mail[self.rank], mine, len(mine))
-        self._meet(10.0, f"{self._name}.{what}{remark}")
+        self._host_barrier(10.0, f"{self._name}.{what}{remark}")
         found = [ctypes.string_at(address, len(mine)) for address in mail]
-        self._meet(10.0, f"{self._name}.{what}")  # no member writes again before all have read
+        self._host_barrier(10.0, f"{self._name}.{what}")  # no member writes again before all have read
         return found
 
-    def meet_on_host(self, timeout_s: float = 10.0) -> None:
+    def host_barrier(self, timeout_s: float = 10.0) -> None:
         """Waits for the members' processes, not for the work that is queued on their GPUs."""
-        self._meet(timeout_s, "the set-up of the symmetric heap")
+        self._host_barrier(timeout_s, "the set-up of the symmetric heap")
 
-    def _meet(self, timeout_s: float, what: str) -> None:
+    def _host_barrier(self, timeout_s: float, what: str) -> None:
         self._agreements = (self._agreements + 1) & layout.EPOCH_MASK
         missing = self._host.barrier(self._host_px, layout.ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000))
         if missing:

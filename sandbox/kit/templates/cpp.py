@@ -3,7 +3,7 @@
     __SIGNATURE__
 
 C++ for CPU ranks. solution() is still the baseline. all_reduce() below it is a whole kernel in one C++ call:
-stage, meet, add. Put more of the problem into that call. Available in C++: Px (rank, world), px_at(px, peer,
+stage, barrier, add. Put more of the problem into that call. Available in C++: Px (rank, world), px_at(px, peer,
 pointer), px_barrier, px_signal, px_wait, bf16 and f16 with to_float and from_float; see
 sandbox/kit/include/px_cpu.h.
 """

@@ -3,7 +3,7 @@
     __SIGNATURE__
 
 CUDA C++ for GPU ranks. solution() is still the baseline. all_reduce() below it is a whole kernel in one
-launch: stage, meet (block b with block b of the peers), add. Put more of the problem into that launch.
+launch: stage, barrier (block b with block b of the peers), add. Put more of the problem into that launch.
 Available: Px (rank, world), px_at, px_barrier, px_signal, px_wait, 16-byte px_ld16 and px_st16, low-latency
 words, TMA bulk copies and adds, bf16 and f16; see sandbox/kit/include/px.cuh.
 """

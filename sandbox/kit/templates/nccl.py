@@ -3,7 +3,7 @@
     __SIGNATURE__
 
 CUDA C++ over NCCL's device API, for two or more GPUs. solution() is still the baseline. all_reduce() below it is a
-whole kernel in one launch: stage, meet by an NCCL barrier, add. Put more of the problem into that launch.
+whole kernel in one launch: stage, NCCL barrier, add. Put more of the problem into that launch.
 Available: windows (nccl.window), ncclGetLsaPointer, ncclLsaBarrierSession, ncclLLA2ASession, and all of px.cuh; see
 help(sandbox.kit.nccl).
 """

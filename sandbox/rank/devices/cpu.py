@@ -126,7 +126,7 @@ def _load(pair: Pair, nbytes: int, turns: int) -> None:
 
 
 def _seconds(work: Callable[[], object], pair: Pair) -> float:
-    pair.team.meet_on_host()
+    pair.team.host_barrier()
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

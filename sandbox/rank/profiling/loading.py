@@ -16,17 +16,17 @@ from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.profiling.calls import ProfiledCalls
 
 
-def enter_world(plan: ProfilePlan, rank: int, device: Any, meeting: str, *, lazy: bool = False) -> None:
+def enter_world(plan: ProfilePlan, rank: int, device: Any, rendezvous: str, *, lazy: bool = False) -> None:
     """Sets the rank's cores, environment and folder, and joins the process group.
 
-    meeting: the folder of its store; lazy: as `Device.join`.
+    rendezvous: the folder of its store; lazy: as `Device.join`.
     """
     os.sched_setaffinity(0, plan.cores[rank])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.setting.world)}
     folder = Path(plan.folder) / f"rank{rank}"
     folder.mkdir(exist_ok=True)
     os.chdir(folder)
-    device.join(rank, plan.setting.world, meeting, lazy=lazy)
+    device.join(rank, plan.setting.world, rendezvous, lazy=lazy)
 
 
 def loaded_calls(plan: ProfilePlan, rank: int, device: Any, *, rotate: bool) -> ProfiledCalls:

@@ -44,12 +44,12 @@ def main() -> None:
 
 def _first(plan: NcuPlan, mode: str) -> None:
     """Runs rank 0. Its peers start while it imports torch."""
-    meeting = tempfile.mkdtemp(dir=plan.world.folder)
+    rendezvous = tempfile.mkdtemp(dir=plan.world.folder)
     peers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peers.connect(f"{plan.world.folder}/{PEERS}")
-    peers.send(json.dumps([mode, meeting]).encode())
+    peers.send(json.dumps([mode, rendezvous]).encode())
     threading.Thread(target=_watch, args=(peers,), daemon=True).start()
-    _rank(plan, mode, 0, meeting)
+    _rank(plan, mode, 0, rendezvous)
 
 
 def _watch(peers: socket.socket) -> None:
@@ -69,25 +69,25 @@ def _fork_peers(plan: NcuPlan) -> None:
             first, _ = listener.accept()
             with first:
                 if order := first.recv(ORDER_BYTES):
-                    mode, meeting = json.loads(order)
-                    _serve(plan, mode, meeting, first, server)
+                    mode, rendezvous = json.loads(order)
+                    _serve(plan, mode, rendezvous, first, server)
 
 
-def _serve(plan: NcuPlan, mode: str, meeting: str, first: socket.socket, server: int) -> None:
+def _serve(plan: NcuPlan, mode: str, rendezvous: str, first: socket.socket, server: int) -> None:
     """Forks the peers of one rank 0. When rank 0 has ended or a peer has failed, kills the rest and returns."""
     left = set()
     for rank in range(1, plan.world.setting.world):
         pid = os.fork()
         if pid == 0:
             die_with_parent(server)
-            _rank(plan, mode, rank, meeting)
+            _rank(plan, mode, rank, rendezvous)
             os._exit(0)
         left.add(pid)
     while not select.select([first], [], [], LOOK_S)[0]:
         ended = [found for pid in left if (found := os.waitpid(pid, os.WNOHANG))[0]]
         left -= {pid for pid, _ in ended}
         if any(status for _, status in ended):
-            said = Path(meeting, FAILURE)
+            said = Path(rendezvous, FAILURE)
             with contextlib.suppress(ConnectionError):
                 first.send(said.read_bytes() if said.exists() else f"{FAILED}died".encode())
             break
@@ -96,7 +96,7 @@ def _serve(plan: NcuPlan, mode: str, meeting: str, first: socket.socket, server:
         os.waitpid(pid, 0)
 
 
-def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
+def _rank(plan: NcuPlan, mode: str, rank: int, rendezvous: str) -> None:
     import torch
     import torch.distributed as dist
 
@@ -109,13 +109,13 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
     torch.set_num_threads(1)
     device: Any = import_module(world.device_module).device(rank)
     try:
-        enter_world(world, rank, device, meeting, lazy=True)
-        _meet(dist, "joined")  # the rank under ncu may start later than the limit of its peers' waits in a kernel
+        enter_world(world, rank, device, rendezvous, lazy=True)
+        _barrier(dist, "joined")  # the rank under ncu may start later than the limit of its peers' waits in a kernel
         calls = loaded_calls(world, rank, device, rotate=False)
         calls.make(world.warm)
         call = calls.prepared()
         device.synchronize()
-        _meet(dist, "before")
+        _barrier(dist, "before")
         cuda: Any = torch.cuda
         profiler = cuda.cudart() if rank == 0 and device.torch_device.type == "cuda" else None
         if profiler is not None:
@@ -124,12 +124,12 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
         device.synchronize()
         if profiler is not None:
             profiler.cudaProfilerStop()
-        _meet(dist, "after")
+        _barrier(dist, "after")
     except BaseException as error:
         last = failure(error, world, rank).strip().splitlines()[-1:]
         said = f"{FAILED}{rank} failed: {' '.join(last)}"
         if rank:
-            Path(meeting, FAILURE).write_text(said[: ORDER_BYTES // 4])
+            Path(rendezvous, FAILURE).write_text(said[: ORDER_BYTES // 4])
         else:
             time.sleep(PEER_FIRST_S)  # if a peer failed first, its failure is printed instead
             print(said, flush=True)
@@ -137,7 +137,7 @@ def _rank(plan: NcuPlan, mode: str, rank: int, meeting: str) -> None:
     dist.destroy_process_group()
 
 
-def _meet(dist: Any, when: str) -> None:
+def _barrier(dist: Any, when: str) -> None:
     """Waits for all ranks through their store, because a barrier of the process group would start NCCL."""
     store = dist.distributed_c10d._get_default_store()
     store.set(f"pkb-ncu-{when}-{dist.get_rank()}", "here")

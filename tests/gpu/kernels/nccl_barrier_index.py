@@ -5,7 +5,7 @@ import torch
 from sandbox.kit import nccl
 
 kernels = nccl.compile(r"""
-extern "C" __global__ void meet(ncclDevComm dev) {
+extern "C" __global__ void barrier(ncclDevComm dev) {
     ncclCoopCta cta;
     ncclLsaBarrierSession<ncclCoopCta> barrier(cta, dev, ncclTeamTagLsa(), blockIdx.x + 1);
     barrier.sync(cta, cuda::memory_order_acq_rel);
@@ -15,5 +15,5 @@ dev = nccl.devcomm(lsa_barriers=8)
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
-    kernels.meet[8, 64](dev)
+    kernels.barrier[8, 64](dev)
     return tensor.clone()

@@ -5,7 +5,7 @@ import torch
 from sandbox.kit import nccl
 
 kernels = nccl.compile(r"""
-extern "C" __global__ void meet(ncclDevComm dev) {
+extern "C" __global__ void barrier(ncclDevComm dev) {
     ncclCoopCta cta;
     ncclLsaBarrierSession<ncclCoopCta> barrier(cta, dev, ncclTeamTagLsa(), blockIdx.x);
     barrier.sync(cta, cuda::memory_order_acq_rel);
@@ -16,5 +16,5 @@ dev = nccl.devcomm(lsa_barriers=1)
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     if torch.distributed.get_rank() == 0:
-        kernels.meet[1, 64](dev)
+        kernels.barrier[1, 64](dev)
     return tensor.clone()

@@ -5,11 +5,11 @@ import torch
 from sandbox.kit import shmem
 
 kernels = shmem.compile(r"""
-extern "C" __global__ void meet() { nvshmemx_barrier_all_block(); }
+extern "C" __global__ void barrier() { nvshmemx_barrier_all_block(); }
 """)
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     if shmem.rank == 0:
-        kernels.meet[1, 128]()
+        kernels.barrier[1, 128]()
     return tensor.clone()

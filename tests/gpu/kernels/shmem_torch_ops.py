@@ -18,8 +18,8 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     for peer in range(world):
         if peer != rank:
             torch.ops.symm_mem.nvshmem_put(boxes[rank], peer)
-    meeting = torch.zeros(1, device=tensor.device)
-    dist.all_reduce(meeting)  # the handle's own barrier does nothing
+    arrived = torch.zeros(1, device=tensor.device)
+    dist.all_reduce(arrived)  # the handle's own barrier does nothing
     result = torch.stack(boxes)
-    dist.all_reduce(meeting)
+    dist.all_reduce(arrived)
     return result

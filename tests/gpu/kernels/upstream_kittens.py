@@ -20,7 +20,7 @@ using Rows = gl<bf16, 1, 1, -1, -1>;
 using Parts = pgl<Rows, NUM_DEVICES, false>;
 using Flags = pgl<gl<int, 1, 1, -1, -1>, NUM_DEVICES, false>;
 
-__global__ void meet(const __grid_constant__ Flags flags, int rank, int epoch) {
+__global__ void all_arrive(const __grid_constant__ Flags flags, int rank, int epoch) {
     const int peer = threadIdx.x;
     if (peer >= NUM_DEVICES) return;
     __threadfence_system();
@@ -46,9 +46,9 @@ void all_reduce(kittens::py::TKParallelTensor& tensor, kittens::py::TKParallelTe
     const auto flags = kittens::py::parallel_tensor_to_pgl<Flags>(barrier);
     const int rows = out.size(0), rank = tensor.local_rank_;
     const Rows sum(reinterpret_cast<bf16*>(out.data_ptr()), 1, 1, rows, 64);
-    meet<<<1, 32, 0, stream>>>(flags, rank, 2 * epoch - 1);
+    all_arrive<<<1, 32, 0, stream>>>(flags, rank, 2 * epoch - 1);
     add_parts<<<rows / 16, 32, 0, stream>>>(kittens::py::parallel_tensor_to_pgl<Parts>(tensor), sum);
-    meet<<<1, 32, 0, stream>>>(flags, rank, 2 * epoch);
+    all_arrive<<<1, 32, 0, stream>>>(flags, rank, 2 * epoch);
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {

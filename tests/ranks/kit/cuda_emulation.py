@@ -57,7 +57,7 @@ static inline void __threadfence() {}
 static inline unsigned atomicAdd(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_ACQ_REL); }
 static inline float __shfl_xor_sync(unsigned, float value, int) { abort(); return value; }  // warps are not emulated here
 static inline unsigned __cvta_generic_to_shared(const void*) { return 0; }
-struct Meeting {
+struct BlockBarrier {
     std::mutex lock; std::condition_variable turn; unsigned here = 0, round = 0, all = 0;
     void wait() {
         std::unique_lock<std::mutex> held(lock);
@@ -66,10 +66,10 @@ struct Meeting {
         turn.wait(held, [&] { return round != mine; });
     }
 };
-static Meeting meeting;
-static inline void __syncthreads() { meeting.wait(); }
+static BlockBarrier block_barrier;
+static inline void __syncthreads() { block_barrier.wait(); }
 template <class Body> static void launch(unsigned grid, unsigned block, Body body) {
-    meeting.all = block;
+    block_barrier.all = block;
     std::vector<std::thread> threads;
     for (unsigned t = 0; t < block; ++t)
         threads.emplace_back([=] {

@@ -282,7 +282,7 @@ def test_sixteen_bit_floats_convert_as_torch_does(kernel_cache):
 
 
 BARRIERS = r"""
-extern "C" void meet(const Px& px, u32 slot, u32 epoch) { px_barrier(px, slot, epoch); }
+extern "C" void barrier(const Px& px, u32 slot, u32 epoch) { px_barrier(px, slot, epoch); }
 extern "C" void tell(Px px, int peer, u32 slot, u32 value) { px_signal(px, peer, slot, value); }
 extern "C" void hear(const Px px, int peer, u32 slot, u32 value) { px_wait(px, peer, slot, value); }
 extern "C" long read(const Px& px, long* mine, int peer) { return *px_at(px, peer, mine); }
@@ -295,9 +295,9 @@ def meet_often(rank: int, world: int) -> None:
     for turn in range(200):
         mine.fill_(turn * 10 + rank)
         epoch = symm.next_epoch()
-        lib.meet(symm.px, 5, epoch)
+        lib.barrier(symm.px, 5, epoch)
         assert [lib.read(symm.px, mine, peer) for peer in range(world)] == [turn * 10 + p for p in range(world)]
-        lib.meet(symm.px, 6, epoch)
+        lib.barrier(symm.px, 6, epoch)
     right, left = (rank + 1) % world, (rank - 1) % world
     lib.tell(symm.px, right, 1000, 44)
     lib.hear(symm.px, left, 1000, 44)
@@ -314,7 +314,7 @@ def meet_in_teams(rank: int, world: int) -> None:
     team = symm.sub([0, 2] if rank % 2 == 0 else [1, 3])
     mine = team.empty((1,), torch.int64)
     mine.fill_(rank)
-    lib.meet(team.px, 0, team.next_epoch())
+    lib.barrier(team.px, 0, team.next_epoch())
     assert [lib.read(team.px, mine, peer) for peer in range(2)] == list(team.ranks)
 
 
@@ -329,12 +329,12 @@ def wait_in_vain(rank: int, world: int) -> str:
         dist.barrier()
         return ""
     with pytest.raises(errors.KernelError, match="used slot 1008"):
-        lib.meet(symm.px, 1008, 1)
+        lib.barrier(symm.px, 1008, 1)
     team = symm.sub([rank, 2])
     with pytest.raises(errors.BarrierTimeout, match="hear waited in vain for rank 2"):
         lib.hear(team.px, team.ranks.index(2), 9, 1)
     with pytest.raises(errors.BarrierTimeout) as caught:
-        lib.meet(symm.px, 7, symm.next_epoch())
+        lib.barrier(symm.px, 7, symm.next_epoch())
     dist.barrier()
     assert caught.value.missing == (2,)
     return str(caught.value)
@@ -342,7 +342,7 @@ def wait_in_vain(rank: int, world: int) -> str:
 
 def test_a_barrier_in_cpp_times_out_instead_of_hanging(worlds):
     text = worlds.run(wait_in_vain, 3)[0]
-    assert text.startswith("meet waited in vain for rank 2 (slot 7, value 1)")
+    assert text.startswith("barrier waited in vain for rank 2 (slot 7, value 1)")
 
 
 def compile_together(rank: int, world: int, folder: str) -> tuple[int, str]:

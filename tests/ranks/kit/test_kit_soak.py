@@ -66,16 +66,16 @@ LAUNCHED_BY = {
     "exchanged_rows": {"send_rows_halves", "send_rows_words"},
     "summed": {"add_up_over_ranks"},
     "clipped": {"sum_all", "scale_all"},
-    "joined": {"push_halves", "push_words", "meet_all"},
-    "multiplied": {"push_words", "meet_all"},
+    "joined": {"push_halves", "push_words", "barrier_of_all"},
+    "multiplied": {"push_words", "barrier_of_all"},
     "fanned_out": {"fan_out"},
     "stepped": {"step_slice"},
     "attended": {"attend_to_all", "reshard_halves", "reshard_words"},
-    "routed": {"route_tokens", "combine_owners", "meet_all"},
+    "routed": {"route_tokens", "combine_owners", "barrier_of_all"},
     "cut": {"cut_rows", "cut_rows_by_share"},
     "swapped": {"swap"},
     "gathered": {"gather_words"},
-    "met": {"push"},
+    "pushed_by_root": {"push"},
     "recurred": {"recur"},
 }
 """The kernels that communicate, by the step (block of the soak) that launches them."""
@@ -184,7 +184,8 @@ def test_named_blocks_run_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), [(("no_such",), "no block no_such in"), (("met",), "no block met on CPU")]
+    ("names", "message"),
+    [(("no_such",), "no block no_such in"), (("pushed_by_root",), "no block pushed_by_root on CPU")],
 )
 def test_a_block_that_is_not_there_is_named_with_those_that_are(names: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
@@ -194,8 +195,8 @@ def test_a_block_that_is_not_there_is_named_with_those_that_are(names: tuple[str
 
 def test_a_row_that_is_wrong_or_did_not_end_is_a_fault() -> None:
     row = SoakRow(block="pushed", world=2, device="cuda", calls=1000, wrong=3, first_wrong=64)
-    lost = SoakRow(block="met", world=2, device="cuda", calls=0, wrong=0, detail="plain rank 1 failed: trap")
+    lost = SoakRow(block="pushed_by_root", world=2, device="cuda", calls=0, wrong=0, detail="plain rank 1 failed: trap")
     assert not conclude([row, lost]).sound
-    assert conclude([row, lost]).lines == ["not right: pushed, met"]
+    assert conclude([row, lost]).lines == ["not right: pushed, pushed_by_root"]
     assert "from 64 on" in kit_soak.TABLE.line(row)
     assert "trap" in kit_soak.TABLE.line(lost)

@@ -135,4 +135,4 @@ def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena_warm: CommandLine,
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
     done = pkb_arena_warm("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
     assert done.returncode == 1
-    assert "a draw: neither player has a right kernel" in done.stdout
+    assert "a draw: neither player has a correct kernel" in done.stdout

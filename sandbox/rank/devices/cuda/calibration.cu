@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(32) pull_tma(char* to, const char* 
     px_bulk_wait_done<0>();
 }
 
-extern "C" __global__ void meet(Px px, u32 epoch, int times) {
+extern "C" __global__ void barriers(Px px, u32 epoch, int times) {
     for (int i = 0; i < times; ++i) px_barrier(px, 0, epoch + i);
 }
 

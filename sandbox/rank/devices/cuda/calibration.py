@@ -98,13 +98,13 @@ def _links(device: Device, module: Any) -> dict[str, float]:
         for target in range(world)
         if source != target
     )
-    meet = module.meet[1, 32]
+    kernel = module.barriers[1, 32]
 
     def barriers() -> None:
         first = symm.next_epoch()
         for _ in range(BARRIERS - 1):
             symm.next_epoch()
-        meet(symm.px, first, BARRIERS)
+        kernel(symm.px, first, BARRIERS)
 
     def symm_barriers() -> None:
         for _ in range(BARRIERS):

@@ -27,7 +27,7 @@ KIT_BLOCKS = (
     "zero_step",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
-SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_MEETING": 0}
+SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0, "ONE_BARRIER": 0}
 """Constants for small launches: few threads suffice. Test sizes give several blocks, chunks, slices and loop turns."""
 HERE = Path(__file__).parent
 _TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
@@ -72,7 +72,7 @@ class Launch(NamedTuple):
 launched: set[str] = set()
 """Names of the kernels that were launched in this process."""
 compiled: list[str] = []
-"""Kernels compiled since the last host barrier of a team (`Team._meet`)."""
+"""Kernels compiled since the last host barrier of a team (`Team._host_barrier`)."""
 compiled_late: set[str] = set()
 """Kernels that were in `compiled` when a kernel was launched that may wait for its peers."""
 queued: list[Launch] | None = None
@@ -187,10 +187,10 @@ def compile_kittens(source: str, headers: Path) -> Module:
     return compile(source, options, front=front, behind=behind)
 
 
-def meet_as_ever(team: Team, *given: Any, meet: Any = Team._meet) -> None:
-    """Calls Team._meet and clears `compiled`: all ranks have compiled those kernels afterwards."""
+def host_barrier_as_ever(team: Team, *given: Any, barrier: Any = Team._host_barrier) -> None:
+    """Calls Team._host_barrier and clears `compiled`: all ranks have compiled those kernels afterwards."""
     compiled.clear()
-    meet(team, *given)
+    barrier(team, *given)
 
 
 def forget_blocks() -> None:
@@ -221,7 +221,7 @@ def interpret_triton() -> None:
 def as_on_gpus(text: str, name: str) -> types.ModuleType:
     """Returns a kernel's source as a module whose CUDA path runs on the CPU, in small launches."""
     cuda.compile = compile  # type: ignore[assignment]
-    Team._meet = meet_as_ever  # type: ignore[method-assign]
+    Team._host_barrier = host_barrier_as_ever  # type: ignore[method-assign]
     if "sandbox.kit.blocks import attention_gradients" in text:
         interpret_triton()
     torch.cuda.Stream = torch.cuda.current_stream = Stream  # type: ignore[assignment, misc]

@@ -1,5 +1,5 @@
 // Runs CUDA texts of the kit on CPU ranks, for tests: a block is an OS thread, its threads are contexts that take turns. It finds wrong
-// indices, missing meetings and deadlocks; what it cannot find are missing fences, since the CPU orders stores by itself.
+// indices, missing barriers and deadlocks; what it cannot find are missing fences, since the CPU orders stores by itself.
 #pragma once
 #include <math.h>
 #include <sched.h>
