@@ -9,8 +9,8 @@ from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
-LONGEST_LINE, START = 300, 200
-"""Characters of a message, and of its start if it is shortened."""
+START, END, GAP = 200, 95, " ... "
+"""Characters of the start and of the end of a message that is longer than both, and what stands between them."""
 
 
 def whole(figures: OutputError) -> str:
@@ -29,7 +29,8 @@ def _first_line(text: str) -> str:
 
 def _shortened(line: str) -> str:
     """The line, without its middle if it is long: the end of a message often has the reason."""
-    return line if len(line) <= LONGEST_LINE else f"{line[:START]} ... {line[START - LONGEST_LINE + 5 :]}"
+    short = line[:START] + GAP + line[-END:]
+    return short if len(short) < len(line) else line
 
 
 _REPORTED = {

@@ -1,13 +1,13 @@
 """Joins the columns of all ranks side by side on every rank, by one launch, or by copy engines during a product.
 
     from sandbox.kit import symm
-    from sandbox.kit.blocks.columns import copy_columns, stream_barrier, push_columns
+    from sandbox.kit.blocks.columns import copy_columns, push_columns, stream_barrier
 
     result = symm.out((rows, world * width), dtype, "joined", ring=2)
     push_columns(x, result, symm.connect())              # x [rows, width]; complete when the launch ends
 
     copy_columns(x[:top], result[:top], team)            # in parts: multiprocessors stay free,
-    stream_barrier(result, team, slot)                             # and the parts of all ranks have arrived here
+    stream_barrier(result, team, slot)                   # and the parts of all ranks have arrived here
 
 The result of call e is written again in call e+2. With a `stream_barrier` in every call, no rank reads it any more by then.
 """

@@ -3,7 +3,7 @@
     __SIGNATURE__
 
 ThunderKittens tiles for GPU ranks. solution() is still the baseline. all_reduce() below it is a whole kernel in one
-launch: a barrier, load their tiles, add, store. It needs a checkout of ThunderKittens: THUNDERKITTENS_ROOT or
+launch: a barrier, load the peers' tiles, add, store. It needs a checkout of ThunderKittens: THUNDERKITTENS_ROOT or
 the setting `thunderkittens` names it. Available: tiles, global layouts over any rank's memory (PxView), px_barrier
 and the rest of px.cuh; no multicast, no TMA descriptors.
 """
