@@ -23,8 +23,6 @@ class CallRecorder:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.recordings: dict[Any, tuple[torch.cuda.CUDAGraph, Any]] = {}
-        # Results stay alive with their recording, so that no other recording reuses their memory.
-        self.pool = torch.cuda.graph_pool_handle()
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, *arguments: Any) -> Any:
@@ -44,12 +42,14 @@ class CallRecorder:
     def recorded(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
         """Records a call without running it; returns the graph and the result that its replays fill.
 
-        torch.cuda.graph would block on the device, which a batch behind the starting gate must not.
+        torch.cuda.graph would block on the device, which a batch behind the starting gate must not. A recording has
+        memory of its own: in a shared pool its result may lie where an older recording, which can be replayed later in the
+        same batch, has its workspace.
         """
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+                graph.capture_begin(capture_error_mode="thread_local")
                 result = self.function(*arguments)
                 graph.capture_end()
         except RuntimeError as error:

@@ -37,6 +37,12 @@ def test_a_baseline_in_a_graph_passes_and_has_a_device_time(judge, passes, numbe
     assert result.contender_us.device is not None
 
 
+@pytest.mark.parametrize("number", ["76", "87"])
+def test_a_graph_with_a_large_workspace_keeps_its_results(judge, passes, number):
+    problem = judge.catalogue.find(number)
+    passes(number, variant_source(problem, GRAPH, "cuda"), preset="production", rounds=4)
+
+
 def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge):
     result = judge.run(WAITS, variant_source(judge.catalogue.find(WAITS), GRAPH, "cuda"))
     assert result.verdict is Verdict.CRASH

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 
 KERNELS = Path(__file__).with_name("kernels")
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
-PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
+PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13", "matmul": "16"}
 ELSEWHERE = {"cpp", *backend_names()}
 """Name suffixes of examples that have tests of their own."""
 EXAMPLES = {name: path for name, path in kernel_paths().items() if name.rpartition("_")[2] not in ELSEWHERE}

@@ -21,6 +21,7 @@ OVER_NVSHMEM = "tests/gpu/kernels/shmem_triton.py"
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """False in continuous integration, which installs Triton. Machines with GPUs have their own."""
 
+MATMUL = "benchmarks/kernels/matmul_reducescatter_triton.py"
 GRADIENTS = "sandbox/kit/blocks/attention_gradients.py"
 _MATRICES = dict.fromkeys(("grad", "q", "k", "v"), "*bf16") | {"lse": "*fp32", "delta": "*fp32"}
 _STRIDES = ("batch_stride", "row_stride", "head_stride")
@@ -29,6 +30,12 @@ _NUMBERS = {"scale": "fp32", **dict.fromkeys(("causal", "rows", "heads", "width"
 KERNELS: list[tuple[str, str, dict[str, str], dict[str, int]]] = [
     (STARTER, "add_all", {"addresses": "*i64", "out": "*bf16", "n": "i32"}, {"WORLD": 4, "BLOCK": 1024}),
     (UPSTREAM, "one_shot_kernel", {"pointers": "i64", "out": "*bf16", "n": "i32"}, {"WORLD": 4, "BLOCK": 1024}),
+    (
+        MATMUL,
+        "product",
+        {"a": "*bf16", "b": "*bf16", "peers": "i64"} | dict.fromkeys(("N", "K", "rows", "rank"), "i32"),
+        {"WORLD": 2, "BM": 128, "BN": 256, "BK": 64},
+    ),
     (
         GRADIENTS,
         "gradients_of_queries",
@@ -84,7 +91,7 @@ def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str
 
 
 def test_every_triton_text_is_here():
-    folders = [ROOT / name for name in ("arena", "problems", "sandbox", "screens", "tests")]
+    folders = [ROOT / name for name in ("arena", "benchmarks", "problems", "sandbox", "screens", "tests")]
     # Files of a kernel folder import each other and compile only there. They have their own tests.
     files = [path for folder in folders for path in folder.rglob("*.py") if "folders" not in path.parts]
     found = {str(path.relative_to(ROOT)) for path in files if "\n@triton.jit\n" in path.read_text()}

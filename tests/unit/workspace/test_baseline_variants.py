@@ -72,7 +72,7 @@ def test_on_cpu_ranks_they_are_refused(pkb_arena, word):
 class FakeGraph:
     """A graph that records nothing: it checks the capture mode and counts replays."""
 
-    def capture_begin(self, pool: object, capture_error_mode: str) -> None:
+    def capture_begin(self, capture_error_mode: str) -> None:
         assert capture_error_mode == "thread_local"
 
     def capture_end(self) -> None:
@@ -85,7 +85,6 @@ class FakeGraph:
 @pytest.fixture
 def recorder(monkeypatch):
     """recorder(baseline source): the names in the graph variant's module, with the GPU's part replaced."""
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, "Stream", object)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
