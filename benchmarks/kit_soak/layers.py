@@ -60,7 +60,7 @@ def _mlp(owner: int, number: int, width: int, dtype: torch.dtype, biased: bool) 
 
 
 def _through(rows: torch.Tensor, mlp: Mlp) -> torch.Tensor:
-    (gate, up, down) = [(weight.double(), None if bias is None else bias.double()) for weight, bias in mlp]
+    (gate, up, down) = [(weight.double(), None if bias is None else bias.double()) for weight, bias, *_ in mlp]
     linear = torch.nn.functional.linear
     return linear(torch.nn.functional.silu(linear(rows, *gate)) * linear(rows, *up), *down)
 

@@ -1,4 +1,4 @@
-"""House kernel: range attention; exchanges store heads at their final places beside another range's attention."""
+"""House kernel: range attention; copy engines exchange the heads of one range while another range attends."""
 
 import contextlib
 
@@ -7,8 +7,11 @@ import torch.distributed as dist
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.attention import attend
+from sandbox.kit.blocks.columns import copy_rows, kernels, stream_barrier
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.side_stream import beside, join
+
+SLOT = 1000
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 
@@ -29,39 +32,57 @@ def solution(
     // Hq.
 
     Keys, values and the first range's queries are exchanged first. The exchanges of the other queries, and of the
-    outputs of all ranges but the last, run beside the attention of a range.
+    outputs of all ranges but the last, run beside the attention of a range. Copy engines do them: a kernel that waits for
+    a peer would hold multiprocessors that the attention needs.
     """
     world, ranges = dist.get_world_size(group), cp_shuffle_num
     intervals = k_ranges.tolist()  # the host needs the shapes; no work is queued yet that it would wait for
     if key_value.shape[1] < world:
         key_value = key_value.repeat_interleave(world // key_value.shape[1], dim=1)
-    queries = query.reshape(ranges, -1, *query.shape[1:])  # [R, b, Hq, Dh]
+    queries = query.contiguous().view(ranges, -1, *query.shape[1:])  # [R, b, Hq, Dh]
     pairs = key_value.reshape(ranges, -1, *key_value.shape[1:])
-    first, rest = queries[:1], queries[1:]
-    team = symm.team(group) if world > 1 else None
-    aside = beside if query.is_cuda else contextlib.nullcontext
-    if team:
-        pairs = reshard(pairs, 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]
-        first = reshard(first, 2, 1, team)
-        if ranges > 1:
-            with aside():
-                rest = reshard(rest, 2, 1, team)
+    team, aside = symm.team(group), beside if query.is_cuda else contextlib.nullcontext
+    if query.is_cuda:
+        kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
+
+    # Two buffers each are enough: a rank writes in call e+2 after the barriers of call e+1, when all ranks have ended call e.
+    _, block, heads, width = queries.shape
+    arrived = team.out((ranges, world * block, heads // world, width), query.dtype, "queries", ring=2)
+    output = team.out((ranges, block, heads, width), query.dtype, "output", ring=2)
+    for_queries, for_outputs = team.peers(arrived), team.peers(output)
+    shares = [slice(rank * heads // world, (rank + 1) * heads // world) for rank in range(world)]
+    blocks = [slice(rank * block, (rank + 1) * block) for rank in range(world)]
+
+    def send_queries(number: int) -> None:
+        for peer in team.order():
+            copy_heads(for_queries[peer][number, blocks[team.rank]], queries[number, :, shares[peer]])
+
+    send_queries(0)
+    pairs = reshard(pairs, 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]; it ends with a barrier, also for the queries
+    if ranges > 1:
+        with aside():
+            for number in range(1, ranges):
+                send_queries(number)
+            stream_barrier(arrived, team, SLOT)
     kept = clip_token_nums or pairs.shape[1]
     key, value = pairs[:, :kept].flatten(0, 1)[None].chunk(2, dim=-1)  # copies only if tokens are left out
 
-    output, attended = torch.empty_like(queries, memory_format=torch.contiguous_format), []
-    for i, (start, end) in enumerate(intervals):
-        if i == 1 and team and query.is_cuda:
+    made = []  # kept until copy engines have read it
+    for number, (start, end) in enumerate(intervals):
+        if number == 1 and query.is_cuda:
             join()  # the other queries have arrived
-        own = first if i == 0 else rest[i - 1 : i]
-        attended.append(attend(own, key[:, start:end], value[:, start:end], None, causal=False))
-        if not team:
-            output[i] = attended[i][0]
-            continue
+        own = arrived[number : number + 1]
+        made.append(attend(own, key[:, start:end], value[:, start:end], None, causal=False)[0])
         with aside():
-            # The result lies in a ring of two buffers. A peer can overwrite it only after the next exchange here has
-            # begun, which is after this copy.
-            output[i] = reshard(attended[i], 1, 2, team)[0]
-    if team and query.is_cuda:
-        join()  # `attended` must exist until here: the side stream reads it
+            for peer in team.order():
+                copy_heads(for_outputs[peer][number, :, shares[team.rank]], made[number][blocks[peer]])
+            if number == ranges - 1:
+                stream_barrier(output, team, SLOT)
+    if query.is_cuda:
+        join()
     return output.view(query.shape)
+
+
+def copy_heads(to: torch.Tensor, source: torch.Tensor) -> None:
+    """Copies heads [b, H, Dh], whose rows need not be adjacent, by copy engine."""
+    copy_rows(to.view(len(to), -1), source.view(len(source), -1))

@@ -45,8 +45,10 @@ SENT_BESIDE = 16 << 20
 """From this number of bytes on, GPUs send a rank's tokens during products."""
 ALL_GO = 0.75
 """If at least this part of the tokens is expected to go to a rank, all tokens are sent to all ranks."""
-Projection = tuple[torch.Tensor, torch.Tensor | None]
-"""Weight [out, in] and bias [out]."""
+Projection = (
+    tuple[torch.Tensor, torch.Tensor | None] | tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor]
+)
+"""Weight [out, in] and bias [out], and the factors A [r, in] and B [out, r] of a branch (x Aᵀ) Bᵀ if there is one."""
 Mlp = tuple[Projection, Projection, Projection]
 """gate H -> I, up H -> I, down I -> H."""
 
@@ -59,9 +61,16 @@ def kernel_for(dtype: torch.dtype) -> tuple[Any, Any, Any]:
 
 
 def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> torch.Tensor:
-    """Writes rows [n, in] times the transposed weight, plus the bias, into out [n, out]."""
-    weight, bias = projection
-    return torch.mm(rows, weight.t(), out=out) if bias is None else torch.addmm(bias, rows, weight.t(), out=out)
+    """Writes rows [n, in] times the transposed weight, plus the bias and the branch, into out [n, out]."""
+    weight, bias, *factors = projection
+    if bias is None:
+        torch.mm(rows, weight.t(), out=out)
+    else:
+        torch.addmm(bias, rows, weight.t(), out=out)
+    if factors:
+        a, b = factors
+        out.addmm_(rows @ a.t(), b.t())
+    return out
 
 
 def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
