@@ -1,4 +1,4 @@
-"""House kernel: range attention; copy engines exchange the heads of one range while another range attends."""
+"""House kernel: range attention; copy engines return the heads of one range while the next one attends."""
 
 import contextlib
 
@@ -31,58 +31,42 @@ def solution(
     queries of range i attend to rows k_ranges[i, 0] up to k_ranges[i, 1]. Query head h reads kv head h * Hk
     // Hq.
 
-    Keys, values and the first range's queries are exchanged first. The exchanges of the other queries, and of the
-    outputs of all ranges but the last, run beside the attention of a range. Copy engines do them: a kernel that waits for
-    a peer would hold multiprocessors that the attention needs.
+    The host's launches are the limit, so queries are exchanged in one launch, and the next range's attention is queued
+    before the exchange of an output. Copy engines do that one beside the attention: a kernel that waits for a peer would
+    hold multiprocessors.
     """
     world, ranges = dist.get_world_size(group), cp_shuffle_num
     intervals = k_ranges.tolist()  # the host needs the shapes; no work is queued yet that it would wait for
     if key_value.shape[1] < world:
         key_value = key_value.repeat_interleave(world // key_value.shape[1], dim=1)
-    queries = query.contiguous().view(ranges, -1, *query.shape[1:])  # [R, b, Hq, Dh]
-    pairs = key_value.reshape(ranges, -1, *key_value.shape[1:])
-    team, aside = symm.team(group), beside if query.is_cuda else contextlib.nullcontext
-    if query.is_cuda:
+    team, is_cuda = symm.team(group), query.is_cuda
+    if is_cuda:
         kernels()  # before the ranks synchronise, because a rank that waits in a kernel traps after 2 s
-
-    # Two buffers each are enough: a rank writes in call e+2 after the barriers of call e+1, when all ranks have ended call e.
-    _, block, heads, width = queries.shape
-    arrived = team.out((ranges, world * block, heads // world, width), query.dtype, "queries", ring=2)
-    output = team.out((ranges, block, heads, width), query.dtype, "output", ring=2)
-    for_queries, for_outputs = team.peers(arrived), team.peers(output)
-    shares = [slice(rank * heads // world, (rank + 1) * heads // world) for rank in range(world)]
-    blocks = [slice(rank * block, (rank + 1) * block) for rank in range(world)]
-
-    def send_queries(number: int) -> None:
-        for peer in team.order():
-            copy_heads(for_queries[peer][number, blocks[team.rank]], queries[number, :, shares[peer]])
-
-    send_queries(0)
-    pairs = reshard(pairs, 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]; it ends with a barrier, also for the queries
-    if ranges > 1:
-        with aside():
-            for number in range(1, ranges):
-                send_queries(number)
-            stream_barrier(arrived, team, SLOT)
+    pairs = reshard(key_value.reshape(ranges, -1, *key_value.shape[1:]), 2, 1, team)  # [R, W*b, Hk/W, 2*Dh]
+    queries = reshard(query.reshape(ranges, -1, *query.shape[1:]), 2, 1, team)  # [R, W*b, Hq/W, Dh]
     kept = clip_token_nums or pairs.shape[1]
     key, value = pairs[:, :kept].flatten(0, 1)[None].chunk(2, dim=-1)  # copies only if tokens are left out
 
-    made = []  # kept until copy engines have read it
+    # Two buffers are enough: a rank writes in call e+2 after the barriers of call e+1, when all ranks have ended call e.
+    rows, share = len(query) // ranges, query[0].numel() // world
+    output = team.out((ranges, rows, world * share), query.dtype, "output", ring=2)
+    places = team.peers(output[..., team.rank * share : (team.rank + 1) * share])
+    made: list[torch.Tensor] = []  # kept until copy engines have read them
+
+    def send(number: int) -> None:
+        for peer in team.order():
+            copy_rows(places[peer][number], made[number][peer * rows : (peer + 1) * rows])
+
+    ready = None
     for number, (start, end) in enumerate(intervals):
-        if number == 1 and query.is_cuda:
-            join()  # the other queries have arrived
-        own = arrived[number : number + 1]
-        made.append(attend(own, key[:, start:end], value[:, start:end], None, causal=False)[0])
-        with aside():
-            for peer in team.order():
-                copy_heads(for_outputs[peer][number, :, shares[team.rank]], made[number][blocks[peer]])
-            if number == ranges - 1:
-                stream_barrier(output, team, SLOT)
-    if query.is_cuda:
+        own = queries[number : number + 1]
+        made.append(attend(own, key[:, start:end], value[:, start:end], None, causal=False).view(-1, share))
+        if number:
+            with beside(ready) if is_cuda else contextlib.nullcontext():
+                send(number - 1)
+        ready = torch.cuda.current_stream().record_event() if is_cuda else None
+    send(ranges - 1)
+    if is_cuda:
         join()
+    stream_barrier(output, team, SLOT)
     return output.view(query.shape)
-
-
-def copy_heads(to: torch.Tensor, source: torch.Tensor) -> None:
-    """Copies heads [b, H, Dh], whose rows need not be adjacent, by copy engine."""
-    copy_rows(to.view(len(to), -1), source.view(len(source), -1))

@@ -24,10 +24,16 @@ def side_stream() -> torch.cuda.Stream:
 
 
 @contextlib.contextmanager
-def beside() -> Iterator[None]:
-    """Within the block, queues work on the side stream, behind all work that is queued on the current stream."""
+def beside(after: torch.cuda.Event | None = None) -> Iterator[None]:
+    """Within the block, queues work on the side stream, behind all work that is queued on the current stream.
+
+    after: an event of the current stream; then only work that was queued before it is waited for.
+    """
     side = side_stream()
-    side.wait_stream(torch.cuda.current_stream())
+    if after is None:
+        side.wait_stream(torch.cuda.current_stream())
+    else:
+        side.wait_event(after)
     with torch.cuda.stream(side):
         yield
 
