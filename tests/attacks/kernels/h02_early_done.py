@@ -1,4 +1,4 @@
-# expect: PROTOCOL
+# expect: PROTOCOL | WRONG_RESULT
 # problem: allreduce
 # attack: H2
 # twin: honest
