@@ -60,8 +60,9 @@ needs_triton = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def no_cache(tmp_path, monkeypatch):
+def environment(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")  # a kernel sets it for its process
 
 
 def _text(path: str) -> str:

@@ -104,7 +104,7 @@ def test_the_usual_keys_are_keys_that_terminals_send() -> None:
     [
         ({"run": "ctrl+r"}, ""),
         ({"run": "f6", "history": "f5"}, ""),
-        ({"new": "slash", "filter": "question_mark", "slower": "minus"}, ""),
+        ({"new": "slash", "filter": "colon", "slower": "minus"}, ""),
         ({"run": '"ctrl+r"'}, "is no key"),
         ({"run": "control+r"}, "is no key"),
         ({"fly": "f8"}, "no action 'fly'"),
