@@ -77,9 +77,9 @@ class Published(msgspec.Struct, frozen=True):
     agent: list[PublishedAgent] = []
 
     def tally(self, model: PublishedModel, category: str) -> Tally:
-        """Returns a model's counts in one category; in all categories if `category` is empty."""
+        """Returns a model's counts in one category; the printed totals if `category` is empty."""
         if not category:
-            return Tally(sum(model.solved), sum(model.faster), sum(self.problems.values()))
+            return Tally(model.printed.solved, model.printed.faster, PRINTED_PROBLEMS)
         at = list(self.problems).index(category)
         return Tally(model.solved[at], model.faster[at], self.problems[category])
 
