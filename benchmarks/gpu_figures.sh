@@ -13,6 +13,7 @@
 #   save        from a save to its verdicts, three times                                 2 minutes
 #   transfers   ways between two GPUs, and collectives against NCCL, 2 KB to 256 MB      6 minutes
 #   attacks     the attacks of SECURITY.md                                               5 minutes
+#   honest      the suite's honest kernels                                               3 minutes
 #   demo        live duels for ten minutes, and docs/pictures/demo-gpu-*.svg
 #   table       one table of all sweeps
 #
@@ -77,6 +78,7 @@ for step in ${*:?name steps}; do
         run transfers.txt 90 $arena transfers --world "$world"
         run collectives.txt 300 python3 -m benchmarks collectives --world "$world" --repetitions 5 ;;
     attacks) run attacks.txt 580 python3 -m benchmarks attacks --device cuda ;;
+    honest) run honest.txt 400 python3 -m benchmarks attacks --device cuda --only twin ;;
     demo) run demo.txt 780 python3 docs/pictures.py demo-gpu ;;
     table) COLUMNS=200 run table.txt 60 python3 -m benchmarks results "$home"/data/campaigns/*.jsonl ;;
     *)

@@ -6,7 +6,7 @@ A kernel file has a header of comments:
     # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right
     # problem: allreduce          in its tiny preset
     # twin: honest                the honest kernel that does the same correctly; it must pass
-    # device: cuda                only if it needs a GPU
+    # device: cuda                only if it needs a GPU; cpu: only if it cannot use one
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # calls: 2                    fewest calls of a batch in which it can cheat; on a busy machine batches are shorter [1]
     # at_least_us: 3000           the least time per call that the referee may measure

@@ -1,5 +1,6 @@
 # expect: PASS
 # problem: allreduce
+# device: cpu
 # attack: twin
 """Compiles C++ for the sum of what the ranks gathered."""
 

@@ -1,5 +1,6 @@
 # expect: PASS
 # problem: allreduce
+# device: cpu
 # attack: twin
 """Keeps some shared memory for itself."""
 
