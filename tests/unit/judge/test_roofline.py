@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from made_machine import MadeMachine
 
+from problems.catalogue import load_catalogue
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import Setting
 from sandbox.timing.roofline import Peaks, bound_us
@@ -34,6 +35,15 @@ def test_computing_can_be_the_bound() -> None:
     problem = setting().problem_dir.replace("collective/allgather", "tensor/gemm_allreduce")
     gemm = setting(problem_dir=problem, sizes={"M": 256, "N": 256, "K": 256})
     assert bound_us(gemm, Peaks(1.0, 1e12, 1e12))[1] == "compute"
+
+
+@pytest.mark.parametrize("number", ["31", "32", "50", "51"])
+def test_experts_of_a_rank_are_one_mlp_so_with_one_rank_a_token_counts_once(number: str) -> None:
+    problem = load_catalogue().find(number)
+    sizes = problem.presets["production"]
+    cost = problem.cost(sizes, 1, "bfloat16")
+    mlp = 6 * sizes["M"] * sizes["N"] * sizes["I"]
+    assert mlp <= cost.flops < 1.5 * mlp  # the router and low-rank branches are small
 
 
 def test_peaks_are_those_of_the_run_dtype() -> None:
