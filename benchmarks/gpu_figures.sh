@@ -7,13 +7,12 @@
 #   production  all baselines, at `production`                                          3 minutes
 #   house       all house kernels, at `production`                                     14 minutes
 #   new         house kernels of parallel GEMM to sharded training, and attention to spatial, beside their baselines' graphs, at
-#               `production`, and house kernels at `paper`
+#               `production` and `paper`
 #   legal       correctness of these at tiny, paper and three more settings each, in two dtypes
 #   soak        the kit's newer blocks, 50,000 calls each                                4 minutes
 #   save        from a save to its verdicts, three times                                 2 minutes
 #   transfers   ways between two GPUs, and collectives against NCCL, 2 KB to 256 MB      6 minutes
 #   attacks     the attacks of SECURITY.md                                               5 minutes
-#   honest      the suite's honest kernels                                               3 minutes
 #   demo        live duels for ten minutes, and docs/pictures/demo-gpu-*.svg
 #   table       one table of all sweeps
 #
@@ -64,7 +63,7 @@ for step in ${*:?name steps}; do
     new)
         judged attention production --players house,baseline-graph --problems $attention
         judged training production --players house,baseline-graph --problems $training
-        judged paper-new paper --players house --problems $training,$attention ;;
+        judged paper-new paper --players house,baseline-graph --problems $training,$attention ;;
     legal)
         for preset in tiny paper; do for dtype in bfloat16 float32; do
             sweep "legal-$preset-$dtype" --players house --problems $training,$attention --preset $preset --dtype $dtype \
@@ -78,7 +77,6 @@ for step in ${*:?name steps}; do
         run transfers.txt 90 $arena transfers --world "$world"
         run collectives.txt 300 python3 -m benchmarks collectives --world "$world" --repetitions 5 ;;
     attacks) run attacks.txt 580 python3 -m benchmarks attacks --device cuda ;;
-    honest) run honest.txt 400 python3 -m benchmarks attacks --device cuda --only twin ;;
     demo) run demo.txt 780 python3 docs/pictures.py demo-gpu ;;
     table) COLUMNS=200 run table.txt 60 python3 -m benchmarks results "$home"/data/campaigns/*.jsonl ;;
     *)

@@ -64,7 +64,6 @@ def test_published_totals_are_the_printed_ones_and_rows_add_up_to_nearly_as_much
     for model in published.model:
         assert sum(model.solved) == model.printed.solved
         assert abs(sum(model.faster) - model.printed.faster) <= 3
-    for model in published.model:
         assert len(model.solved) == len(model.faster) == len(published.problems)
         assert len(model.curve) == len(FACTORS)
         assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))
