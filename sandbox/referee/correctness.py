@@ -39,7 +39,8 @@ class CorrectnessCheck:
         self.timer = exchange.timer
         self.started = self.timer.monotonic()
         self.seconds: dict[str, float] = {}
-        self.compile_started = 0.0
+        self.compile_started: float | None = None
+        """When the compilation that goes on now began; None outside one."""
         self.timed_out = False
         self.contender.wires.watch_compiling(self.compiling)
 
@@ -90,8 +91,9 @@ class CorrectnessCheck:
         if active:
             self.compile_started = now
             self.emit(PhaseStarted(run_id=self.run.run_id, phase="compile", limit_s=COMPILE))
-        else:
+        elif self.compile_started is not None:
             self.seconds["compile"] = self.seconds.get("compile", 0.0) + now - self.compile_started
+            self.compile_started = None
             self.emit(PhaseEnded(run_id=self.run.run_id, phase="compile", seconds=self.seconds["compile"]))
 
     def checked(self, verdict: Verdict, failure: Failure | None) -> Checked:
@@ -188,12 +190,19 @@ class CorrectnessCheck:
         who = ", ".join(map(str, late.ranks))
         ranks = "ranks" if len(late.ranks) > 1 else "rank"
         message = f"{ranks} {who} did not finish in time"
+        advice = ADVICE[Verdict.TIMEOUT]
+        if self.compile_started is not None:
+            message = (
+                f"{ranks} {who} had not finished compiling after {self.timer.monotonic() - self.compile_started:.0f} s"
+            )
+            advice = "Compile less: smaller functions, or fewer variants to tune."
         if places:
             message += f": {places_words(places, late.ranks)}"
         found = blocked_rank(places)
         rank = found.rank if found else late.ranks[0] if late.ranks else None
         line, text = (found.line, found.stack) if found else (None, "")
-        return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=line, text=text)
+        failure = self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=line, text=text)
+        return msgspec.structs.replace(failure, advice=advice)
 
     def places(self, late: Deadline) -> list[StackPlace]:
         """The stack places of the ranks that did not finish, as far as known."""

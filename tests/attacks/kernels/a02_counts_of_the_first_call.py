@@ -1,4 +1,4 @@
-# expect: CRASH | WRONG_RESULT | WRONG_STRUCTURE
+# expect: CRASH | TIMEOUT | WRONG_RESULT | WRONG_STRUCTURE
 # problem: gnn_negative_scoring
 # attack: A2
 # twin: honest_counts

@@ -3,7 +3,7 @@
 # attack: twin
 """Goes through a distributed tensor, and compiles a part: both ask who runs them, and want a place for their caches.
 
-The backend that generates C++ takes more memory than a CPU rank has.
+torch.compile writes Triton for a GPU's tensor. For a CPU's it builds C++, which takes up to minutes.
 """
 
 import getpass
@@ -15,20 +15,17 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+assert getpass.getuser() == pwd.getpwuid(os.getuid()).pw_name
 
-@torch.compile(backend="inductor" if torch.cuda.is_available() else "eager", dynamic=False)
+
 def doubled(x):
     return x + x
-
-
-assert getpass.getuser() == pwd.getpwuid(os.getuid()).pw_name
-assert doubled(torch.ones(4)).sum() == 8
 
 
 def solution(tensor):
     kept = solution.__dict__
     if "mesh" not in kept:
         kept["mesh"] = DeviceMesh(tensor.device.type, range(dist.get_world_size()))
-    return (
-        DTensor.from_local(tensor, kept["mesh"], [Partial()]).redistribute(placements=[Replicate()]).to_local().clone()
-    )
+        kept["doubled"] = torch.compile(doubled, backend="inductor" if tensor.is_cuda else "eager", dynamic=False)
+    summed = DTensor.from_local(kept["doubled"](tensor), kept["mesh"], [Partial()]).redistribute(placements=[Replicate()])
+    return summed.to_local() / 2

@@ -228,7 +228,11 @@ def test_compiling_has_an_end_too() -> None:
     machine = of_kernel(compile_s=1000.0)
     correctness = correctness_check(machine)
     before = machine.clock.monotonic()
-    assert correctness.judge()[0] is Verdict.TIMEOUT
+    verdict, failure = correctness.judge()
+    assert verdict is Verdict.TIMEOUT
+    assert failure is not None
+    assert failure.message.startswith("ranks 0, 1 had not finished compiling after 14")
+    assert failure.advice == "Compile less: smaller functions, or fewer variants to tune."
     assert machine.clock.monotonic() - before == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
 
 
