@@ -192,9 +192,8 @@ class CorrectnessCheck:
         message = f"{ranks} {who} did not finish in time"
         advice = ADVICE[Verdict.TIMEOUT]
         if self.compile_started is not None:
-            message = (
-                f"{ranks} {who} had not finished compiling after {self.timer.monotonic() - self.compile_started:.0f} s"
-            )
+            self.compiling(False)
+            message = f"{ranks} {who} had not finished compiling after {self.seconds['compile']:.0f} s"
             advice = "Compile less: smaller functions, or fewer variants to tune."
         if places:
             message += f": {places_words(places, late.ranks)}"

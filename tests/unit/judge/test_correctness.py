@@ -232,6 +232,7 @@ def test_compiling_has_an_end_too() -> None:
     assert verdict is Verdict.TIMEOUT
     assert failure is not None
     assert failure.message.startswith("ranks 0, 1 had not finished compiling after 14")
+    assert correctness.seconds["compile"] == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
     assert failure.advice == "Compile less: smaller functions, or fewer variants to tune."
     assert machine.clock.monotonic() - before == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
 
