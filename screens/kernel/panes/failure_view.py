@@ -1,5 +1,6 @@
 """The failure of a kernel, shown in place of the chart."""
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +17,8 @@ from screens import figures
 from screens.widgets.foreign import PlainStatic
 
 _TEXT_SHOWN = 12_000
+_MARKS = re.compile(r"[ |]*(?P<marks>[\^~][\^~ ]*)")
+"""A line of carets, as Python and C compilers print it under the line that they complain of."""
 
 
 def failure_content(failure: Failure, keys: str, *, jumps: bool = True) -> Content:
@@ -40,6 +43,20 @@ def _pair(name: str, value: str, colour: str = "$foreground") -> Content:
     return Content.assemble((f"{name:<12}", "$muted"), (value, colour))
 
 
+def with_marks_in_view(text: str, width: int) -> str:
+    """The text without the beginnings of lines whose carets, in the line below, would be cut off after `width` columns."""
+    lines = text.split("\n")
+    for at in range(1, len(lines)):
+        found = _MARKS.fullmatch(lines[at])
+        if found is None or found.end("marks") < width:
+            continue
+        # One column is for the ellipsis in front, one for that behind.
+        begin = max(0, min(found.start("marks"), found.end("marks") + 2 - width))
+        lines[at - 1] = f"…{lines[at - 1][begin:]}"
+        lines[at] = f" {lines[at][begin:]}"
+    return "\n".join(lines)
+
+
 class FailureView(VerticalScroll):
     """Shows a failure, and scrolls. Long tracebacks are cut; the log pane and the journal have the whole text."""
 
@@ -62,6 +79,7 @@ class FailureView(VerticalScroll):
         super().__init__(id=id)
         self._shown: Failure | None = None
         self._of_other = False
+        self._output = ""
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")
@@ -75,11 +93,17 @@ class FailureView(VerticalScroll):
         if failure is not None and (failure, of_other) != (self._shown, self._of_other):
             self._shown, self._of_other = failure, of_other
             self.query_one("#failure-text", PlainStatic).update(failure_content(failure, keys, jumps=not of_other))
-            output = self.query_one("#failure-output", PlainStatic)
-            text = output_of(failure)[:_TEXT_SHOWN]
-            output.update(text)
-            output.display = bool(text)
+            self._output = output_of(failure)[:_TEXT_SHOWN]
+            self._show_output()
             self.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        self._show_output()
+
+    def _show_output(self) -> None:
+        output = self.query_one("#failure-output", PlainStatic)
+        output.update(with_marks_in_view(self._output, self.scrollable_content_region.width))
+        output.display = bool(self._output)
 
     def action_copy(self) -> None:
         if self._shown is not None:
