@@ -25,7 +25,7 @@ arena: environment
 	@$(BIN)/pkb-arena
 
 test: lint
-	@echo "Running the tests: 8 to 10 minutes on 2 cores."
+	@echo "Running the tests: 8 to 11 minutes on 2 cores."
 	$(BIN)/pytest -q -m "gpu and not long" tests/gpu
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu"
 

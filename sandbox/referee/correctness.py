@@ -186,22 +186,21 @@ class CorrectnessCheck:
     def explain_deadline(self, late: Deadline) -> Failure:
         """The failure for ranks that missed a deadline, with their stacks."""
         self.timed_out = True
+        fault, advice = "did not finish in time", ""
+        if self.compile_started is not None:
+            self.compiling(False)
+            fault = f"had not finished compiling after {self.seconds['compile']:.0f} s"
+            advice = "Compile less: smaller functions, or fewer variants to tune."
         places = self.places(late)
         who = ", ".join(map(str, late.ranks))
         ranks = "ranks" if len(late.ranks) > 1 else "rank"
-        message = f"{ranks} {who} did not finish in time"
-        advice = ADVICE[Verdict.TIMEOUT]
-        if self.compile_started is not None:
-            self.compiling(False)
-            message = f"{ranks} {who} had not finished compiling after {self.seconds['compile']:.0f} s"
-            advice = "Compile less: smaller functions, or fewer variants to tune."
+        message = f"{ranks} {who} {fault}"
         if places:
             message += f": {places_words(places, late.ranks)}"
         found = blocked_rank(places)
         rank = found.rank if found else late.ranks[0] if late.ranks else None
         line, text = (found.line, found.stack) if found else (None, "")
-        failure = self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=line, text=text)
-        return msgspec.structs.replace(failure, advice=advice)
+        return self.exchange.failure(message, Verdict.TIMEOUT, advice, rank=rank, line=line, text=text)
 
     def places(self, late: Deadline) -> list[StackPlace]:
         """The stack places of the ranks that did not finish, as far as known."""

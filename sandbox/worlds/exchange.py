@@ -296,9 +296,9 @@ class Exchange:
         message = f"rank {rank} wrote to an output after its call had ended"
         return Failed(Verdict.LATE_OUTPUT, self.failure(message, Verdict.LATE_OUTPUT, rank=rank), side)
 
-    def failure(self, message: str, verdict: Verdict, **details: Any) -> Failure:
-        """A failure in the current phase."""
-        return Failure(phase=self.phase, message=message, advice=ADVICE[verdict], **details)
+    def failure(self, message: str, verdict: Verdict, advice: str = "", **details: Any) -> Failure:
+        """A failure in the current phase. advice: instead of the verdict's."""
+        return Failure(phase=self.phase, message=message, advice=advice or ADVICE[verdict], **details)
 
     # --- comparing -----------------------------------------------------------------------------------------
 

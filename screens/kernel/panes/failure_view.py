@@ -51,18 +51,35 @@ def with_marks_in_view(text: str, width: int) -> str:
         if found is None or found.end("marks") < width:
             continue
         # One column is for the ellipsis in front, one for that behind.
-        begin = max(0, min(found.start("marks"), found.end("marks") + 2 - width))
+        begin = min(found.start("marks"), found.end("marks") + 2 - width)
         lines[at - 1] = f"…{lines[at - 1][begin:]}"
         lines[at] = f" {lines[at][begin:]}"
     return "\n".join(lines)
 
 
+class FailureOutput(PlainStatic):
+    """A traceback or a compiler's output. It is not wrapped, so that carets stay below what they mark."""
+
+    DEFAULT_CSS = """
+    FailureOutput { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        self._text = text
+        self.display = bool(text)
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        self.update(with_marks_in_view(self._text, self.content_size.width))
+
+
 class FailureView(VerticalScroll):
     """Shows a failure, and scrolls. Long tracebacks are cut; the log pane and the journal have the whole text."""
 
-    DEFAULT_CSS = """
-    FailureView #failure-output { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    """
     BINDING_GROUP_TITLE = "What is wrong"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "jump_to_line", "to the line"),
@@ -79,11 +96,10 @@ class FailureView(VerticalScroll):
         super().__init__(id=id)
         self._shown: Failure | None = None
         self._of_other = False
-        self._output = ""
 
     def compose(self) -> ComposeResult:
         yield PlainStatic("", id="failure-text")
-        yield PlainStatic("", id="failure-output")  # not wrapped, so that carets stay below what they mark
+        yield FailureOutput()
 
     def show(self, failure: Failure | None, keys: str, *, of_other: bool = False) -> None:
         """Draws again only when the failure changed.
@@ -93,17 +109,8 @@ class FailureView(VerticalScroll):
         if failure is not None and (failure, of_other) != (self._shown, self._of_other):
             self._shown, self._of_other = failure, of_other
             self.query_one("#failure-text", PlainStatic).update(failure_content(failure, keys, jumps=not of_other))
-            self._output = output_of(failure)[:_TEXT_SHOWN]
-            self._show_output()
+            self.query_one(FailureOutput).show(output_of(failure)[:_TEXT_SHOWN])
             self.scroll_home(animate=False)
-
-    def on_resize(self) -> None:
-        self._show_output()
-
-    def _show_output(self) -> None:
-        output = self.query_one("#failure-output", PlainStatic)
-        output.update(with_marks_in_view(self._output, self.scrollable_content_region.width))
-        output.display = bool(self._output)
 
     def action_copy(self) -> None:
         if self._shown is not None:
