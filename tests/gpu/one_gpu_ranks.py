@@ -24,6 +24,7 @@ from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
 from benchmarks.kit_soak.soak import soak
 from problems.specification import load_problem
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import quantisation
 from sandbox.kit.compilers import nvrtc, stamps
 from sandbox.memory.trees import flatten, unflatten
 from sandbox.rank.kernel.module import load_solution
@@ -54,6 +55,7 @@ def prepare(device: str) -> torch.device:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     nvrtc.OPTIONS = (*nvrtc.OPTIONS, f"-DPX_TIMEOUT_MS={WAIT_MS}")
+    quantisation.divides_by_product = lambda device: False  # the oracle's tensors are on the CPU, where torch divides
     dist.get_backend_config = lambda group=None: "cpu:gloo,cuda:nccl"
     for name in COLLECTIVES:
         refusing = _refusing(name, getattr(dist, name))
@@ -115,7 +117,7 @@ def compared(
     errors: list[float] = []
     faults: list[str] = []
     refused: collections.Counter[str] = collections.Counter()
-    dtypes = [dtype for dtype in DTYPES if dtype in problem.dtypes]
+    dtypes = [dtype for dtype in DTYPES if dtype in problem.dtypes] or problem.dtypes
     for sizes, dtype in itertools.product(({}, house_agreement.sizes_of(problem)[0]), dtypes):
         setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
         drawn = [code.draw(setting, seed) for seed in range(CALLS)]
