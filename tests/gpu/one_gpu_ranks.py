@@ -55,7 +55,6 @@ def prepare(device: str) -> torch.device:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     nvrtc.OPTIONS = (*nvrtc.OPTIONS, f"-DPX_TIMEOUT_MS={WAIT_MS}")
-    quantisation.divides_by_product = lambda device: False  # the oracle's tensors are on the CPU, where torch divides
     dist.get_backend_config = lambda group=None: "cpu:gloo,cuda:nccl"
     for name in COLLECTIVES:
         refusing = _refusing(name, getattr(dist, name))
@@ -100,6 +99,7 @@ def agreement(rank: int, world: int, problem_folder: str, source: str, device: s
     allowed error; faults: what was wrong; refused: number of calls that ended at a collective, by its name.
     """
     at = prepare(device)
+    quantisation.divides_by_product = lambda device: False  # the oracle's tensors are on the CPU, where torch divides
     problem = load_problem(Path(problem_folder))
     code = ProblemCode(problem)
     path = Path(tempfile.mkdtemp(dir=os.environ["PKB_KERNEL_CACHE"])) / "house.py"
