@@ -6,14 +6,16 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 
+LARGE_TAPS = 4
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x1, x2, v [B, D, S] N(0, 1); filters h [G, taps] and bias [D], the same on all ranks.
 
     Upstream fills filters and bias with running numbers (rounded to bfloat16) divided by T and D. Otherwise
-    filters are noise under an exponential envelope, exp(-t / tau) / sqrt(tau) with tau log-spaced from 16 to
-    T/4 over the groups and no longer than the sequence, and the bias is N(0, 1): outputs are of order one and
-    every tap counts.
+    filters are noise under an exponential envelope, exp(-t / tau) / sqrt(tau), and the bias is N(0, 1). A group's tau is drawn
+    between 16 and a quarter of the taps or of the sequence, in the logarithm. Each group also has a few large taps at random
+    places. So outputs are of order one, and every tap counts.
     """
     s, device = setting.sizes, setting.device
     if s.G % setting.world or s.S % 2:
@@ -25,10 +27,12 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         return tensors | {"h": count.to(setting.dtype).view(s.G, s.T), "bias": channel.to(setting.dtype)}
     taps = min(s.T, s.L)
     longest = max(2.0, taps / 4)
-    exponent = torch.linspace(0, 1, s.G, device=device)[:, None]
+    exponent = setting.rand(s.G, 1, shared=True, dtype=torch.float32)
     tau = min(16.0, longest / 2) ** (1 - exponent) * longest**exponent
     envelope = torch.exp(-torch.arange(taps, device=device) / tau) / tau.sqrt()
     h = setting.randn(s.G, taps, shared=True, dtype=torch.float32) * envelope
+    places = setting.randint(0, taps, (s.G, LARGE_TAPS), shared=True)
+    h.scatter_add_(1, places, setting.randn(s.G, LARGE_TAPS, shared=True, dtype=torch.float32) / 2)
     return tensors | {"h": h.to(setting.dtype), "bias": setting.randn(s.D, shared=True)}
 
 

@@ -52,6 +52,6 @@ def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[A
         0.9,
         0.999 if upstream else 0.95,
         1e-8,
-        0.01,
+        0.01 if upstream else 0.3,  # so large that bfloat16 parameters show it
         int(tensors["step"]),
     )
