@@ -20,6 +20,7 @@ SHORTCUTS = Path(__file__).parent / "shortcuts"
         ("no_weight_decay", "fsdp_step_e2e", 2, {}),
         ("early_taps", "hyena_forward_cp", 2, {"B": 1, "G": 16, "dim": 1, "S": 2048, "T": 16_384}),
         ("expected_sum", "vocab_parallel_cross_entropy_loss", 2, {"B": 2, "S": 64, "V": 131_072}),
+        ("few_texts", "openclip_contrastive_loss", 2, {"M": 1024, "N": 256}),
         ("no_maximum", "vocab_parallel_cross_entropy_loss", 2, {}),
     ],
 )

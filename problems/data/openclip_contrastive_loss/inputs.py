@@ -20,8 +20,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     Upstream: independent features, scale 10, bias -10. Meaningful: the scale is 15 to 25 by trial, less for D below 256, and the
     bias is -ln of the global batch. Every rank's texts lie at a cosine of its own to their images, so that a pair's logit is
     near zero. All images have a common part. A few texts of all ranks, at random places, lie along it, each with a strength of
-    its own. The same holds for the texts and a few images of each rank. These few carry a large part of the loss, so no part
-    of the texts, images or ranks gives the sum over all.
+    its own. The same holds for the texts and a few images of each rank. These few carry a large part of the loss, and each
+    rank's other texts have a small part of their own along it, so no part of the texts, images or ranks gives the sum over all.
     """
     s = setting.sizes
     image = functional.normalize(setting.randn(s.rows, s.D), dim=-1)
@@ -39,6 +39,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         near_texts = (2.5 * float(setting.rand(1, shared=True, dtype=torch.float32)) - bias) / scale
         near_images = (-1.0 - bias - math.log(setting.world)) / scale
         image, text = _with_part(image, common[0], near_texts), _with_part(text, common[1], near_images)
+        text = _with_part(text, common[0], 0.3 * float(setting.rand(1, dtype=torch.float32)))
         image = _hard(image, common[1], setting.randint(0, s.rows, (HARD,)), setting)
         places = setting.randint(0, s.rows * setting.world, (HARD,), shared=True) - s.rows * setting.rank
         text = _hard(text, common[0], places, setting).to(setting.dtype)
