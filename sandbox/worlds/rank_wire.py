@@ -24,6 +24,8 @@ OUTPUT_KEPT = 256 << 10
 OUTPUT_FATAL = 64 << 20
 """Bytes of prints that fail the world."""
 MOST_FRAMES = 1024
+MOST_COMPILATIONS = 10_000
+"""Beginnings and ends of compilations that a rank may report. Each becomes an event of the run's journal."""
 SAID = 16_000
 """Last characters of a rank's prints that are kept for the message of a failure."""
 SEND_SECONDS = 5.0
@@ -66,6 +68,7 @@ class RankWire:
         self._printed = 0
         self.said = ""
         """The end of its prints."""
+        self._of_compiling = 0
 
     @classmethod
     def connect(cls, rank: int, trusted: bool) -> tuple["RankWire", RankEnds]:
@@ -155,7 +158,8 @@ class RankWire:
                 of_compiling.append(received)
             else:
                 self.answers.append(received)
-        if len(self.answers) > MOST_FRAMES:
+        self._of_compiling += len(of_compiling)
+        if len(self.answers) > MOST_FRAMES or self._of_compiling > MOST_COMPILATIONS:
             self.answers.clear()
             raise WorldFailed("PROTOCOL", self.rank, text="a rank sends too many frames")
         return of_compiling

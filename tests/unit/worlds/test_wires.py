@@ -8,6 +8,7 @@ from socket_wires import OtherEnds, wires_of
 
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Kind
+from sandbox.worlds import rank_wire
 from sandbox.worlds import wires as wires_module
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.wires import Wires
@@ -87,6 +88,18 @@ def test_a_broken_connection_is_explained_by_the_peer_that_raised_an_exception()
         theirs.raises(0, BROKEN)
         theirs.raises(1, "ValueError: no")
         assert failure_of(wires) == ("RAISED", 1, 0)
+
+
+def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> None:
+    monkeypatch.setattr(rank_wire, "MOST_COMPILATIONS", 4)
+    with wires_of() as (wires, theirs):
+        once = frames.encode(Kind.COMPILING) + frames.encode(Kind.COMPILED)
+        theirs.ranks[0].sendall(2 * once)
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == [0, 1]
+        theirs.ranks[0].sendall(once)
+        theirs.serve()
+        assert failure_of(wires)[:2] == ("PROTOCOL", 0)
 
 
 def test_an_answer_that_was_given_before_the_end_counts() -> None:
