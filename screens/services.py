@@ -14,6 +14,7 @@ from arena.workspace.workspace_lock import KernelLocks
 from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
+    from arena.errors import ArenaError
     from arena.runs.engine import Engine
     from arena.runs.engine_run import EngineRun
     from arena.runs.entry import Entry
@@ -51,9 +52,12 @@ class Services:
         """The same for the house kernels that were run on this machine."""
         self.best: dict[int, Entry] = {}
         """The best result of any player with every problem, by its id."""
+        self.results_fault: ArenaError | None = None
+        """Why the results are not shown; None: they are."""
         self.last_runs: dict[Path, tuple[RunRequest, EngineRun]] = {}
         """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
+        self._opening = asyncio.Lock()
         self._engine: Engine | None = None
 
     @cached_property
@@ -64,13 +68,8 @@ class Services:
         return Workspace(self.paths.workspace)
 
     async def read(self) -> Catalogue:
-        """Reads what a list of problems needs: the catalogue and the results.
-
-        Raises:
-            ArenaError: the index of results cannot be used.
-        """
+        """Reads what a list of problems needs: the catalogue and the results, as `refresh_standings`."""
         self.catalogue = await asyncio.to_thread(self.read_catalogue)
-        self._store = await asyncio.to_thread(self._open_store)
         await self.refresh_standings()
         return self.catalogue
 
@@ -78,7 +77,7 @@ class Services:
         """Makes the engine; only after `read`. Its processes start later."""
         from arena.runs.engine import Engine
 
-        self._engine = Engine(self.paths, self.store, self._referee)
+        self._engine = Engine(self.paths, self._store, self._referee)
         return self._engine
 
     def read_catalogue(self) -> Catalogue:
@@ -94,8 +93,14 @@ class Services:
 
     @property
     def store(self) -> Store:
-        """The index of results; only after `read`."""
-        assert self._store is not None, "Services.read has not run"
+        """The index of results; only after `read`.
+
+        Raises:
+            ArenaError: it could not be opened.
+        """
+        if self._store is None:
+            assert self.results_fault is not None, "Services.read has not run"
+            raise self.results_fault
         return self._store
 
     @property
@@ -115,12 +120,23 @@ class Services:
         return ""
 
     async def refresh_standings(self) -> None:
-        """Reads the results of every problem again: the user's, the house kernels' and the best ones."""
+        """Reads the results of every problem again: the user's, the house kernels' and the best ones.
+
+        If they cannot be read, there are none, and `results_fault` says why. The next call opens the index again.
+        """
+        from arena.errors import ArenaError
         from arena.workspace.named_kernels import HOUSE
 
-        self.standings = await asyncio.to_thread(self.store.standings)
-        self.house = await asyncio.to_thread(self.store.standings, HOUSE)
-        self.best = await asyncio.to_thread(self.store.best)
+        try:
+            async with self._opening:
+                if self._store is None:
+                    self._store = await asyncio.to_thread(self._open_store)
+            self.standings = await asyncio.to_thread(self._store.standings)
+            self.house = await asyncio.to_thread(self._store.standings, HOUSE)
+            self.best = await asyncio.to_thread(self._store.best)
+            self.results_fault = None
+        except ArenaError as error:
+            self.standings, self.house, self.best, self.results_fault = {}, {}, {}, error
 
     async def close(self) -> None:
         """Ends every process and file; bounded by the engine's own limits. May be called twice."""

@@ -179,7 +179,7 @@ def _with_single_runs(
     def ask(store: Store) -> tuple[list[Entry], list[Comparison]]:
         return [entry for player in store.players() for entry in store.entries(player)], store.comparisons()
 
-    entries, compared = stored(paths, ask) or ([], [])
+    entries, compared = stored(paths, ask, rebuild=True) or ([], [])
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
     groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
     for entry in entries:

@@ -32,10 +32,10 @@ class CliSession:
         return find_problem(self.catalogue, name)
 
     def standings(self) -> "dict[int, Standing]":
-        """Returns the user's standing by problem id; empty before the first run. Creates no files."""
+        """Returns the user's standing by problem id; empty before the first run. Creates no files before it."""
         from arena.runs.store import Store, stored  # importing sqlite3 takes time
 
-        return stored(self.paths, Store.standings) or {}
+        return stored(self.paths, Store.standings, rebuild=True) or {}
 
 
 def open_session(warn: bool = False) -> CliSession:

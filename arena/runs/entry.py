@@ -1,5 +1,7 @@
 """One finished run as a row of the index of results."""
 
+from typing import Annotated
+
 import msgspec
 
 from arena.runs.bound import gap_closed
@@ -46,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     device_sees: float | None = None
     code: str = ""
     """Hash of the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
-    rounds: int = 0
+    rounds: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Number of timed rounds."""
     machine: str = ""
     """The machine's fingerprint (`arena.machine.fingerprint`). Runs without one, of older versions, count as local."""

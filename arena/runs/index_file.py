@@ -1,11 +1,13 @@
-"""The database file of the index of results: its schema, and the upgrade of files of older versions."""
+"""The database file of the index of results: its schema, upgrades of older files, and what counts as damage."""
 
 import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import msgspec
 
 _SCHEMA = """
 create table if not exists result (
@@ -56,6 +58,21 @@ _ADDED = {
 }
 """Columns that indices of older versions lack."""
 _BUSY_S = 5.0
+FAULTS = (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError)
+"""What reading or writing an index raises."""
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NOT_DAMAGE = _LOCKED | {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_AUTH,
+}
+"""Errors of the machine and of locks. Flipped bytes can cause nearly every other error of SQLite."""
 
 
 @contextmanager
@@ -74,15 +91,76 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """Returns the connection, and whether the index is new or of an older version. The caller holds the lock."""
+    """Returns the connection, and whether the index must be rebuilt: it is new, stale or of an older version.
+
+    The caller holds the lock.
+
+    Raises:
+        sqlite3.Error, UnicodeDecodeError: the index cannot be used, or is damaged (`is_damage`).
+        OSError: the mark of a stale index cannot be removed.
+    """
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-    version = connection.execute("pragma user_version").fetchone()[0]
-    connection.execute("pragma journal_mode = wal")
-    connection.execute("pragma synchronous = normal")
-    if version:
-        _add_columns(connection)
-    connection.executescript(_SCHEMA)
+    try:
+        version = connection.execute("pragma user_version").fetchone()[0]
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+        if version:
+            _add_columns(connection)
+        connection.executescript(_SCHEMA)
+        mark = _stale_mark(path)
+        if mark.exists():
+            version = min(version, VERSION - 1)
+            connection.execute(
+                f"pragma user_version = {version}"
+            )  # still stale if this process dies before the rebuild
+            mark.unlink()
+    except BaseException:
+        connection.close()
+        raise
     return connection, version < VERSION
+
+
+def connect_without_writing(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Returns a connection to an index in a folder that is not writable, and whether it is to be filled.
+
+    Where the file lacks runs or cannot be used, the index is a new one in memory.
+    """
+    log = path.with_name(f"{path.name}-wal")  # SQLite does not read it without writing
+    if path.is_file() and not (log.exists() and log.stat().st_size) and not _stale_mark(path).exists():
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with suppress(*FAULTS):
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            if connection.execute("pragma user_version").fetchone()[0] == VERSION:
+                return connection, False
+            connection.close()
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.executescript(_SCHEMA)
+    return connection, True
+
+
+def mark_stale(path: Path) -> None:
+    """Makes the next process that opens the index rebuild it. Does nothing if the mark cannot be written."""
+    with suppress(OSError):
+        _stale_mark(path).touch(mode=0o600)
+
+
+def is_damage(error: BaseException, path: Path) -> bool:
+    """Whether an error of `FAULTS` comes from the contents of the index at `path`."""
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return False  # such as a closed connection
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:  # a flipped byte of the head makes a file read-only, too
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code & 0xFF not in _NOT_DAMAGE
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another program held the index for longer than a connection waits."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _LOCKED
+
+
+def _stale_mark(path: Path) -> Path:
+    return path.with_name(f"{path.name}.stale")
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:

@@ -8,6 +8,7 @@ from arena.errors import ArenaError
 from arena.paths import Paths
 from arena.runs.comparisons import comparison_of
 from arena.runs.entry import entry_of
+from arena.runs.index_file import mark_stale
 from arena.runs.journal import RunHeader
 from arena.runs.run_request import Notice
 from arena.runs.store import Store
@@ -60,13 +61,26 @@ class ResultRecorder:
             self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
     def _write(self, header: RunHeader, result: Result) -> None:
+        if header.versus:
+            self._index().record_comparison(comparison_of(header, result))
+            return
+        try:
+            self._index().record(entry_of(header, result))
+        finally:
+            self._keep_files(header, result)
+
+    def _index(self) -> Store:
         with self._opening:
             if self._store is None:
-                self._store = Store(self._paths.database, self._paths.runs)
-        if header.versus:
-            self._store.record_comparison(comparison_of(header, result))
-            return
-        self._store.record(entry_of(header, result))
+                try:
+                    self._store = Store(self._paths.database, self._paths.runs)
+                except ArenaError:
+                    mark_stale(self._paths.database)
+                    raise
+            return self._store
+
+    def _keep_files(self, header: RunHeader, result: Result) -> None:
+        """Keeps the times of a baseline variant, or the kernel's text. Neither needs the index."""
         if header.player in VARIANTS and result.speedup and result.contender_us:
             baseline_variant_times.keep(self._paths.calibrations, header.setting, header.player, result.contender_us)
         elif header.kernel_name != BASELINE:

@@ -1,7 +1,7 @@
-"""The index of results: every finished run, and the best ones. It is rebuilt from the journals if it is lost."""
+"""The index of results: every finished run, and the best ones. It is rebuilt from the journals if lost, stale or damaged."""
 
 import logging
-import sqlite3
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,12 +11,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from arena.errors import ArenaError, StoreError
+from arena.errors import StoreError
 from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, Paths, files_in, make_folder
 from arena.runs.comparisons import Comparison, comparison_of
 from arena.runs.entry import Entry, entry_of
-from arena.runs.index_file import VERSION, connect, opening
+from arena.runs.index_file import (
+    FAULTS,
+    VERSION,
+    connect,
+    connect_without_writing,
+    is_damage,
+    is_locked,
+    mark_stale,
+    opening,
+)
 from arena.runs.journal import read_events, read_header
 from arena.runs.renamed_voids import RenamedVoids
 from arena.runs.standings import Standing, fastest, standing_of
@@ -28,6 +37,9 @@ from sandbox.protocol.verdict import Verdict
 _OPEN_ADVICE = (
     "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
 )
+_LOCK_ADVICE = "end the program that holds it, or try again"
+_WRITE_ADVICE = "see to the free space and its permissions"
+_LATER = "the run is added from its journal when the index is opened again"
 
 Answer = TypeVar("Answer")
 
@@ -43,41 +55,75 @@ class Store:
     def __init__(self, path: Path, runs: Path) -> None:
         """Opens or creates the index. A damaged one is renamed, and rebuilt from the journals in `runs`.
 
+        Damage that a later call finds is repaired in the same way.
+
         Raises:
             StoreError: it can be neither opened nor created.
             FolderUnwritable: its folder cannot be created, or a mark cannot be added under today's hash of a kernel.
             PathRefused: the index is new, and the journals of the runs or of the voids cannot be read.
         """
         make_folder(path.parent)
-        self.path = path
+        self.path, self._runs = path, runs
         self._voids = path.with_name(VOIDS)
         self.damaged = ""
         """Where a damaged index was kept, in a sentence; empty if the index was not damaged."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         try:
             with opening(path):
-                self._open(path, runs)
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
+                self._open()
+        except (*FAULTS, OSError) as error:
+            raise StoreError(f"cannot open {path}: {error}", _advice(error, _OPEN_ADVICE)) from None
 
-    def _open(self, path: Path, runs: Path) -> None:
+    def _open(self) -> None:
+        """Connects, and repairs a damaged index. The caller holds the lock of `opening`."""
         try:
-            self._connection, fresh = connect(path)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+            self._connect()
+        except FAULTS as error:
+            if not is_damage(error, self.path):
                 raise
-            kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
-            self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
-            logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
-            for suffix in ("-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-            self._connection, fresh = connect(path)
-        if fresh:
-            try:
-                self.rebuild(runs)
-            except ArenaError:
-                self.close()  # its version makes the next process fill it
-                raise
+            self._put_aside()
+            self._connect()
+
+    def _connect(self) -> None:
+        self._connection, to_rebuild = connect(self.path)
+        try:
+            self._inode = self.path.stat().st_ino
+            if to_rebuild:
+                self.rebuild(self._runs)
+        except BaseException:
+            self.close()  # its version makes the next process fill it
+            raise
+
+    def _put_aside(self) -> None:
+        path = self.path
+        kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
+        self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
+        logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+    def _repairing(self, action: Callable[[], Answer]) -> Answer:
+        """Returns what `action` returns. If it finds damage, the index is repaired and `action` is called once more."""
+        with self._lock:
+            if self._is_ours():
+                try:
+                    return action()
+                except FAULTS as error:
+                    if not is_damage(error, self.path):
+                        raise
+            with opening(self.path):
+                self._connection.close()
+                if self._is_ours():
+                    self._put_aside()
+                self._open()
+            return action()
+
+    def _is_ours(self) -> bool:
+        """Whether the path leads to the open file. It does not after another process has repaired the index."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         """Closes the index. May be called twice."""
@@ -88,7 +134,7 @@ class Store:
         """Adds a finished run.
 
         Raises:
-            StoreError: it could not be written; the journal still has it.
+            StoreError: it could not be written. It is added from its journal when the index is opened again.
         """
         self._write(_INSERT, _row(entry))
 
@@ -97,13 +143,16 @@ class Store:
         self._write(_INSERT_COMPARISON, _comparison_row(comparison))
 
     def _write(self, sql: str, values: tuple[object, ...]) -> None:
-        try:
-            with self._lock, self._connection:
+        def write() -> None:
+            with self._connection:
                 self._connection.execute(sql, values)
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"cannot write to {self.path}: {error}", "free some space; the run's journal has it all"
-            ) from None
+
+        try:
+            self._repairing(write)
+        except (*FAULTS, OSError) as error:
+            mark_stale(self.path)
+            advice = f"{_advice(error, _WRITE_ADVICE)}; {_LATER}"
+            raise StoreError(f"cannot write to {self.path}: {error}", advice) from None
 
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
@@ -182,39 +231,66 @@ class Store:
 
     def comparisons(self) -> list[Comparison]:
         """All runs of kernels against those that their players started from, oldest first; voided ones are left out."""
-        rows = self._rows("select json from comparison order by run_id", ())
+        found = self._rows("select json from comparison order by run_id", (), _comparison)
         voids = read_voids(self._voids)
-        found = [msgspec.json.decode(row[0], type=Comparison) for row in rows]
         return [each for each in found if voids.of(each.run_id, each.code) is None]
 
     def _query(self, sql: str, values: tuple[object, ...]) -> list[Entry]:
-        rows = self._rows(sql, values)
+        entries = self._rows(sql, values, _entry)
         voids = read_voids(self._voids)
-        return [_marked(_entry(row), voids) for row in rows]
+        return [_marked(entry, voids) for entry in entries]
 
-    def _rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, values: tuple[object, ...], decode: Callable[[tuple[Any, ...]], Answer]) -> list[Answer]:
         try:
-            with self._lock:
-                return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
+            return self._repairing(lambda: [decode(row) for row in self._connection.execute(sql, values).fetchall()])
+        except (*FAULTS, OSError) as error:
+            raise StoreError(f"cannot read {self.path}: {error}", _advice(error, _OPEN_ADVICE)) from None
+
+
+class ReadOnlyStore(Store):
+    """The index in a folder that this user cannot write: only for queries, and nothing is repaired."""
+
+    def __init__(self, path: Path, runs: Path) -> None:
+        """Opens the index, or reads the journals in `runs` into memory.
+
+        Raises:
+            PathRefused: the journals of the runs or of the voids cannot be read.
+            FolderUnwritable: a mark is needed under today's hash of a kernel, and cannot be added.
+        """
+        self.path, self.damaged = path, ""
+        self._voids, self._lock = path.with_name(VOIDS), threading.RLock()
+        self._connection, to_fill = connect_without_writing(path)
+        if to_fill:
+            self.rebuild(runs)
+
+    def _repairing(self, action: Callable[[], Answer]) -> Answer:
+        with self._lock:
+            return action()
 
 
 def stored(paths: Paths, question: Callable[[Store], Answer], rebuild: bool = False) -> Answer | None:
     """Returns the answer of `question` from the index. None: there is no index; then nothing is created.
 
+    Where no file can be written, the index is as `ReadOnlyStore`, from the journals if there is no file.
+
+    question: it only reads, because the folder may not be writable.
     rebuild: whether a missing index is rebuilt if there is a folder of journals.
 
     Raises:
         StoreError: it cannot be used.
     """
-    if not (paths.database.exists() or (rebuild and paths.runs.exists())):
+    writable = os.access(paths.data, os.W_OK | os.X_OK)
+    if not (paths.database.exists() or ((rebuild or not writable) and paths.runs.exists())):
         return None
-    store = Store(paths.database, paths.runs)
+    store = (Store if writable else ReadOnlyStore)(paths.database, paths.runs)
     try:
         return question(store)
     finally:
         store.close()
+
+
+def _advice(error: Exception, otherwise: str) -> str:
+    return _LOCK_ADVICE if is_locked(error) else otherwise
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
@@ -223,6 +299,10 @@ def _row(entry: Entry) -> tuple[object, ...]:
 
 def _comparison_row(comparison: Comparison) -> tuple[object, ...]:
     return comparison.run_id, msgspec.json.encode(comparison).decode()
+
+
+def _comparison(row: tuple[Any, ...]) -> Comparison:
+    return msgspec.json.decode(str(row[0]), type=Comparison)
 
 
 def _marked(entry: Entry, voids: Voids) -> Entry:

@@ -24,6 +24,7 @@ from arena.paths import Paths, make_folder, paths_in
 from arena.runs.engine import Engine
 from arena.runs.engine_run import EngineRun
 from arena.runs.entry import entry_of
+from arena.runs.index_file import mark_stale
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.results import harness_error
 from arena.runs.run_request import RunRequest, header_of
@@ -187,9 +188,13 @@ class RemoteJudge:
             run.finish(harness_error(run.header, run.phase, why))
 
     def _keep(self, header: RunHeader, event: events.Finished) -> None:
-        if self._store is None:
-            self._store = Store(self._paths.database, self._paths.runs)
-        self._store.record(entry_of(header, event.result))
+        try:
+            if self._store is None:
+                self._store = Store(self._paths.database, self._paths.runs)
+            self._store.record(entry_of(header, event.result))
+        except ArenaError as error:  # the run has a verdict all the same
+            mark_stale(self._paths.database)
+            logging.getLogger(__name__).warning("pkb-arena: %s", error.one_line)
         Workspace(self._paths.workspace).keep_revision(header.source, header.files)
 
     def close(self) -> None:

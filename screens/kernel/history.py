@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
+from arena.errors import ArenaError
 from arena.runs.entry import Entry
 from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
 from sandbox.protocol.events import Rival
@@ -75,9 +76,12 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
-
-        store, problem = self.session.services.store, self.session.problem
-        self.entries = await asyncio.to_thread(store.history, problem.id)
+        services, problem = self.session.services, self.session.problem
+        try:
+            self.entries = await asyncio.to_thread(lambda: services.store.history(problem.id))
+        except ArenaError as error:
+            self.query_one("#nothing", PlainStatic).update(error.one_line)
+            return
         self._here = self._editors.sha256
         runs = self.query_one("#runs", OptionList)
         self._width = 0

@@ -14,6 +14,7 @@ from textual.widgets import DataTable, Input
 from arena.board import board
 from arena.board.definitions import BOUND_WORDS
 from arena.board.tables import bound_words, share_words
+from arena.errors import ArenaError
 from arena.foreign_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -102,10 +103,14 @@ class BoardDialog(Dialog[Problem | None]):
         self._read_again()
 
     async def _read(self) -> None:
-        store = self.services.store
-        players = await asyncio.to_thread(store.players)
+        try:
+            store = self.services.store
+            players = await asyncio.to_thread(store.players)
+            self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
+        except ArenaError as error:
+            self.query_one("#board-note", PlainStatic).update(error.one_line)
+            return
         self.players = board.order_of(players)
-        self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
         self._published = await asyncio.to_thread(board.read_published)
         self._known = True
         self.query_one("#board").focus()

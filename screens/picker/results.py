@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from arena.errors import ArenaError
 from arena.runs.entry import Entry
 from problems.specification import Problem
 from screens.dialogs.dialog import Dialog
@@ -49,7 +50,11 @@ class ResultsDialog(Dialog[None]):
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
-        self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
+        try:
+            self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
+        except ArenaError as error:
+            self.query_one("#board-note", PlainStatic).update(error.one_line)
+            return
         words = "All runs, the newest first. A voided result is struck out, in no standing and no score."
         self.query_one("#board-note", PlainStatic).update(words if self.entries else "No results yet.")
         self._list()

@@ -88,6 +88,7 @@ class PickerScreen(BaseScreen):
         self.problems, self.standings, self.machine = problems, standings, machine
         if not self.query("#problems"):
             await self._furnish()
+        self._show_fault()
         self._show_score()
         self._show_categories()
         self._fill()
@@ -103,7 +104,8 @@ class PickerScreen(BaseScreen):
         await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
         await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
-        await self.query_one("#problem-pane").mount(box, ProblemTable(id="problems"), before="#nothing")
+        fault = PlainStatic(id="results-fault")
+        await self.query_one("#problem-pane").mount(fault, box, ProblemTable(id="problems"), before="#nothing")
         await self.mount(KeyLine())
         self.table.focus()
 
@@ -112,6 +114,12 @@ class PickerScreen(BaseScreen):
             self.start(self.parent_app.refresh_picker(), "standings")
 
     # --- drawing -------------------------------------------------------------------------------------------
+
+    def _show_fault(self) -> None:
+        fault = self.parent_app.services.results_fault
+        line = self.query_one("#results-fault", PlainStatic)
+        line.display = fault is not None
+        line.update(f"Results are not shown: {fault.one_line}" if fault else "")
 
     def _show_score(self) -> None:
         from screens import figures  # imported after the first paint, like the table

@@ -295,6 +295,19 @@ def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
     assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # from 160 on it is beside
 
 
+async def test_an_index_that_cannot_be_used_leaves_the_problems(open_app, until, services, screen_text) -> None:
+    services.paths.database.mkdir(parents=True)
+    async with open_app() as (app, pilot):
+        assert ids(app) == [1, 2, 13]
+        await until(pilot, lambda: "Results are not shown: cannot open" in screen_text(app))
+        await pilot.press("b")
+        await until(pilot, lambda: "cannot open" in str(app.screen.query_one("#board-note").visual))
+        services.paths.database.rmdir()
+        await pilot.press("escape")
+        await until(pilot, lambda: "Results are not shown" not in screen_text(app))
+        services.store.record(stored("you", 1.5))
+
+
 async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("ctrl+c")

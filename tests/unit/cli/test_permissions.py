@@ -1,6 +1,7 @@
 """Access that the system refuses to a user: one clear error and the documented exit code, never a traceback."""
 
 import ctypes
+import json
 import os
 import sqlite3
 import subprocess
@@ -10,9 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from stored_runs import ran
 
 from arena.paths import make_folder, paths_in
 from arena.runs.index_file import VERSION
+from arena.runs.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +124,24 @@ def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one
     with closing(sqlite3.connect(home / "data" / "results.sqlite")) as index:
         version = index.execute("pragma user_version").fetchone()[0]
     assert version < VERSION  # so the next process fills it
+
+
+@pytest.mark.parametrize("index", ["whole", "missing", "damaged"])
+def test_a_home_that_is_only_readable_has_results(run: Run, home: Path, index: str) -> None:
+    paths = paths_in(home)
+    (home / SWEEPS / "c1.jsonl").unlink()
+    ran(paths, "a", "x = 1", 1.5)
+    if index != "missing":
+        Store(paths.database, paths.runs).close()
+    if index == "damaged":
+        paths.database.write_bytes(b"this is no database" * 100)
+    for folder, _, _ in os.walk(home):
+        Path(folder).chmod(0o500)
+    (listed, *_) = json.loads(run("list", "--json").stdout)
+    assert (listed["id"], listed["runs"]) == (1, 1)
+    board = run("board")
+    assert (board.returncode, board.stderr) == (0, "")
+    assert "you" in board.stdout
 
 
 def test_new_folders_are_for_their_user_alone(tmp_path: Path) -> None:

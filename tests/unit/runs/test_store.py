@@ -1,8 +1,10 @@
 """The index of results: standings, and rebuilding it from journals when it is lost."""
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -13,10 +15,14 @@ from arena.errors import StoreError
 from arena.machine.doctor import _files
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
+from arena.runs import index_file
 from arena.runs.code_hash import code_hash
 from arena.runs.entry import Entry, entry_of
 from arena.runs.journal import Journal, RunHeader
+from arena.runs.result_recorder import ResultRecorder
+from arena.runs.run_request import Notice
 from arena.runs.store import Store
+from arena.workspace.kernels import Workspace, content_hash
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
@@ -235,6 +241,79 @@ def test_a_damaged_index_is_put_aside_named_and_rebuilt(paths: Paths, caplog: py
     assert store.damaged in caplog.text
     assert any(str(kept) in finding.found for finding in _files(paths))
     assert not Store(paths.database, paths.runs).damaged
+
+
+def damage(data: bytes, how: str) -> bytes:
+    changed = bytearray(data)
+    if how == "no UTF-8":
+        at = changed.index(b"gemm_allreduce")
+        changed[at : at + 2] = b"\xff\xfe"
+    elif how == "an unknown verdict":
+        at = changed.index(b"PASS")
+        changed[at : at + 4] = b"PUSS"
+    elif how == "no UTF-8 in the schema":
+        changed[changed.index(b"kernel_path") + 3] = 0xFF
+    elif how == "an empty page":
+        start = changed.index(b"gemm_allreduce") // 4096 * 4096
+        changed[start : start + 4096] = bytes(4096)
+    else:
+        changed[18] = 7  # a version of SQLite that may only read
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "how", ["no UTF-8", "an unknown verdict", "no UTF-8 in the schema", "an empty page", "only readable"]
+)
+def test_damage_that_is_found_at_any_time_is_repaired(paths: Paths, how: str) -> None:
+    journal(paths, "a")
+    Store(paths.database, paths.runs).close()
+    paths.database.write_bytes(damage(paths.database.read_bytes(), how))
+    store = Store(paths.database, paths.runs)
+    assert [entry.run_id for entry in store.entries("you")] == ["a"]
+    store.record(entry_of(header("b", 2.0), result()))
+    assert [entry.run_id for entry in store.entries("you")] == ["a", "b"]
+    (kept,) = paths.data.glob("results.sqlite.damaged-*")
+    assert f"kept as {kept.name}; results are read anew" in store.damaged
+
+
+def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
+    journal(paths, "a")
+    store = Store(paths.database, paths.runs)
+    paths.database.rename(paths.data / "elsewhere")
+    other = Store(paths.database, paths.runs)
+    store.record(entry_of(header("b", 2.0), result()))
+    assert [entry.run_id for entry in other.entries("you")] == ["a", "b"]
+
+
+def test_a_run_that_could_not_be_written_is_added_when_the_index_is_opened_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_BUSY_S", 0.01)
+    store = Store(paths.database, paths.runs)
+    journal(paths, "a")
+    with closing(sqlite3.connect(paths.database)) as other:
+        other.execute("begin exclusive")
+        with pytest.raises(StoreError, match="locked") as caught:
+            store.record(entry_of(header("a"), result()))
+    assert "end the program that holds it" in caught.value.advice
+    assert store.entries("you") == []
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).entries("you")] == ["a"]
+    assert not list(paths.data.glob("*.stale"))
+
+
+def test_a_kernel_is_kept_when_its_result_cannot_be_stored(paths: Paths) -> None:
+    paths.database.mkdir(parents=True)
+    notices: list[Notice] = []
+
+    async def record() -> None:
+        recorder = ResultRecorder(paths, None, notices.append)
+        recording = recorder.start(header("a"), result())
+        assert recording is not None
+        await recording
+
+    asyncio.run(record())
+    assert [notice.message for notice in notices] == [f"cannot open {paths.database}: unable to open database file"]
+    assert Workspace(paths.workspace).revision(content_hash("code_of_a = 1")) == "code_of_a = 1"
 
 
 def test_two_processes_worth_of_connections_share_the_index(paths: Paths) -> None:
