@@ -47,7 +47,7 @@ class LiveDuelScreen(DuelScreen):
         """start: see `make_players`.
 
         Raises:
-            FolderUnwritable: the folder of the duels cannot be created.
+            FolderUnwritable: the duel's journal cannot be written.
             KernelsLocked: another app edits the kernels of the problem.
         """
         services = parent_app.services
@@ -69,9 +69,14 @@ class LiveDuelScreen(DuelScreen):
             for name, player in zip(SIDES, players, strict=True):
                 if name == edits and isinstance(player, FilePlayer):
                     player.submits_first = False  # the file may be weeks old
-        self.match = Match(
-            services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
-        )
+        try:
+            self.match = Match(
+                services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
+            )
+        except ArenaError:
+            if edits is not None:
+                services.locks.release(problem.stem)
+            raise
         self.state = self.match.state
         self.match.listeners.append(self.hear)
 
