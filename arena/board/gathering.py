@@ -144,8 +144,8 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         here = (this_machine(device) for device in {outcome.place.device for outcome in found})
         machines = {machine.digest: str(machine) for machine in here} | machines
     duels, damaged = read_duels(paths.duels, voids)
-    for path, error in damaged.items():
-        fault = damage(path, error)
+    for path, cause in damaged.items():
+        fault = damage(path, cause)
         left_out.append(LeftOut(fault.message, fault.advice))
     return Board(
         created=time.time(),

@@ -321,6 +321,7 @@ def test_an_error_that_no_command_expects_ends_with_3_and_keeps_its_traceback(
     [
         ("list --json 2>&-", 0, ""),
         ("show nonsense 2>&-", 2, ""),
+        ("list >&- 2>&-", 3, ""),
         ("run 13 - <&-", 2, "standard input is closed"),
         ("<&-", 2, "needs a terminal"),
     ],
