@@ -65,6 +65,10 @@ class BaseScreen(Screen[None]):
         """The message about unsaved text when the app ends; empty if there is none."""
         return ""
 
+    def may_quit(self) -> bool:
+        """Whether the app may quit now. If not, shows that another press of the key does."""
+        return True
+
     @property
     def idle_actions(self) -> frozenset[str]:
         """Actions that do not work now and only show why; the key line leaves them out."""

@@ -203,6 +203,9 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None or not self._editor.completion.close():
             super().action_leave_duel()
 
+    def may_quit(self) -> bool:
+        return self.state.over or self.is_sure("quit", "quits: the duel is not counted")
+
     def action_pause(self) -> None:
         if self.state.stage == "paused":
             self.match.resume()
