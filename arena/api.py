@@ -1,6 +1,7 @@
 """The Python interface: judges kernels from a program, as `pkb-arena run` does from the command line."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,13 +12,14 @@ from arena.paths import find_paths, paths_in
 from arena.runs.engine import Engine
 from arena.runs.judge import Judge, RunInProgress
 from arena.runs.results import RunReport
-from arena.runs.run_request import RunRequest
+from arena.runs.run_request import MOST_ROUNDS, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
-from arena.settings import load_settings
+from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, load_settings
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import load_catalogue
-from problems.specification import Problem
+from problems.specification import LARGEST_SIZE, PRESETS, Problem
 from sandbox.machine import thunderkittens
+from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import AnyEvent
 
 
@@ -102,7 +104,8 @@ class Arena:
         kernel: the text of a kernel, or the path of its file.
 
         Raises:
-            UsageError: there is no such problem or file, or the problem cannot be run with these options.
+            UsageError: there is no such problem or file, an option is out of range, or the problem cannot be run with these
+                options.
             MachineError: the device is missing, there are too few GPUs, or files cannot be written.
         """
         request = self._request(problem, kernel, options)
@@ -134,13 +137,14 @@ class Arena:
                 await run.cancel()
 
     def _request(self, name: int | str, kernel: str | Path, options: RunOptions) -> RunRequest:
+        _check(options)
         problem = self.problem(name)
         choice = Choice(
             preset=options.get("preset"),
             world=options.get("world"),
             device=options.get("device"),
             dtype=options.get("dtype"),
-            sizes=options.get("sizes", {}),
+            sizes=options.get("sizes") or {},
         )
         file = read_kernel(kernel) if isinstance(kernel, Path) else None
         text = file.text if file else str(kernel)
@@ -161,3 +165,30 @@ class Arena:
             rounds=options.get("rounds"),
             budget_s=options.get("budget_s", self._settings.budget_s),
         )
+
+
+def _check(options: RunOptions) -> None:
+    """Checks the values of options, with the ranges of the command line.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of range.
+    """
+    for name, words in (("preset", PRESETS), ("device", tuple(KINDS))):
+        word = options.get(name)
+        if word and word not in words:
+            raise UsageError(f"{name} is {word!r}", f"choose from {', '.join(words)}")
+    for name, least, most in (("world", 1, MOST_RANKS), ("rounds", 0, MOST_ROUNDS)):
+        if options.get(name) is not None:
+            _check_number(name, options.get(name), least, most)
+    if "budget_s" in options:
+        _check_number("budget_s", options["budget_s"], LEAST_BUDGET_S, MOST_BUDGET_S, whole=False)
+    for name, size in (options.get("sizes") or {}).items():
+        _check_number(f"size {name}", size, 1, LARGEST_SIZE)
+
+
+def _check_number(name: str, value: object, least: float, most: float, *, whole: bool = True) -> None:
+    """Raises UsageError if the value is no number in the range. NaN is in no range, and a bool is no number."""
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if (whole and not isinstance(number, int)) or not least <= number <= most:
+        kind = "whole number" if whole else "number"
+        raise UsageError(f"{name} is {value!r}", f"it must be a {kind} from {least} to {most}")

@@ -18,6 +18,8 @@ from arena.paths import Paths, make_folder, unwritable
 BUDGET_WORDS = (
     "Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."
 )
+MOST_RANKS = 64
+LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 600.0
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
 PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
 """The names of the modules in arena/models/providers, which this module does not import."""
@@ -112,13 +114,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = "auto"
     world: Annotated[
-        int, Meta(description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.", ge=0, le=64)
+        int,
+        Meta(
+            description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.", ge=0, le=MOST_RANKS
+        ),
     ] = 0
     preset: Annotated[str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")] = (
         ""
     )
     dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
-    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=0.1, le=600.0)] = 1.0
+    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 1.0
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     thunderkittens: Annotated[

@@ -23,7 +23,9 @@ PANE_ACTIONS = frozenset({"jump", "zoom"})
 
 
 AGAIN_WITHIN_S = 1.5
-"""Seconds within which a second press confirms the first."""
+"""Seconds within which a second press confirms the first, where no message asks for it."""
+SAID_S, COMPLAINED_S = 4.0, 10.0
+"""Seconds for which a message and an error are shown."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class BaseScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
         self._idle_shown: frozenset[str] = frozenset()
         self._pressed: dict[str, float] = {}
-        """When actions that need a second press were pressed last."""
+        """Until when a second press of an action counts."""
 
     def on_compose(self) -> None:
         """Sets the classes of this size before there are contents; later, all their styles would be computed again."""
@@ -62,6 +64,10 @@ class BaseScreen(Screen[None]):
     def draft_words(self) -> str:
         """The message about unsaved text when the app ends; empty if there is none."""
         return ""
+
+    def may_quit(self) -> bool:
+        """Whether the app may quit now. If not, shows that another press of the key does."""
+        return True
 
     @property
     def idle_actions(self) -> frozenset[str]:
@@ -79,12 +85,16 @@ class BaseScreen(Screen[None]):
         return key_of(action, self.parent_app.services.settings.keymap)
 
     def was_pressed(self, action: str) -> bool:
-        """Whether an action that needs a second press was pressed within `AGAIN_WITHIN_S`."""
-        return time.monotonic() - self._pressed.get(action, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S
+        """Whether an action that needs a second press was pressed, and a second press still counts."""
+        return time.monotonic() < self._pressed.get(action, 0.0)
 
-    def note_press(self, action: str) -> None:
-        """Records the first press of an action that needs a second one."""
-        self._pressed[action] = time.monotonic()
+    def note_press(self, action: str, within_s: float = AGAIN_WITHIN_S) -> None:
+        """Records the first press of an action that needs a second one. within_s: seconds in which that counts."""
+        self._pressed[action] = time.monotonic() + within_s
+
+    def forget_press(self, action: str) -> None:
+        """Makes the next press of an action its first one again."""
+        self._pressed.pop(action, None)
 
     def is_sure(self, action: str, consequence: str) -> bool:
         """Whether this is the second press of an action's key. If not, shows what another press does.
@@ -93,7 +103,7 @@ class BaseScreen(Screen[None]):
         """
         if self.was_pressed(action):
             return True
-        self.note_press(action)
+        self.note_press(action, SAID_S)
         self.say(f"{self.key_words(action)} again {consequence}")
         return False
 
@@ -180,11 +190,11 @@ class BaseScreen(Screen[None]):
 
     def complain(self, text: str) -> None:
         """Shows an error that the user should read."""
-        self.app.notify(text, severity="error", timeout=10, markup=False)
+        self.app.notify(text, severity="error", timeout=COMPLAINED_S, markup=False)
 
     def say(self, text: str) -> None:
         """Shows a short message."""
-        self.app.notify(text, timeout=4, markup=False)
+        self.app.notify(text, timeout=SAID_S, markup=False)
 
 
 def _displayed(widget: Widget) -> bool:

@@ -118,8 +118,11 @@ class KeyedApp(TerminalApp):
             self.push_screen(HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen)))
 
     async def action_quit(self) -> None:
-        """Quits, and names unsaved drafts in the terminal, where they can still be read."""
-        kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""
+        screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        if not all(screen.may_quit() for screen in screens):
+            return
+        kept = [screen.draft_words for screen in screens]
         self.exit(message="\n".join(filter(None, kept)) or None)
 
     def action_help_quit(self) -> None:

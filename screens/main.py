@@ -6,21 +6,46 @@ Modules are imported only when needed: `pkb-arena list` loads no Textual, and `p
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False  # importing typing takes 6 ms, in which SIGINT would print a traceback
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
+    from typing import NoReturn
 
     from arena.cli.display import ServePlan
     from arena.cli.record import RecordPlan
     from arena.demo.script import DemoScript
 
 
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the process at once. Nothing has begun, and an exception in an import would print a traceback."""
+    os._exit(128 + number)  # ExitCode.INTERRUPTED, whose import would come too late
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ends the process quietly on SIGINT meanwhile. Changes nothing if SIGINT is ignored or handled already."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio replaces only this one
+
+
 def _open_app(problem: str = "", kernel: Path | None = None) -> int:
     gc.disable()  # imports leave no garbage; the app enables the collector again once it is open
-    from screens.app import run_app
+    with _interruptible():
+        from screens.app import run_app
 
     return run_app(problem, kernel)
 
@@ -71,8 +96,9 @@ def main(arguments: list[str] | None = None) -> None:
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on stderr
     if not given and all(stream is not None and stream.isatty() for stream in streams):
         sys.exit(_open_alone())
-    from arena.cli import main as run_command_line
-    from arena.cli.display import Display
+    with _interruptible():
+        from arena.cli import main as run_command_line
+        from arena.cli.display import Display
 
     run_command_line(arguments, Display(_open_app, _play_demo, _record, _serve))
 

@@ -12,7 +12,7 @@ from arena.board.definitions import Score, share
 from arena.board.outcomes import AGENTS, MODELS, Outcome, ResultPlace, kind_of
 from arena.board.results import machines_of, outcomes
 from arena.board.scorecard import ALL, Scorecard, scorecards
-from arena.duel.journal import read_duels
+from arena.duel.journal import damage, read_duels
 from arena.duel.ratings import ALL as ALL_DUELS
 from arena.duel.ratings import Rating, ratings
 from arena.errors import StoreError, why
@@ -23,7 +23,7 @@ from arena.runs.comparisons import Comparison
 from arena.runs.entry import Entry
 from arena.runs.standings import fastest
 from arena.runs.store import Store, stored
-from arena.runs.voids import VOIDS_SUFFIX, read_voids
+from arena.runs.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -113,7 +113,7 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
     left_out: list[LeftOut] = []
     voids = read_voids(paths.voids)
     if voids.damaged:
-        left_out.append(LeftOut(voids.damaged, "remove these lines, and void the results again"))
+        left_out.append(LeftOut(voids.damaged, DAMAGED_ADVICE))
 
     def take(path: Path, source: str) -> None:
         try:
@@ -144,10 +144,9 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         here = (this_machine(device) for device in {outcome.place.device for outcome in found})
         machines = {machine.digest: str(machine) for machine in here} | machines
     duels, damaged = read_duels(paths.duels, voids)
-    left_out += [
-        LeftOut(f"{path}: {_no_duel(error)}; the ratings are without it", "move the file elsewhere")
-        for path, error in damaged.items()
-    ]
+    for path, cause in damaged.items():
+        fault = damage(path, cause)
+        left_out.append(LeftOut(fault.message, fault.advice))
     return Board(
         created=time.time(),
         arena=installed_version("pkb-arena") or "",
@@ -160,10 +159,6 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         comparisons=compared,
         left_out=left_out,
     )
-
-
-def _no_duel(error: Exception) -> str:
-    return why(error) if isinstance(error, OSError) else "this is no duel's journal"
 
 
 def _with_single_runs(

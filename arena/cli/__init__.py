@@ -153,11 +153,11 @@ def _open_app(display: Display, problem: str = "", kernel: Path | None = None) -
 
 def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
     """Runs a command and exits with the documented code. `display` opens the app if no command is given."""
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stderr = sys.stderr or _nothing("w")
     if sys.__stdout__ is None:  # the next file that is opened would get its descriptor
         complain("stdout is closed", "leave it open, or send it to a file or to /dev/null")
         sys.exit(ExitCode.ENVIRONMENT)
-    sys.stdin = sys.stdin or _nothing("r")
-    sys.stderr = sys.stderr or _nothing("w")
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., Any] | None = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

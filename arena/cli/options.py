@@ -9,8 +9,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from arena.cli.numbers import Number, Whole
+from arena.runs.run_request import MOST_ROUNDS
 from arena.setting_choice import Choice
-from arena.settings import BUDGET_WORDS
+from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS
 from problems.specification import PRESETS
 from sandbox.machine.devices import KINDS
 
@@ -46,7 +47,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --preset --world --device --dtype --size. The command gets them as `choice: Choice`."""
 
     @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
-    @click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
+    @click.option("--world", type=Whole(1, MOST_RANKS), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
     @click.option(
@@ -75,12 +76,15 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 rounds_option = click.option(
     "--rounds",
-    type=Whole(0, 10_000),
+    type=Whole(0, MOST_ROUNDS),
     metavar="N",
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
 budget_option = click.option(
-    "--budget", type=Number(0.1, 600.0), metavar="SECONDS", help=f"{BUDGET_WORDS} [default: the setting budget_s]"
+    "--budget",
+    type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
+    metavar="SECONDS",
+    help=f"{BUDGET_WORDS} [default: the setting budget_s]",
 )
 shots_option = click.option(
     "--shots",

@@ -1,5 +1,6 @@
 """Journals of duels on disk: a header, then one event per line. Also the records that the board shows."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +19,8 @@ from arena.duel.events import (
     decode_duel_event,
     decode_header,
 )
-from arena.paths import Paths, files_in, make_folder
+from arena.errors import FolderUnwritable, MachineError, why
+from arena.paths import Paths, files_in, make_folder, unwritable
 from arena.runs.code_hash import code_hash
 from arena.runs.journal import Journal, first_line, later_lines
 from arena.runs.voids import NO_VOIDS, Void, Voids
@@ -39,13 +41,28 @@ class DuelRecord(msgspec.Struct, frozen=True):
 
 
 def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
-    """Creates the journal of a new duel.
+    """Creates the journal of a new duel. `on_trouble` receives the first error of a later write.
 
     Raises:
-        FolderUnwritable: the folder of the duels cannot be created.
+        FolderUnwritable: the folder of the duels cannot be created, or the header cannot be written. No file is left.
     """
     make_folder(paths.duels)
-    return Journal(paths.duels / f"{header.duel_id}.jsonl", header, on_trouble)
+    failed: list[OSError] = []
+    begun = False
+
+    def report(error: OSError) -> None:
+        (on_trouble if begun else failed.append)(error)
+
+    journal = Journal(paths.duels / f"{header.duel_id}.jsonl", header, report)
+    if failed:
+        journal.close()
+        with suppress(OSError):
+            journal.path.unlink()
+        if failed[0].errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise unwritable(paths.duels, failed[0])
+        raise FolderUnwritable(f"cannot write {journal.path}: {why(failed[0])}", "free some space")
+    begun = True
+    return journal
 
 
 def read_duel_header(path: Path) -> DuelHeader:
@@ -70,12 +87,14 @@ def duel_records(folder: Path, voids: Voids = NO_VOIDS) -> list[DuelRecord]:
 def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord], dict[Path, Exception]]:
     """Returns all decided duels, oldest first, and the unreadable files with their errors.
 
-    Unfinished duels, and those whose last line is truncated, are in neither.
+    Unfinished duels, and those whose last line is truncated, are in neither. A duel with an empty journal is unfinished.
     """
     found: list[DuelRecord] = []
     damaged: dict[Path, Exception] = {}
     for path in files_in(folder, ".jsonl"):
         try:
+            if path.stat().st_size == 0:
+                continue
             header = read_duel_header(path)
         except (OSError, ValueError) as error:
             damaged[path] = error
@@ -87,6 +106,12 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
         if isinstance(last, DuelEnded):
             found.append(DuelRecord(header, last, path, _voided(header, last, path, voids)))
     return found, damaged
+
+
+def damage(path: Path, error: Exception) -> MachineError:
+    """Returns the error about a file that `read_duels` could not read."""
+    reason = why(error) if isinstance(error, OSError) else "this is no duel's journal"
+    return MachineError(f"{path}: {reason}; the ratings are without it", "move the file elsewhere")
 
 
 def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> Void | None:

@@ -42,7 +42,11 @@ class Match:
         budget_s: float = 1.0,
         unsafe: bool = False,
     ) -> None:
-        """budget_s: as in a run, for every submission. unsafe: models' kernels may run without a jail."""
+        """budget_s: as in a run, for every submission. unsafe: models' kernels may run without a jail.
+
+        Raises:
+            FolderUnwritable: the duel's journal cannot be written.
+        """
         self._judge = judge
         self.paths = paths
         self.problem = problem

@@ -11,6 +11,8 @@ from sandbox.protocol.events import Rival, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.timing.stopping_rule import CHECK_TIMES
 
+MOST_ROUNDS = 10_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:

@@ -21,6 +21,10 @@ VOIDS_SUFFIX = ".voids"
 """Suffix of the journal of voids beside a sweep's journal from elsewhere. It applies to that sweep alone."""
 
 
+DAMAGED_ADVICE = "remove these lines, and void the results again"
+"""Advice for `Voids.damaged`."""
+
+
 class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line of the journal. Fields are added, never renamed. Either `run` or `code` is set."""
 

@@ -86,7 +86,9 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
         return Verdict.CRASH, f"the process {how} before its work was done", advice
     if failed.kind == "SYNTAX":
         lines = failed.text.strip().splitlines()
-        return Verdict.COMPILE_ERROR, _shortened(lines[-1]) if lines else "syntax error", ""
+        message = _shortened(lines[-1]) if lines else "syntax error"
+        shown = failed.line or ", line " in failed.text  # of a file beside kernel.py, the text has the line
+        return Verdict.COMPILE_ERROR, message, "" if shown else "Fix the source: it is not valid Python."
     message = _first_line(failed.text) or failed.kind
     if failed.kind == "RAISED":
         return Verdict.CRASH, f"an exception ended solution(): {message}", _raised(failed)
@@ -126,6 +128,7 @@ _ADVICE = (
         r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
         "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
     ),
+    (r"source code (?:string )?cannot contain null bytes", "Remove the NUL bytes. Save the source as UTF-8 text."),
     (r"itimer", "The judge refuses timers that send signals (setitimer). Read a clock in the kernel instead."),
     (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
 )

@@ -47,7 +47,7 @@ class LiveDuelScreen(DuelScreen):
         """start: see `make_players`.
 
         Raises:
-            FolderUnwritable: the folder of the duels cannot be created.
+            FolderUnwritable: the duel's journal cannot be written.
             KernelsLocked: another app edits the kernels of the problem.
         """
         services = parent_app.services
@@ -69,9 +69,14 @@ class LiveDuelScreen(DuelScreen):
             for name, player in zip(SIDES, players, strict=True):
                 if name == edits and isinstance(player, FilePlayer):
                     player.submits_first = False  # the file may be weeks old
-        self.match = Match(
-            services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
-        )
+        try:
+            self.match = Match(
+                services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
+            )
+        except ArenaError:
+            if edits is not None:
+                services.locks.release(problem.stem)
+            raise
         self.state = self.match.state
         self.match.listeners.append(self.hear)
 
@@ -197,6 +202,9 @@ class LiveDuelScreen(DuelScreen):
     def action_leave_duel(self) -> None:
         if self.edits is None or not self._editor.completion.close():
             super().action_leave_duel()
+
+    def may_quit(self) -> bool:
+        return self.state.over or self.is_sure("quit", "quits: the duel is not counted")
 
     def action_pause(self) -> None:
         if self.state.stage == "paused":

@@ -1,5 +1,6 @@
 """Commands on the kernel's text: find, go to a line, wrap, edit in another editor, restore, take over."""
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -77,10 +78,12 @@ class EditingScreen(PanedScreen):
 
     @property
     def draft_words(self) -> str:
-        name = self.problem.stem
-        return (
-            f"The unsaved text of {name} is kept as a draft: `pkb-arena {name}` offers it." if self.editor.dirty else ""
-        )
+        if not self.editor.dirty:
+            return ""
+        name, path = self.problem.stem, self.session.path
+        own = self.session.services.workspace.kernel_path(self.problem)
+        command = shlex.join(["pkb-arena", name, *([] if path == own else [str(path)])])
+        return f"The unsaved text of {name} is kept as a draft: `{command}` offers it."
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 

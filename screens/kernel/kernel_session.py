@@ -158,6 +158,11 @@ class KernelSession:
         self.waiting_since = time.monotonic()
         self.changed = True
 
+    def unqueue(self) -> None:
+        """Marks the queued run as not queued any more, because it does not start."""
+        self.waiting_since = None
+        self.changed = True
+
     async def cancel(self) -> None:
         """Cancels the run in progress, even one that has not reached the engine yet."""
         self._cancelled = True
@@ -275,7 +280,7 @@ class KernelSession:
             if self._cancelled:
                 await self.services.engine.cancel()
         except ArenaError:
-            self.waiting_since = None
+            self.unqueue()
             raise
 
     @property

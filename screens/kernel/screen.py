@@ -24,7 +24,7 @@ from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Set
 from sandbox.protocol.kernel_files import Kernel
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.base import AGAIN_WITHIN_S
+from screens.base import AGAIN_WITHIN_S, COMPLAINED_S
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, queued_answer, worlds_words
@@ -187,7 +187,7 @@ class KernelScreen(EditingScreen):
             text = self.session.kernel.source if on_disk else self.editor.file_text
             await self.session.run(text, queued=True)
         except ArenaError:
-            self.session.waiting_since = None
+            self.session.unqueue()
             raise
 
     async def _save(self) -> None:
@@ -195,9 +195,10 @@ class KernelScreen(EditingScreen):
         try:
             await self.buffer.save(replace=self.was_pressed("save"))
         except UsageError as error:
-            self.note_press("save")
+            self.note_press("save", COMPLAINED_S)  # while the error is shown
             advice = f"{self.key_words('save')} again replaces it and keeps a copy"
             raise UsageError(error.message, advice) from None
+        self.forget_press("save")
 
     def apply(self, event: AnyEvent) -> None:
         """Applies an event of the engine, or of a recording."""
@@ -239,7 +240,7 @@ class KernelScreen(EditingScreen):
         """Cancels this screen's run, and ignores other players' runs until this screen is in front again."""
         if self.session.busy:
             self.action_cancel()
-        self.session.waiting_since = None
+        self.session.unqueue()
         self._resting = True
 
     def on_screen_resume(self) -> None:

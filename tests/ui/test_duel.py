@@ -216,6 +216,19 @@ async def test_leaving_a_duel_takes_two_escapes_and_counts_for_nobody(open_app, 
         assert "# not saved" in app.services.workspace.draft(path)
 
 
+async def test_quitting_during_a_duel_takes_two_presses(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        ends = []
+        app.exit = lambda message=None: ends.append(message)
+        await pilot.press("ctrl+q")
+        assert ends == []
+        assert any("ctrl+q again quits: the duel is not counted" in told.message for told in app._notifications)
+        await pilot.press("ctrl+q")
+        assert ends == [None]
+        assert screen.state.stage == "playing"
+
+
 async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
     async with open_app() as (app, pilot):
         first = await played(app, pilot, until)

@@ -1,18 +1,23 @@
 """The kernel screen with recorded runs, which update the same state as live runs."""
 
 import os
+import time
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
+import screens.base
 from arena.errors import KernelsLocked
 from arena.workspace.workspace_lock import KernelLocks
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
 from sandbox.protocol.kernel_files import Kernel
+from screens.base import COMPLAINED_S
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.screen import KernelScreen
 
 pytestmark = pytest.mark.slow
 
@@ -257,6 +262,36 @@ async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, 
         assert said == [
             "The unsaved text of 13_gemm_allreduce is kept as a draft: `pkb-arena 13_gemm_allreduce` offers it."
         ]
+
+
+async def test_a_draft_of_a_file_outside_the_workspace_is_offered_by_a_command_with_the_file(
+    open_app, until, tmp_path
+) -> None:
+    own = tmp_path / "my own.py"
+    own.write_text("pass\n")
+    async with open_app() as (app, pilot):
+        app.open_problem(app.services.catalogue.find("13"), own)
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text == "pass\n")
+        app.screen.editor.text = "pass\n# more\n"
+        await until(pilot, lambda: app.screen.editor.dirty)
+        assert f"`pkb-arena 13_gemm_allreduce '{own}'` offers it." in app.screen.draft_words
+
+
+async def test_a_refused_save_is_not_queued_and_is_confirmed_while_its_error_is_shown(
+    open_app, until, screen_text, monkeypatch
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen, path = app.screen, app.screen.session.path
+        text = path.read_text()
+        path.write_bytes(b"\xff\xfe\x00")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any("ctrl+s again replaces it" in told.message for told in app._notifications))
+        await until(pilot, lambda: "QUEUED" not in screen_text(app))
+        before_the_end = SimpleNamespace(monotonic=lambda: time.monotonic() + COMPLAINED_S - 2.0)
+        monkeypatch.setattr(screens.base, "time", before_the_end)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: path.read_bytes() == text.encode())
+        await until(pilot, lambda: not screen.was_pressed("save"))
 
 
 async def test_a_problem_that_another_app_edits_can_be_read_and_run(

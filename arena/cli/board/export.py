@@ -11,6 +11,7 @@ from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
 from arena.export.manifest import require_key, sign
+from arena.export.pages.attempts import LEFT_OUT_ADVICE
 from arena.export.pages.site import export_pages
 from sandbox.protocol.verdict import ExitCode
 
@@ -81,5 +82,5 @@ def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_
     else:
         print_line(f"{index}: {counted(count, 'attempt')}")
     for what in left_out:
-        complain(what, "make it readable, or move it elsewhere")
+        complain(what, LEFT_OUT_ADVICE)
     return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS

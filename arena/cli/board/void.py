@@ -14,7 +14,7 @@ from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.runs.entry import Entry
-from arena.runs.voids import Void, Voids, read_voids
+from arena.runs.voids import DAMAGED_ADVICE, Void, Voids, read_voids
 
 
 @click.command()
@@ -65,7 +65,7 @@ def _list(paths: Paths, as_json: bool) -> None:
     targets = _targets(paths, voids)
     entries = {entry.run_id: entry for entry in _entries(paths, voids)}
     if voids.damaged:
-        complain(voids.damaged, "remove these lines, and void the results again")
+        complain(voids.damaged, DAMAGED_ADVICE)
     if as_json:
         print_json([_object(target, line) for target, line in targets])
         return

@@ -5,15 +5,17 @@ import time
 import click
 
 from arena.cli.colour import struck
+from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.duel.card import unrated_words, winner_words
-from arena.duel.journal import duel_records
-from arena.duel.ratings import ALL, ratings
+from arena.duel.journal import DuelRecord, damage, read_duels
+from arena.duel.ratings import ALL, Rating, ratings
 from arena.errors import UsageError
-from arena.runs.voids import read_voids
+from arena.runs.voids import DAMAGED_ADVICE, read_voids
 from problems.specification import CATEGORIES
+from sandbox.protocol.verdict import ExitCode
 
 SHOWN = 20
 
@@ -21,17 +23,33 @@ SHOWN = 20
 @click.command()
 @click.option("--category", metavar="C", default=ALL, show_default=True, help="Ratings from duels of one category.")
 @json_option
-def command(category: str, as_json: bool) -> None:
-    """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels."""
+@click.pass_context
+def command(ctx: click.Context, category: str, as_json: bool) -> None:
+    """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels.
+
+    A file that is damaged is named and left out; the exit code is 3 then.
+    """
     if category not in (ALL, *CATEGORIES):
         raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(CATEGORIES)}, {ALL}")
     paths = open_session().paths
-    records = duel_records(paths.duels, read_voids(paths.voids))
+    voids = read_voids(paths.voids)
+    records, damaged = read_duels(paths.duels, voids)
     found = ratings(records)
     if as_json:
         duels = [{"header": each.header, "ended": each.ended, "voided": each.voided} for each in records]
         print_json({"ratings": found, "duels": duels})
-        return
+    else:
+        _print(records, found, category)
+    if voids.damaged:
+        complain(voids.damaged, DAMAGED_ADVICE)
+    for path, error in damaged.items():
+        fault = damage(path, error)
+        complain(fault.message, fault.advice)
+    if voids.damaged or damaged:
+        ctx.exit(ExitCode.ENVIRONMENT)
+
+
+def _print(records: list[DuelRecord], found: list[Rating], category: str) -> None:
     if not records:
         print_line("No duel was played yet: `pkb-arena duel 1 --left house --right baseline` is a first one.")
         return

@@ -26,6 +26,7 @@ from arena.players.player import PlayerSetup
 from arena.runs.engine import Engine
 from arena.runs.voids import read_voids
 from arena.setting_choice import Choice
+from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S
 from arena.sweep.journal import (
     SweepJournal,
     begin_session,
@@ -88,7 +89,7 @@ class SweepOrder:
 )
 @click.option(
     "--seconds",
-    type=Number(0.1, 600.0),
+    type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
     help="Time budget of one measurement, as `run --budget`. [default: the setting budget_s]",
 )

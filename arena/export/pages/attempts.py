@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import UsageError, why
+from arena.errors import MachineError, UsageError, why
 from arena.export.bundle import ShownPlayers
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
@@ -22,6 +22,8 @@ from sandbox.protocol.kernel_files import Kernel
 
 MODELS, RUNS = "models", "single runs"
 """Origins other than sweeps."""
+LEFT_OUT_ADVICE = "make it readable, or move it elsewhere"
+"""Advice for each of `Gathered.left_out`."""
 
 
 class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
 
     Raises:
         UsageError: there is no such sweep, or there is no attempt.
-        MachineError: a sweep's journal is damaged, or a folder cannot be read.
+        MachineError: no file with attempts can be read, or a folder cannot be read.
     """
     voids = read_voids(paths.voids)
     chosen = [sweep_path(paths.sweeps, name) for name in names]
@@ -79,7 +81,10 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
     players = ShownPlayers()
     found = Gathered([], [voids.damaged] if voids.damaged else [])
     for path in chosen or journals(paths.sweeps):
-        found.attempts += _of_sweep(paths, path, voids, players)
+        try:
+            found.attempts += _of_sweep(paths, path, voids, players)
+        except JournalDamaged as error:
+            found.left_out.append(f"{error.message}; the pages are without this sweep")
     if not names:
         swept = {attempt.trace for attempt in found.attempts}
         covered = {run for attempt in found.attempts if attempt.report is not None for run in _runs(attempt.report)}
@@ -93,6 +98,8 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
             if path not in swept:
                 found.attempts.append(attempt)
         found.attempts += _single_runs(paths, covered, voids, found.left_out, players)
+    if not found.attempts and found.left_out:
+        raise MachineError(f"there is no attempt to export: {found.left_out[0]}", LEFT_OUT_ADVICE)
     if not found.attempts:
         raise UsageError("there is no attempt to export", "`pkb-arena run` or `pkb-arena sweep` makes one")
     return found
@@ -118,7 +125,7 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
                 case CellResult():
                     results[line.key] = line
     except OSError as error:
-        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --sweep") from None
+        raise JournalDamaged(f"{path}: {why(error)}", LEFT_OUT_ADVICE) from None
     order = sorted(results.values(), key=lambda line: (line.problem_id, line.cell.player, line.cell.attempt, line.at))
     return [
         PageAttempt(

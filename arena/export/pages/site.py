@@ -32,7 +32,7 @@ def export_pages(paths: Paths, catalogue: Catalogue, folder: Path, names: Sequen
 
     Raises:
         UsageError: the folder is not empty, or there is no such sweep or attempt.
-        MachineError: a sweep's journal is damaged, or the folder cannot be written.
+        MachineError: no file with attempts can be read, or the folder cannot be written.
     """
     found = gather_attempts(paths, names)
     if folder.exists() and any(folder.iterdir()):

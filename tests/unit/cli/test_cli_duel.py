@@ -136,3 +136,18 @@ def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena_warm: CommandLine,
     done = pkb_arena_warm("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
     assert done.returncode == 1
     assert "a draw: neither player has a correct kernel" in done.stdout
+
+
+def test_duels_names_a_damaged_journal_as_the_board_does(pkb_arena: CommandLine, home: Path) -> None:
+    notes = home / "data" / "duels" / "notes.jsonl"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("no duel\n")
+    (notes.parent / "unfinished.jsonl").touch()
+    (home / "data" / "voids.jsonl").write_text("no void\n")
+    for form in ((), ("--json",)):
+        done = pkb_arena("duels", *form)
+        assert done.returncode == 3
+        assert f"{notes}: this is no duel's journal; the ratings are without it" in done.stderr
+        assert "voids.jsonl: line 1 cannot be read" in done.stderr
+        assert "unfinished" not in done.stderr
+        assert done.stdout

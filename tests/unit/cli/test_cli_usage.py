@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import arena
+import screens.main
 from arena.cli import exit_code_of
 from arena.machine.facts import visible_gpus
 from arena.paths import paths_in
@@ -321,6 +323,7 @@ def test_an_error_that_no_command_expects_ends_with_3_and_keeps_its_traceback(
     [
         ("list --json 2>&-", 0, ""),
         ("show nonsense 2>&-", 2, ""),
+        ("list >&- 2>&-", 3, ""),
         ("run 13 - <&-", 2, "standard input is closed"),
         ("<&-", 2, "needs a terminal"),
     ],
@@ -488,3 +491,28 @@ def test_the_engine_imports_no_display() -> None:
         text = path.read_text()
         assert "import textual" not in text
         assert "from textual" not in text
+
+
+@pytest.mark.parametrize("module", ["arena.cli", "arena.cli.problems.list_problems"])
+def test_an_interrupt_during_imports_ends_without_a_traceback(module: str) -> None:
+    program = f"""if True:
+        import os, signal, sys
+
+        class Interrupts:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupts())
+        from screens.main import main
+        main(["list"])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (ExitCode.INTERRUPTED, "", "")
+
+
+def test_interrupts_raise_again_after_the_imports() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with screens.main._interruptible():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before

@@ -26,7 +26,7 @@ from arena.duel.journal import duel_records, read_duel, read_duels
 from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
-from arena.errors import PlayerFailed, UsageError
+from arena.errors import FolderUnwritable, PlayerFailed, UsageError
 from arena.machine.jail_policy import NoJail
 from arena.paths import Paths
 from arena.players.file import FilePlayer
@@ -313,6 +313,17 @@ async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engi
     assert isinstance(told(match, paths)[-1], Abandoned)
     assert duel_records(paths.duels) == []
     assert engine.running is None
+
+
+async def test_a_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: Paths) -> None:
+    players = (fixed("pass", "a"), fixed("pass", "b"))
+    header = new_header(PROBLEM, SETTING, players, None)
+    paths.duels.mkdir(parents=True)
+    (paths.duels / f"{header.duel_id}.jsonl").symlink_to("/dev/full")
+    with pytest.raises(FolderUnwritable, match=r"cannot write .*: No space left on device") as refused:
+        Match(engine, paths, PROBLEM, header, players)
+    assert refused.value.advice == "free some space"
+    assert list(paths.duels.iterdir()) == []
 
 
 async def test_a_setting_that_cannot_be_run_ends_the_duel(make_match: MakeMatch, paths: Paths) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from arena.errors import MachineError
 from arena.export.pages.site import export_pages
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
@@ -326,6 +327,19 @@ def test_a_trace_that_cannot_be_read_is_named_and_its_attempt_has_a_page(paths: 
     page = pages_in(tmp_path / "site")["key1"].words
     assert "The trace cannot be read: Input/output error" in page
     assert FIRST in page
+
+
+def test_a_damaged_sweep_is_named_and_left_out(paths: Paths, tmp_path: Path) -> None:
+    swept(paths, "", run(paths, "r1", FIRST))
+    damaged = paths.sweeps / "damaged.jsonl"
+    damaged.write_text("no line\n")
+    count, left_out = export_pages(paths, CATALOGUE, tmp_path / "site")
+    assert count == 2
+    assert [what.startswith(f"{damaged}: ") for what in left_out] == [True]
+    assert left_out[0].endswith("; the pages are without this sweep")
+    with pytest.raises(MachineError, match=r"no attempt to export: .*damaged\.jsonl"):
+        export_pages(paths, CATALOGUE, tmp_path / "other", ["damaged"])
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow

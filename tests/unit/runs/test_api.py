@@ -95,6 +95,34 @@ async def test_what_cannot_be_run_is_a_usage_error(scripted: Arena, tmp_path: Pa
             await scripted.judge(problem, kernel, device="cpu", sizes=sizes)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("device", "tpu"),
+        ("preset", ["tiny"]),
+        ("world", True),
+        ("world", 2.0),
+        ("world", 65),
+        ("rounds", -5),
+        ("rounds", 1.5),
+        ("rounds", 10_001),
+        ("budget_s", float("nan")),
+        ("budget_s", 0.0),
+        ("budget_s", "1"),
+        ("sizes", {"M": 1.5}),
+    ],
+)
+async def test_an_option_out_of_the_range_of_the_command_line_is_a_usage_error(
+    scripted: Arena, option: str, value: object
+):
+    options: Any = {"device": "cpu", option: value}
+    with pytest.raises(UsageError) as refused:
+        await scripted.judge(13, "pass", **options)
+    assert option.rstrip("s") in refused.value.message
+    with pytest.raises(UsageError):
+        await anext(scripted.events(13, "pass", **options))
+
+
 async def told(events: AsyncIterator[AnyEvent], kinds: list[type]) -> None:
     """Adds the kinds of all events to `kinds`."""
     async for event in events:
