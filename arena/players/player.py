@@ -79,7 +79,7 @@ def user_name(name: str) -> PlayerName:
         UsageError: the name is invalid, or is reserved for other kernels.
     """
     if not re.fullmatch(r"\S.{0,58}\S|\S", name):
-        raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
+        raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 characters, without spaces at the ends")
     if name in NAMED or name.partition(":")[0] in (PlayerKind.MODEL, PlayerKind.AGENT):
         # Its results would count as that kernel's. Later verdicts even reuse the times of baseline variants.
         raise UsageError(f"a file's player cannot be called {name!r}", "that name stands for other kernels")

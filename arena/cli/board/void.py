@@ -8,7 +8,7 @@ from arena.board.voiding import VoidTarget, find_target, unvoid, user, void, voi
 from arena.cli.colour import struck
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import counted, print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.foreign_text import printable
@@ -95,7 +95,7 @@ def _entries(paths: Paths, voids: Voids) -> list[Entry]:
 
 def _words(entry: Entry) -> str:
     speed = f"  {entry.speedup:.2f}×" if entry.speedup is not None else ""
-    where = f"{entry.preset} · {entry.world} {entry.device} ranks · {entry.dtype}"
+    where = f"{entry.preset} · {counted(entry.world, 'rank')} on {entry.device} · {entry.dtype}"
     return (
         f"{entry.run_id}  {entry.problem_id} {entry.slug}  {printable(entry.player)}  {entry.verdict}{speed}  {where}"
     )

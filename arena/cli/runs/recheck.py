@@ -176,7 +176,7 @@ def _print(each: Recheck, shown: LiveLine, as_json: bool) -> None:
 
 
 def _line(each: Recheck) -> str:
-    where = f"{each.preset} · {each.world} {each.device} ranks · {each.dtype}"
+    where = f"{each.preset} · {counted(each.world, 'rank')} on {each.device} · {each.dtype}"
     who = f"{each.id:02d}_{each.problem} {printable(each.player)} ({where}, kernel {each.sha256[:8]})"
     if each.after is None:
         return f"{who}: not judged: {each.left_out}"
