@@ -27,5 +27,7 @@ def solution(tensor):
     if "mesh" not in kept:
         kept["mesh"] = DeviceMesh(tensor.device.type, range(dist.get_world_size()))
         kept["doubled"] = torch.compile(doubled, backend="inductor" if tensor.is_cuda else "eager", dynamic=False)
-    summed = DTensor.from_local(kept["doubled"](tensor), kept["mesh"], [Partial()]).redistribute(placements=[Replicate()])
+    summed = DTensor.from_local(kept["doubled"](tensor), kept["mesh"], [Partial()]).redistribute(
+        placements=[Replicate()]
+    )
     return summed.to_local() / 2
