@@ -178,8 +178,8 @@ def _check(options: RunOptions) -> None:
         if word and word not in words:
             raise UsageError(f"{name} is {word!r}", f"choose from {', '.join(words)}")
     for name, least, most in (("world", 1, MOST_RANKS), ("rounds", 0, MOST_ROUNDS)):
-        if options.get(name) is not None:
-            _check_number(name, options.get(name), least, most)
+        if (value := options.get(name)) is not None:
+            _check_number(name, value, least, most)
     if "budget_s" in options:
         _check_number("budget_s", options["budget_s"], LEAST_BUDGET_S, MOST_BUDGET_S, whole=False)
     for name, size in (options.get("sizes") or {}).items():

@@ -110,9 +110,8 @@ def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
         mark = _stale_mark(path)
         if mark.exists():
             version = min(version, VERSION - 1)
-            connection.execute(
-                f"pragma user_version = {version}"
-            )  # still stale if this process dies before the rebuild
+            # Before the mark is removed: the index stays stale if this process dies before the rebuild.
+            connection.execute(f"pragma user_version = {version}")
             mark.unlink()
     except BaseException:
         connection.close()
