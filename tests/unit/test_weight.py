@@ -1,0 +1,109 @@
+"""The weight of the code may only fall. `python tests/unit/test_weight.py` writes today's numbers into weight.toml.
+
+The commit's diff of weight.toml shows what became lighter. Raise a number only if a feature needs it, and say why.
+"""
+
+import ast
+import tomllib
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TABLE = Path(__file__).with_name("weight.toml")
+FOLDERS = ("arena", "screens", "sandbox", "problems", "themes", "benchmarks", "tests")
+SUFFIXES = {".py", ".cu", ".cuh", ".tcss", ".toml", ".cpp", ".h"}
+SMALL_LINES, FUNCTION_LINES = 60, 60
+COUNTED = tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+
+
+def weight(folder: str, importers: Counter[str]) -> dict[str, int]:
+    """Counts one top folder.
+
+    one_importer: modules of less than 60 lines that exactly one module imports; empty packages are left out.
+    verdict_classes: classes with a field `verdict`. copied_fields: lines `name=other.name`, as arguments.
+    """
+    found: Counter[str] = Counter()
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix not in SUFFIXES or path == TABLE:
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = len(text.splitlines())
+        found["lines"] += lines
+        if path.suffix == ".py":
+            small = lines < SMALL_LINES
+            found["python_files"] += 1
+            found["small_files"] += small
+            found["one_importer"] += small and bool(text) and importers[_module(path)] == 1
+            with suppress(SyntaxError):  # kernels in tests/attacks have placeholders
+                _count_code(ast.parse(text), found)
+    names = ("lines", "python_files", "small_files", "one_importer", "classes")
+    return {name: found[name] for name in (*names, "long_functions", "verdict_classes", "copied_fields")}
+
+
+def _count_code(tree: ast.Module, found: Counter[str]) -> None:
+    copied = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef():
+                found["classes"] += 1
+                found["verdict_classes"] += any(
+                    isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == "verdict" for each in node.body
+                )
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found["long_functions"] += (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES
+            case ast.keyword(arg=name, value=ast.Attribute(attr=attr)) if name == attr:
+                copied.add(node.lineno)
+    found["copied_fields"] += len(copied)
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def importers_of_modules() -> Counter[str]:
+    """Counts the modules of the product that import each module."""
+    found: Counter[str] = Counter()
+    for folder in FOLDERS[:-1]:
+        for path in (ROOT / folder).rglob("*.py"):
+            names: set[str] = set()
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Import():
+                        names |= {each.name for each in node.names}
+                    case ast.ImportFrom(module=str(module)):
+                        names |= {module} | {f"{module}.{each.name}" for each in node.names}
+            found.update(names)
+    return found
+
+
+@pytest.fixture(scope="module")
+def importers() -> Counter[str]:
+    return importers_of_modules()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_is_not_heavier_than_recorded(folder: str, importers: Counter[str]) -> None:
+    heavier = {
+        name: f"{count}, recorded {COUNTED[folder][name]}"
+        for name, count in weight(folder, importers).items()
+        if count > COUNTED[folder][name]
+    }
+    assert not heavier, f"{folder} is heavier; make it lighter, or see the first lines of {Path(__file__).name}"
+
+
+def test_counts_find_what_they_count() -> None:
+    found: Counter[str] = Counter()
+    _count_code(ast.parse("class A:\n    verdict: str\n\ndef f(x):\n    return A(verdict=x.verdict, y=x.z)\n"), found)
+    assert (found["classes"], found["verdict_classes"], found["copied_fields"]) == (1, 1, 1)
+
+
+if __name__ == "__main__":
+    counted = importers_of_modules()
+    parts = [
+        f"[{folder}]\n" + "".join(f"{name} = {count}\n" for name, count in weight(folder, counted).items())
+        for folder in FOLDERS
+    ]
+    TABLE.write_text("\n".join(parts), encoding="utf-8")
