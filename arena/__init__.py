@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arena.api import Arena, RunOptions
     from arena.errors import ArenaError, MachineError, RunCancelled, RunRefused, UsageError
-    from arena.runs.results import RunReport
+    from arena.records.report import RunReport
     from sandbox.protocol.verdict import Verdict
 
 _HOMES = {
@@ -17,7 +17,7 @@ _HOMES = {
     "RunCancelled": "arena.errors",
     "RunRefused": "arena.errors",
     "UsageError": "arena.errors",
-    "RunReport": "arena.runs.results",
+    "RunReport": "arena.records.report",
     "reward": "arena.rewards",
     "Verdict": "sandbox.protocol.verdict",
 }

@@ -9,9 +9,9 @@ from typing import TypedDict, Unpack
 
 from arena.errors import UsageError
 from arena.paths import find_paths, paths_in
+from arena.records.report import RunReport
 from arena.runs.engine import Engine
 from arena.runs.judge import Judge, RunInProgress
-from arena.runs.results import RunReport
 from arena.runs.run_request import MOST_ROUNDS, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, load_settings

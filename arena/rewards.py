@@ -2,8 +2,8 @@
 
 import math
 
-from arena.runs.headline import by_clock
-from arena.runs.results import RunReport
+from arena.records.report import RunReport
+from arena.words.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 
 LOWEST, HIGHEST = 0.0, 4.0

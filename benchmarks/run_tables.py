@@ -1,6 +1,6 @@
 """The tables of runs that measurements print: kernels against the baseline, and baselines against themselves."""
 
-from arena.runs.table import Column, TextTable
+from arena.words.table import Column, TextTable
 from benchmarks.rows import RunRow
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.protocol.verdict import Verdict

@@ -13,9 +13,9 @@ from arena.board.results import results
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import UsageError, why
-from arena.runs.table import Column, TextTable
 from arena.sweep.journal import JournalDamaged
 from arena.sweep.records import CellResult
+from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import GRAPH, VARIANTS, WINDOWS
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.timing.interval import outcome

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from arena.foreign_text import printable
-from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
-from arena.runs.results import OtherSize
+from arena.records.report import OtherSize
 from arena.setting_choice import sizes_words
+from arena.words.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
 
 if TYPE_CHECKING:
-    from arena.runs.entry import Entry
-    from arena.runs.standings import Standing
+    from arena.records.run_record import Entry
+    from arena.records.standings import Standing
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {

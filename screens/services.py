@@ -15,12 +15,12 @@ from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
     from arena.errors import ArenaError
+    from arena.records.index import Store
+    from arena.records.run_record import Entry
+    from arena.records.standings import Standing
     from arena.runs.engine import Engine
     from arena.runs.engine_run import EngineRun
-    from arena.runs.entry import Entry
     from arena.runs.run_request import RunRequest
-    from arena.runs.standings import Standing
-    from arena.runs.store import Store
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
@@ -87,7 +87,7 @@ class Services:
         return load_catalogue(self.settings.problem_folders)
 
     def _open_store(self) -> Store:
-        from arena.runs.store import Store
+        from arena.records.index import Store
 
         return Store(self.paths.database, self.paths.runs)
 

@@ -22,7 +22,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
 
-from arena.foreign_text import MASK, masked
+from arena.words.untrusted_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
 
 LEAVE_S = 10.0

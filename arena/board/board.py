@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from arena.board.definitions import AgainstBound, against_bound, is_fast
-from arena.runs.standings import Standing
+from arena.records.standings import Standing
 from problems.specification import Problem
 
 FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)

@@ -19,11 +19,11 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
-from arena.runs.comparisons import Comparison
-from arena.runs.entry import Entry
-from arena.runs.standings import fastest
-from arena.runs.store import Store, stored
-from arena.runs.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
+from arena.records.comparisons import Comparison
+from arena.records.index import Store, stored
+from arena.records.run_record import Entry
+from arena.records.standings import fastest
+from arena.records.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict

@@ -3,10 +3,10 @@
 import msgspec
 
 from arena.players.player import MCP, PlayerKind
-from arena.runs.bound import gap_closed
-from arena.runs.headline import by_clock
-from arena.runs.results import RunReport
+from arena.records.bound import gap_closed
+from arena.records.report import RunReport
 from arena.sweep.records import CellResult
+from arena.words.headline import by_clock
 from arena.workspace.named_kernels import GRAPH, HOUSE, NAMED
 from sandbox.machine.backends import label_in
 
@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
     percent: float | None
     """Percent of the roofline's bound."""
     gap_closed: float | None
-    """Share of the gap between the baseline and that bound (`arena.runs.bound`)."""
+    """Share of the gap between the baseline and that bound (`arena.records.bound`)."""
     noisy: bool
     """Whether the kernel is correct and its times were too noisy."""
     one_size_only: bool | None

@@ -12,18 +12,18 @@ from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.machine.jail_policy import require_jail
 from arena.paths import Paths
-from arena.runs.entry import Entry
-from arena.runs.headline import by_clock
-from arena.runs.journal import read_header
+from arena.records.header import read_header
+from arena.records.report import RunReport
+from arena.records.run_record import Entry
+from arena.records.standings import fastest
+from arena.records.voids import Void, append_void, clean_note
 from arena.runs.judge import Judge
-from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
-from arena.runs.standings import fastest
-from arena.runs.voids import Void, append_void, clean_note
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.sweep.sweep import LOST
 from arena.sweep.workers import Worker, WorkerLost, judge_at
+from arena.words.headline import by_clock
 from problems.catalogue import Catalogue
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict

@@ -7,8 +7,8 @@ import msgspec
 
 from arena.board.outcomes import NOISY, Outcome, outcome_of
 from arena.machine.fingerprint import Machine
-from arena.runs.ranking import Measurement, Ranked, ranked
-from arena.runs.voids import Voids
+from arena.records.ranking import Measurement, Ranked, ranked
+from arena.records.voids import Voids
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
 

@@ -9,8 +9,8 @@ from arena.board.definitions import BOUND_WORDS, Score
 from arena.board.gathering import Board, PublishedRow
 from arena.board.outcomes import ResultPlace
 from arena.board.scorecard import HOLDS, Scorecard
-from arena.foreign_text import printable
-from arena.runs.table import Column, TextTable
+from arena.words.table import Column, TextTable
+from arena.words.untrusted_text import printable
 
 HEADINGS = (
     *(

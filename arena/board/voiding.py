@@ -11,14 +11,14 @@ import msgspec
 from arena.board.results import results
 from arena.duel.journal import read_duel_header
 from arena.errors import UsageError
-from arena.foreign_text import printable
 from arena.paths import Paths, files_in
-from arena.runs.entry import Entry
-from arena.runs.journal import read_header
-from arena.runs.store import Store, stored
-from arena.runs.voids import Void, append_void, clean_note, read_voids
+from arena.records.header import read_header
+from arena.records.index import Store, stored
+from arena.records.run_record import Entry
+from arena.records.voids import Void, append_void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
+from arena.words.untrusted_text import printable
 
 LEAST_HASH = 6
 """Least number of characters of a kernel's hash that identify it."""

@@ -7,7 +7,7 @@ import re
 
 import click
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 
 _CODES = {"\ufdd0": click.style("", fg="green", reset=False), "\ufdd1": click.style("", fg="red", reset=False)}
 _GREEN, _RED = _CODES

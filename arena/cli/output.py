@@ -11,9 +11,11 @@ import msgspec
 from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
-from arena.foreign_text import escaped_json
 from arena.profile.gpu_words import joules_words
-from arena.runs.headline import (
+from arena.records.report import OtherSize, RunReport, one_line, output_of
+from arena.runs.other_sizes import setting_words
+from arena.setting_choice import sizes_words
+from arena.words.headline import (
     SIGNS,
     TOO_NOISY,
     WHERE,
@@ -23,9 +25,7 @@ from arena.runs.headline import (
     outcome_words,
     single_calls_words,
 )
-from arena.runs.other_sizes import setting_words
-from arena.runs.results import OtherSize, RunReport, one_line, output_of
-from arena.setting_choice import sizes_words
+from arena.words.untrusted_text import escaped_json
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import detectable_percent

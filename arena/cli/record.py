@@ -7,7 +7,7 @@ from pathlib import Path
 from arena.duel.events import DuelHeader
 from arena.errors import UsageError
 from arena.paths import require_writable
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
 from arena.settings import Settings
 
 KINDS = (".cast", ".svg")

@@ -15,12 +15,12 @@ from arena.cli.record import RecordPlan, check_target, parse_size
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
-from arena.runs.code_hash import code_hash
-from arena.runs.headline import headline_so_far
-from arena.runs.journal import RunHeader, read_events, read_header
-from arena.runs.results import report
-from arena.runs.voids import Void, read_voids
+from arena.records.code_hash import code_hash
+from arena.records.header import RunHeader, read_events, read_header
+from arena.records.report import report
+from arena.records.voids import Void, read_voids
 from arena.setting_choice import choice_of
+from arena.words.headline import headline_so_far
 from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol import events
 

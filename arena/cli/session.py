@@ -12,7 +12,7 @@ from problems.specification import Problem
 from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
-    from arena.runs.standings import Standing
+    from arena.records.standings import Standing
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CliSession:
 
     def standings(self) -> "dict[int, Standing]":
         """Returns the user's standing by problem id; empty before the first run. Creates no files before it."""
-        from arena.runs.store import Store, stored  # importing sqlite3 takes time
+        from arena.records.index import Store, stored  # importing sqlite3 takes time
 
         return stored(self.paths, Store.standings, rebuild=True) or {}
 

@@ -5,10 +5,10 @@ from xml.sax.saxutils import escape
 
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
 from arena.duel.state import DuelState, SideState
-from arena.foreign_text import printable
 from arena.players.program.watch import LIMIT
-from arena.runs.headline import SIGNS, TOO_NOISY, WHERE
 from arena.setting_choice import sizes_words
+from arena.words.headline import SIGNS, TOO_NOISY, WHERE
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends

@@ -21,9 +21,9 @@ from arena.duel.events import (
 )
 from arena.errors import FolderUnwritable, MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
-from arena.runs.code_hash import code_hash
-from arena.runs.journal import Journal, first_line, later_lines
-from arena.runs.voids import NO_VOIDS, Void, Voids
+from arena.records.code_hash import code_hash
+from arena.records.header import Journal, first_line, later_lines
+from arena.records.voids import NO_VOIDS, Void, Voids
 
 _TAIL_BYTES = 1 << 16
 """Bytes read from a journal's end to find its last line."""

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from arena.duel import events
 from arena.duel.state import DuelState
 from arena.errors import MachineError
-from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
+from arena.words.headline import by_clock, headline_so_far
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, RunStarted, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel

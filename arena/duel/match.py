@@ -11,12 +11,12 @@ from arena.duel.judging import DuelJudge
 from arena.duel.opening import Players
 from arena.duel.state import DuelState, after_final, without_final
 from arena.errors import ArenaError, MachineError, PlayerFailed
-from arena.foreign_text import printable
 from arena.machine.jail_policy import require_jail
 from arena.paths import Paths
 from arena.players.player import KernelAccess, Submission, Task
 from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafted, Retried, Wrote
 from arena.runs.judge import Judge, Judgement
+from arena.words.untrusted_text import printable
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem

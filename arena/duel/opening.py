@@ -7,7 +7,7 @@ from arena.models.budget import BudgetPool
 from arena.paths import Paths
 from arena.players.make_player import make_player_or_file
 from arena.players.player import Player, PlayerKind, PlayerSetup, Task
-from arena.runs.journal import new_id
+from arena.records.header import new_id
 from arena.settings import Settings
 from arena.workspace.named_kernels import HOUSE
 from problems.catalogue import Catalogue

@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 
 from arena.duel import events
-from arena.runs.code_hash import code_hash
-from arena.runs.headline import by_clock
-from arena.runs.ranking import Measurement, Ranked, ranked
+from arena.records.code_hash import code_hash
+from arena.records.ranking import Measurement, Ranked, ranked
+from arena.words.headline import by_clock
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict

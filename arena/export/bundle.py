@@ -24,12 +24,12 @@ from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
+from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.rewards import reward
-from arena.runs.headline import by_clock
-from arena.runs.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
+from arena.words.headline import by_clock
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue

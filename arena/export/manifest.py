@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 
 from arena.errors import MachineError, UsageError, why
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"

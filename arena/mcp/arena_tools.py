@@ -21,12 +21,12 @@ from arena.players.judge_access import JudgeAccess
 from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
-from arena.runs.entry import Entry
-from arena.runs.headline import WHERE, outcome_words
+from arena.records.index import Answer, Store, stored
+from arena.records.run_record import Entry
 from arena.runs.judge import Judge
-from arena.runs.store import Answer, Store, stored
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
+from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import BASELINE, house_source
 from arena.workspace.problem_page import problem_page
 from arena.workspace.templates import starter, template_names

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from arena.models.answer import ModelAnswer
-from arena.runs.code_hash import code_hash
-from arena.runs.headline import by_clock
+from arena.records.code_hash import code_hash
+from arena.records.ranking import Measurement, Ranked, ranked
+from arena.records.report import RunReport
 from arena.runs.judge import Judgement
-from arena.runs.ranking import Measurement, Ranked, ranked
-from arena.runs.results import RunReport
+from arena.words.headline import by_clock
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 

@@ -27,9 +27,9 @@ from arena.models.conversation import (
 )
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
-from arena.runs.journal import Journal, first_line, later_lines, new_id
+from arena.records.header import Journal, first_line, later_lines, new_id
+from arena.records.report import RunReport
 from arena.runs.origin import Origin
-from arena.runs.results import RunReport
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel

@@ -7,8 +7,8 @@ from arena.models.conversation import Message
 from arena.players import trace
 from arena.players.attempts import best_of, ranked_kernels, score
 from arena.players.tools import RUN
-from arena.runs.ranking import Ranked
-from arena.runs.results import RunReport
+from arena.records.ranking import Ranked
+from arena.records.report import RunReport
 from sandbox.protocol.kernel_files import Files
 
 PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"

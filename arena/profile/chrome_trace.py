@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from arena.workspace.atomic_file import write_named_file
 from sandbox.protocol.profile import WORK, RankProfile
 

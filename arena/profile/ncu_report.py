@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 
 _LINK = re.compile(r" ?\(https?://[^)]*\)")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from arena.errors import MachineError, UsageError
-from arena.foreign_text import printable
 from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
 from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
 from arena.profile.ncu_report import ncu_kernels
 from arena.profile.rules import figures
+from arena.words.untrusted_text import printable
 from arena.workspace.atomic_file import write_named_file
 from problems.specification import load_problem
 from sandbox.jail.choice import choose

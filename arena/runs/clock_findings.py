@@ -7,7 +7,7 @@ import msgspec
 from arena.errors import ArenaError, refusal
 from arena.machine.finding import MachineFinding
 from arena.paths import Paths
-from arena.runs.headline import WHERE
+from arena.words.headline import WHERE
 from sandbox.machine.devices import kind_of
 from sandbox.timing.conclusion import percent
 from sandbox.timing.interval import NOISY_PERCENT
@@ -34,7 +34,7 @@ def clock_resolutions(paths: Paths) -> list[ClockResolution]:
     Raises:
         ArenaError: the index of results cannot be read.
     """
-    from arena.runs.store import stored  # importing sqlite3 takes time
+    from arena.records.index import stored  # importing sqlite3 takes time
 
     try:
         entries = stored(paths, lambda store: store.last_timed(LAST)) or []

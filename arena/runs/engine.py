@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from arena.errors import RefereeFailed
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
+from arena.records.header import Journal
+from arena.records.index import Store
+from arena.records.report import harness_error
 from arena.runs.engine_run import EngineRun, Terminal
-from arena.runs.journal import Journal
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.runs.result_recorder import ResultRecorder
-from arena.runs.results import harness_error
 from arena.runs.run_request import Notice, RunRequest, header_of
-from arena.runs.store import Store
 from arena.workspace import baseline_variant_times
 from sandbox.protocol import events
 

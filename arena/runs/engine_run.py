@@ -5,9 +5,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from arena.errors import RunCancelled, RunRefused
-from arena.foreign_text import printable
-from arena.runs.journal import Journal, RunHeader
+from arena.records.header import Journal, RunHeader
 from arena.runs.judge import Judgement
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused
 
 PRINTED_CHARACTERS = 4000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from arena.runs.journal import RunHeader
-from arena.runs.results import OtherSize, RunReport, at_other_sizes, report
+from arena.records.header import RunHeader
+from arena.records.report import OtherSize, RunReport, at_other_sizes, report
 from arena.runs.run_request import RunRequest
 from sandbox.protocol.events import AnyEvent, Result
 

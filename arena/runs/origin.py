@@ -7,9 +7,9 @@ from pathlib import Path
 from arena.errors import UsageError
 from arena.paths import Paths
 from arena.profile.kept_profiles import kept_profile
-from arena.runs.journal import read_events, read_header
+from arena.records.header import read_events, read_header
+from arena.records.index import stored
 from arena.runs.judge import Judgement
-from arena.runs.store import stored
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE, named_kernel
 from problems.catalogue import Catalogue

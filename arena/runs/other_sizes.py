@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from arena.errors import RunRefused
+from arena.records.report import OtherSize, RunReport, at_other_sizes
 from arena.runs.judge import Judge, judge_to_end
-from arena.runs.results import OtherSize, RunReport, at_other_sizes
 from arena.runs.run_request import RunRequest
 from problems.formula import FormulaError
 from problems.specification import Cost, Problem

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from arena.errors import ArenaError
 from arena.paths import Paths
-from arena.runs.comparisons import comparison_of
-from arena.runs.entry import entry_of
-from arena.runs.index_file import mark_stale
-from arena.runs.journal import RunHeader
+from arena.records.comparisons import comparison_of
+from arena.records.header import RunHeader
+from arena.records.index import Store
+from arena.records.index_file import mark_stale
+from arena.records.run_record import entry_of
 from arena.runs.run_request import Notice
-from arena.runs.store import Store
 from arena.workspace import baseline_variant_times
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, VARIANTS

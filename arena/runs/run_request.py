@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from arena.machine.fingerprint import this_machine
-from arena.runs.journal import RunHeader, new_id
+from arena.records.header import RunHeader, new_id
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Rival, Setting

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from arena.runs.headline import Headline, headline_of, headline_so_far
+from arena.words.headline import Headline, headline_of, headline_so_far
 from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from arena.runs.headline import brief_words
-from arena.runs.ranking import Measurement, ranked
-from arena.runs.voids import NO_VOIDS, Void, Voids
+from arena.records.ranking import Measurement, ranked
+from arena.records.voids import NO_VOIDS, Void, Voids
 from arena.sweep import records
 from arena.sweep.plan import SweepPlan
+from arena.words.headline import brief_words
 from sandbox.protocol.verdict import Verdict
 
 _SHORT = 160

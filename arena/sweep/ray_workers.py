@@ -21,14 +21,14 @@ from arena.errors import ArenaError, MachineError
 from arena.machine.fingerprint import Machine, this_machine
 from arena.own_modules import ROOT, module_environment
 from arena.paths import Paths, make_folder, paths_in
+from arena.records.header import Journal, RunHeader
+from arena.records.index import Store
+from arena.records.index_file import mark_stale
+from arena.records.report import harness_error
+from arena.records.run_record import entry_of
 from arena.runs.engine import Engine
 from arena.runs.engine_run import EngineRun
-from arena.runs.entry import entry_of
-from arena.runs.index_file import mark_stale
-from arena.runs.journal import Journal, RunHeader
-from arena.runs.results import harness_error
 from arena.runs.run_request import RunRequest, header_of
-from arena.runs.store import Store
 from arena.sweep.records import version_of
 from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace

@@ -13,10 +13,10 @@ import msgspec
 import problems
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
-from arena.runs.headline import by_clock
-from arena.runs.ranking import Measurement
-from arena.runs.results import RunReport
+from arena.records.ranking import Measurement
+from arena.records.report import RunReport
 from arena.sweep.plan import SweepPlan
+from arena.words.headline import by_clock
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files
@@ -110,7 +110,7 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
     sha256: str
     """Hash of the kernel's files; empty without a kernel."""
     code: str = ""
-    """Hash of its code without comments (`arena.runs.code_hash`); empty in journals of older versions."""
+    """Hash of its code without comments (`arena.records.code_hash`); empty in journals of older versions."""
     machine: str
     """Fingerprint of the worker's machine; the session's line has it in words."""
     worker: str

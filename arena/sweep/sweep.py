@@ -14,7 +14,7 @@ from arena.machine.jail_policy import require_jail
 from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
-from arena.runs.code_hash import code_hash
+from arena.records.code_hash import code_hash
 from arena.runs.other_sizes import with_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.settings import Settings

@@ -15,12 +15,12 @@ import msgspec
 
 from arena.errors import MachineError, UsageError
 from arena.machine.facts import choose_device
-from arena.runs.headline import WHERE, outcome_words
 from arena.runs.judge import Judge
-from arena.runs.table import Column, TextTable
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.words.headline import WHERE, outcome_words
+from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, harness_lost, judge_source

@@ -14,10 +14,10 @@ import msgspec
 
 from arena.errors import ArenaError, MachineError, UsageError
 from arena.runs.judge import Judge
-from arena.runs.table import Column, TextTable
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.calm import until_calm
 from benchmarks.plain_ranks import PlainRanks

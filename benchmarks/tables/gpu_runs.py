@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from arena.errors import MachineError
 from arena.runs.judge import Judge
-from arena.runs.table import TextTable
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice
 from arena.settings import Settings
+from arena.words.table import TextTable
 from benchmarks.rows import LOST, PlannedRun, RunRow, harness_lost, judged_row
 from benchmarks.run_tables import KERNEL_TABLE
 from benchmarks.tables.scope import Conclusion, Tell

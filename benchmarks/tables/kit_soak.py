@@ -13,8 +13,8 @@ import msgspec
 
 from arena.errors import UsageError
 from arena.machine.facts import choose_device, visible_gpus
-from arena.runs.table import Column, TextTable
 from arena.settings import Settings
+from arena.words.table import Column, TextTable
 from benchmarks.plain_loop.messages import SoakBlock
 from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
 from benchmarks.tables.scope import Conclusion, Scope, Tell

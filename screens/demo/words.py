@@ -7,8 +7,8 @@ from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
 from arena.duel.ratings import Rating
 from arena.duel.state import AttemptState, DuelState
-from arena.foreign_text import printable
-from arena.runs.headline import WHERE
+from arena.words.headline import WHERE
+from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 from screens import figures

@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from arena.foreign_text import printable
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding
 from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
+from arena.words.untrusted_text import printable
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.hanging import hanging

@@ -5,9 +5,9 @@ import time
 
 from textual.content import Content
 
-from arena.foreign_text import printable
-from arena.runs.entry import Entry
-from arena.runs.voids import Void
+from arena.records.run_record import Entry
+from arena.records.voids import Void
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from screens import figures
 

@@ -11,9 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.paths import Paths
-from arena.runs.entry import Entry
+from arena.records.run_record import Entry
+from arena.words.untrusted_text import printable
 from screens.dialogs.dialog import DecidingDialog
 from screens.dialogs.questions import Question
 from screens.widgets.foreign import PlainStatic

@@ -15,8 +15,8 @@ from arena.duel.card import winner_words
 from arena.duel.events import short_name
 from arena.duel.journal import DuelRecord, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
-from arena.foreign_text import printable
-from arena.runs.voids import read_voids
+from arena.records.voids import read_voids
+from arena.words.untrusted_text import printable
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import struck_out

@@ -11,9 +11,9 @@ from textual.widgets import Input, Select
 
 from arena.duel.events import SideName
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.players.make_player import AGENT, MODEL, make_player
 from arena.players.player import Player, PlayerSetup
+from arena.words.untrusted_text import printable
 from screens.widgets.foreign import PlainStatic
 
 PROGRAM = "agent: a program of yours"

@@ -12,13 +12,13 @@ from textual.content import Content
 from textual.widgets import Button, Input, Select
 
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.machine.facts import choose_device
 from arena.models.budget import has_prices
 from arena.players.player import PlayerSetup
 from arena.players.program.readiness import known_programs
 from arena.setting_choice import Choice
 from arena.settings import load_settings
+from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
 from screens.dialogs.dialog import DecidingDialog, Dialog

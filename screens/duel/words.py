@@ -5,9 +5,9 @@ from textual.content import Content
 from arena.duel.card import final_result, money_words, shortened
 from arena.duel.events import SIDES, WAITING, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
-from arena.foreign_text import printable
 from arena.players.program.watch import LIMIT
-from arena.runs.headline import WHERE
+from arena.words.headline import WHERE
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome

@@ -12,10 +12,10 @@ from textual.renderables.digits import Digits
 from textual.strip import Strip
 from textual.widget import Widget
 
-from arena.foreign_text import printable
 from arena.machine.jail_policy import isolation_words
-from arena.runs.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.runs.run_state import RunState
+from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
+from arena.words.untrusted_text import printable
 from sandbox.protocol.roles import role_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures

@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
-from arena.runs.entry import Entry
+from arena.records.run_record import Entry
 from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel

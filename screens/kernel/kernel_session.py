@@ -11,10 +11,10 @@ from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
 from arena.runs.engine_run import EngineRun
-from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
+from arena.words.headline import advice_words
 from arena.workspace.kernel_folder import main_file, shown_name, write_folder
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import BASELINE

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from arena.runs.results import output_of
+from arena.records.report import output_of
 from sandbox.protocol import events
 from sandbox.protocol.failure_words import names_line
 from sandbox.protocol.verdict import Verdict

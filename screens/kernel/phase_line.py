@@ -2,8 +2,8 @@
 
 from textual.content import Content
 
-from arena.foreign_text import printable
 from arena.runs.run_state import RunState
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import PHASES
 from sandbox.protocol.verdict import Verdict
 from screens import figures

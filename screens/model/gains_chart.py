@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from arena.players.writing_state import KernelState, WritingState
-from arena.runs.headline import by_clock
+from arena.words.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of

@@ -7,16 +7,16 @@ import time
 from dataclasses import dataclass, replace
 
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState
+from arena.records.report import RunReport
 from arena.runs.origin import Origin, known_origin
 from arena.runs.other_sizes import OtherSizesProgress
-from arena.runs.results import RunReport
 from arena.runs.run_state import RunState
+from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, Setting
 from screens.services import Services

@@ -11,10 +11,10 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
-from arena.foreign_text import printable
 from arena.players.writing_state import KernelState
 from arena.runs.origin import Origin
 from arena.setting_choice import Choice, choice_of
+from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting

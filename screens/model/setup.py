@@ -11,13 +11,13 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
-from arena.foreign_text import printable
 from arena.models.budget import BudgetPool, has_prices, price_words
 from arena.players.agent import PATIENCE
 from arena.players.model import ModelPlayer
 from arena.players.player import PlayerKind, PlayerName, PlayerSetup
 from arena.runs.origin import Origin
 from arena.settings import ModelSettings
+from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.model.model_session import ModelPlan

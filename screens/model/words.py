@@ -3,12 +3,12 @@
 import msgspec
 from textual.content import Content
 
-from arena.foreign_text import printable
 from arena.models.budget import Spent
 from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
-from arena.runs.headline import by_clock, headline_so_far
-from arena.runs.results import RunReport
+from arena.records.report import RunReport
+from arena.words.headline import by_clock, headline_so_far
+from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.model.model_session import ModelSession

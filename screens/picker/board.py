@@ -15,7 +15,7 @@ from arena.board import board
 from arena.board.definitions import BOUND_WORDS
 from arena.board.tables import bound_words, share_words
 from arena.errors import ArenaError
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures

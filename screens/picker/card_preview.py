@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.words.untrusted_text import printable
 from problems.specification import CLASSES
 from screens import figures
 from screens.picker.problem_table import ranks_words

@@ -11,14 +11,14 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from arena.runs.headline import outcome_words
+from arena.words.headline import outcome_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.widgets.tables import cell_colour
 
 if TYPE_CHECKING:
-    from arena.runs.entry import Entry
-    from arena.runs.standings import Standing
+    from arena.records.run_record import Entry
+    from arena.records.standings import Standing
     from problems.specification import Problem
 
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}

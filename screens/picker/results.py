@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
-from arena.runs.entry import Entry
+from arena.records.run_record import Entry
 from problems.specification import Problem
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line

@@ -23,7 +23,7 @@ from screens.widgets.tables import FilterInput, redraw_with_theme
 if TYPE_CHECKING:
     from textual.widgets import DataTable
 
-    from arena.runs.standings import Standing
+    from arena.records.standings import Standing
     from problems.specification import Problem
     from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable

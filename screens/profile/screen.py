@@ -16,7 +16,6 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from arena.errors import ArenaError
-from arena.foreign_text import printable
 from arena.paths import make_folder
 from arena.profile.chrome_trace import write_trace
 from arena.profile.kept_profiles import keep_profile, ncu_file
@@ -24,6 +23,7 @@ from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profile_process import profile, profile_with_ncu
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call
+from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.events import Result
 from screens.actions import Scope, bindings

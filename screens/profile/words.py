@@ -7,13 +7,13 @@ from pathlib import Path
 
 from textual.content import Content
 
-from arena.foreign_text import printable
 from arena.profile import gpu_words, ncu_words
 from arena.profile.gpu_figures import GpuFigures
 from arena.profile.messages import NcuProfiled, Profiled
 from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
-from arena.runs.headline import headline_of
+from arena.words.headline import headline_of
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
 from screens import figures

@@ -18,7 +18,7 @@ from arena.duel.events import DuelHeader
 from arena.duel.journal import read_duel
 from arena.errors import UsageError
 from arena.paths import paths_in
-from arena.runs.journal import RunHeader, read_events
+from arena.records.header import RunHeader, read_events
 from arena.settings import Settings
 from arena.workspace.atomic_file import write_named_file
 from problems.catalogue import UnknownProblem

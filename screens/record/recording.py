@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from rich.segment import Segment
 from textual.strip import Strip
 
-from arena.foreign_text import printable
-from arena.runs.results import one_line
+from arena.records.report import one_line
+from arena.words.untrusted_text import printable
 
 Row = tuple[Segment, ...]
 

@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 
-from arena.foreign_text import printable
-from arena.runs.headline import headline_so_far
-from arena.runs.journal import read_events, read_header
+from arena.records.header import read_events, read_header
 from arena.runs.run_state import RunState
 from arena.sweep.grid import CellMark, mark_words
+from arena.words.headline import headline_so_far
+from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, RunStarted

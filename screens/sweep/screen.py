@@ -14,10 +14,10 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
 
 from arena.errors import why
-from arena.foreign_text import printable
-from arena.runs.voids import NO_VOIDS, read_voids
+from arena.records.voids import NO_VOIDS, read_voids
 from arena.sweep.grid import Square, SweepGrid, holds_words
 from arena.sweep.journal import JournalDamaged, JournalReader, journals
+from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens import figures
 from screens.actions import Scope, bindings

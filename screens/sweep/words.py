@@ -2,9 +2,9 @@
 
 import time
 
-from arena.foreign_text import printable
-from arena.runs.headline import TOO_NOISY
 from arena.sweep.grid import Square, SweepGrid
+from arena.words.headline import TOO_NOISY
+from arena.words.untrusted_text import printable
 from screens import figures
 
 WAITING = "…"

@@ -22,8 +22,8 @@ from arena.duel.journal import ending
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
 from arena.paths import Paths, find_paths, paths_in
-from arena.runs.following import GrowingFile, newest_journal
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
+from arena.records.json_lines import GrowingFile, newest_journal
 from arena.settings import Settings, load_settings
 from problems.catalogue import UnknownProblem
 from sandbox.protocol.events import decode_event

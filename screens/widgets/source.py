@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
 
-from arena.foreign_text import masked
+from arena.words.untrusted_text import masked
 from screens.widgets import search, text_lines
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks

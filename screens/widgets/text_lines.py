@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from arena.foreign_text import masked
+from arena.words.untrusted_text import masked
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:

@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from screens.widgets.highlight import Language, has_fence, line_languages
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")

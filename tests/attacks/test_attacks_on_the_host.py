@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from benchmarks.attacks.attack_suite import AttackKernel, read_kernels
 from sandbox.protocol.verdict import Verdict
 

@@ -18,8 +18,8 @@ from real_terminal import end
 
 from arena.errors import KernelsLocked
 from arena.paths import Paths
-from arena.runs.journal import read_events, read_header
-from arena.runs.store import Store
+from arena.records.header import read_events, read_header
+from arena.records.index import Store
 from arena.settings import Settings, save_settings
 from arena.workspace.kernels import Workspace
 from arena.workspace.workspace_lock import KernelLocks

@@ -7,8 +7,8 @@ import pytest
 from real_terminal import Screen
 
 from arena.paths import Paths
-from arena.runs.entry import Entry
-from arena.runs.store import Store
+from arena.records.index import Store
+from arena.records.run_record import Entry
 from arena.settings import Settings, save_settings
 from sandbox.protocol.verdict import Verdict
 

@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from arena.runs.entry import Entry
+from arena.records.run_record import Entry
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.screen import KernelScreen
 from screens.picker.board import BoardDialog

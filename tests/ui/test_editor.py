@@ -10,7 +10,7 @@ from textual.geometry import Region
 from textual.widgets import DataTable, Markdown, OptionList
 from textual.widgets.text_area import Selection
 
-from arena.foreign_text import masked
+from arena.words.untrusted_text import masked
 from screens.kernel.source.diff_view import DiffView
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS

@@ -10,8 +10,8 @@ import pytest
 from rich.color import ColorSystem
 from textual.widgets import Input, OptionList
 
-from arena.runs.entry import Entry
-from arena.runs.standings import Standing
+from arena.records.run_record import Entry
+from arena.records.standings import Standing
 from arena.workspace.templates import template_names
 from problems.catalogue import HOME
 from problems.specification import load_problem

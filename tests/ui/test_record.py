@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from arena.runs.journal import read_header
+from arena.records.header import read_header
 from screens.record.animated_svg import animated_svg
 from screens.record.asciicast import asciicast
 from screens.record.recorder import LONGEST_GAP_S, STEP_S, told

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from arena.duel.events import AnyDuelEvent, DuelHeader, DuelPlayer, Paused, Submitted
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
 from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.events import RunStarted, encode
 from screens.web.spectator import SpectatorApp, WatchedDuelScreen, WatchedKernelScreen, watching_services

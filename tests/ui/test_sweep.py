@@ -9,8 +9,8 @@ import pytest
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.runs.journal import Journal, RunHeader
-from arena.runs.results import report
+from arena.records.header import Journal, RunHeader
+from arena.records.report import report
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written

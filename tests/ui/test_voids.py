@@ -6,8 +6,8 @@ import pytest
 from textual.events import Key
 from textual.widgets import DataTable, Input, Select
 
-from arena.runs.entry import Entry
-from arena.runs.voids import read_voids
+from arena.records.run_record import Entry
+from arena.records.voids import read_voids
 from sandbox.protocol.verdict import Verdict
 from screens.dialogs.questions import Question
 from screens.dialogs.void import KERNEL, VoidDialog

@@ -13,7 +13,7 @@ from arena.players.agent import Agent
 from arena.players.player import KernelAccess
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder, read_trace
-from arena.runs.journal import RunHeader, new_id
+from arena.records.header import RunHeader, new_id
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup

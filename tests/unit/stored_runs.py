@@ -1,10 +1,10 @@
 """Journals of runs that passed, and single entries of an index, for tests of stored results without a judge."""
 
 from arena.paths import Paths
-from arena.runs.code_hash import code_hash
-from arena.runs.entry import Entry
-from arena.runs.journal import Journal, RunHeader
-from arena.runs.store import Store
+from arena.records.code_hash import code_hash
+from arena.records.header import Journal, RunHeader
+from arena.records.index import Store
+from arena.records.run_record import Entry
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 

@@ -10,7 +10,7 @@ import pytest
 from chromium import started
 
 from arena.paths import Paths
-from arena.runs.journal import read_events
+from arena.records.header import read_events
 from arena.settings import Settings, save_settings
 from sandbox.protocol.events import Finished
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
 
 from arena.paths import Paths
-from arena.runs.journal import Journal, RunHeader
+from arena.records.header import Journal, RunHeader
 from arena.settings import Settings, save_settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import RunStarted, decode_event

@@ -14,8 +14,8 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.foreign_text import printable
 from arena.paths import NAMED, make_folder, unwritable
+from arena.words.untrusted_text import printable
 from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.verdict import ExitCode
 

@@ -11,10 +11,10 @@ from arena.cli.options import json_option
 from arena.cli.output import counted, print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.foreign_text import printable
 from arena.paths import Paths
-from arena.runs.entry import Entry
-from arena.runs.voids import DAMAGED_ADVICE, Void, Voids, read_voids
+from arena.records.run_record import Entry
+from arena.records.voids import DAMAGED_ADVICE, Void, Voids, read_voids
+from arena.words.untrusted_text import printable
 
 
 @click.command()

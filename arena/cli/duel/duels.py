@@ -13,7 +13,7 @@ from arena.duel.card import unrated_words, winner_words
 from arena.duel.journal import DuelRecord, damage, read_duels
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.errors import UsageError
-from arena.runs.voids import DAMAGED_ADVICE, read_voids
+from arena.records.voids import DAMAGED_ADVICE, read_voids
 from problems.specification import CATEGORIES
 from sandbox.protocol.verdict import ExitCode
 

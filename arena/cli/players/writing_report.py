@@ -10,9 +10,9 @@ from arena.cli.players.writing_progress import spent_text
 from arena.models.budget import Spent
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
+from arena.records.report import RunReport
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
-from arena.runs.results import RunReport
 from sandbox.protocol.verdict import ExitCode
 
 

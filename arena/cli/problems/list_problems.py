@@ -12,8 +12,8 @@ from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
 
 if TYPE_CHECKING:
-    from arena.runs.entry import Entry
-    from arena.runs.standings import Standing
+    from arena.records.run_record import Entry
+    from arena.records.standings import Standing
 
 
 @click.command()

@@ -2,10 +2,10 @@
 
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.output import speedup_text
-from arena.runs.headline import headline_so_far
 from arena.runs.other_sizes import OtherSizesProgress
 from arena.runs.run_request import Notice
 from arena.runs.run_state import RunState
+from arena.words.headline import headline_so_far
 from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, RunStarted
 
 

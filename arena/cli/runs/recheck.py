@@ -15,13 +15,13 @@ from arena.cli.options import budget_option, json_option, rounds_option, unsafe_
 from arena.cli.output import counted, print_json, print_line, verdict_text, while_it_is_read
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
-from arena.foreign_text import printable
+from arena.records.index import Store, stored
+from arena.records.run_record import Entry
 from arena.runs.engine import Engine
-from arena.runs.entry import Entry
-from arena.runs.headline import brief_words
 from arena.runs.run_request import Notice
-from arena.runs.store import Store, stored
 from arena.sweep.plan import choose_problems
+from arena.words.headline import brief_words
+from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import ExitCode, Verdict
 
 

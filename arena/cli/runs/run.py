@@ -11,10 +11,10 @@ from arena.cli.output import print_json, print_report, while_it_is_read
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
 from arena.cli.session import CliSession, open_session
+from arena.records.report import RunReport
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import with_other_sizes
-from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choice_of
 from sandbox.protocol.verdict import Verdict, exit_code

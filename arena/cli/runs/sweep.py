@@ -23,8 +23,8 @@ from arena.models.budget import BudgetPool
 from arena.players.agent import PATIENCE
 from arena.players.make_player import make_player
 from arena.players.player import PlayerSetup
+from arena.records.voids import read_voids
 from arena.runs.engine import Engine
-from arena.runs.voids import read_voids
 from arena.setting_choice import Choice
 from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S
 from arena.sweep.journal import (

@@ -10,13 +10,13 @@ from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import bound_words, counts_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.runs.headline import WHERE, by_clock, outcome_words
-from arena.runs.results import RunReport
-from arena.runs.table import Column, TextTable
-from arena.runs.voids import Voids
+from arena.records.report import RunReport
+from arena.records.voids import Voids
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import SweepProgress
 from arena.sweep.records import REFUSED, Cell, CellResult
+from arena.words.headline import WHERE, by_clock, outcome_words
+from arena.words.table import Column, TextTable
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import ExitCode, Verdict

@@ -11,10 +11,10 @@ from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in
 from arena.players.trace import Answered, Counted, Ended, Judged, read_trace, read_trace_header
-from arena.runs.code_hash import code_hash
-from arena.runs.journal import read_events, read_header
-from arena.runs.results import RunReport, report
-from arena.runs.voids import Void, Voids, read_voids
+from arena.records.code_hash import code_hash
+from arena.records.header import read_events, read_header
+from arena.records.report import RunReport, report
+from arena.records.voids import Void, Voids, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
 from sandbox.protocol.events import Finished, Setting

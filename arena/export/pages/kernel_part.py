@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arena.export.pages.attempts import PageAttempt
 from arena.export.pages.markup import Markup, element, folded, joined
-from arena.runs.journal import read_header
+from arena.records.header import read_header
 from arena.workspace.kernel_folder import texts_of
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue

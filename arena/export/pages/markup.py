@@ -5,7 +5,7 @@ import hashlib
 import html
 from pathlib import Path
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 
 STYLE = Path(__file__).with_name("pages.css").read_text(encoding="utf-8")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

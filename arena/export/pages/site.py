@@ -14,7 +14,7 @@ from arena.export.pages.trace_part import trace_part
 from arena.export.pages.verdict_part import cost_words, speedup_words, table, verdict_mark, verdict_part
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
-from arena.runs.headline import TOO_NOISY
+from arena.words.headline import TOO_NOISY
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
 

@@ -6,10 +6,10 @@ import msgspec
 
 from arena.export.pages.markup import Markup, element, folded, joined
 from arena.models.budget import Spent
-from arena.runs.bound import gap_closed
-from arena.runs.headline import SIGNS, TOO_NOISY, WHERE, by_clock, outcome_words
+from arena.records.bound import gap_closed
+from arena.records.report import OtherSize, RunReport, output_of
 from arena.runs.other_sizes import setting_words
-from arena.runs.results import OtherSize, RunReport, output_of
+from arena.words.headline import SIGNS, TOO_NOISY, WHERE, by_clock, outcome_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import detectable_percent

@@ -16,7 +16,6 @@ import httpx
 import httpx_sse
 
 from arena.errors import PlayerFailed
-from arena.foreign_text import printable
 from arena.models.connection.address import base_url
 from arena.models.connection.halves import readable
 from arena.models.connection.keys import Key
@@ -25,6 +24,7 @@ from arena.models.connection.provider import ErrorEvent, Provider, Request, refu
 from arena.models.connection.reading import ANSWER_CHARACTERS, Bounded, Reading
 from arena.models.conversation import AnyPiece, Conversation, Finish, Retry, Text
 from arena.settings import ModelSettings
+from arena.words.untrusted_text import printable
 
 AFTER_FINISH_S = 5.0
 """Maximum wait for token counts after the end of an answer. Then the connection is closed."""

@@ -19,8 +19,8 @@ from arena.players.program.task_tools import TaskTools
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder
-from arena.runs.journal import new_id
-from arena.runs.results import one_line
+from arena.records.header import new_id
+from arena.records.report import one_line
 
 BUDGET = "budget"
 SPENT_S = 10.0

@@ -16,7 +16,7 @@ from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
-from arena.runs.headline import WHERE, outcome_words
+from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import BASELINE
 from arena.workspace.templates import starter, template_names
 from problems.specification import Problem

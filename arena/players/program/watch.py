@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from sandbox.jail.usage import AgentUsage
 
 WORDS_BYTES = 4 << 20

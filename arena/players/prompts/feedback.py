@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
-from arena.runs.headline import WHERE, by_clock, outcome_words, single_calls_words
+from arena.records.report import RunReport, one_line
 from arena.runs.judge import Judgement
 from arena.runs.other_sizes import setting_words
-from arena.runs.results import RunReport, one_line
+from arena.words.headline import WHERE, by_clock, outcome_words, single_calls_words
+from arena.words.untrusted_text import printable
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
 

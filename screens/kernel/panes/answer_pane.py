@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.speedup_chart import SpeedupChart

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from arena.foreign_text import printable
 from arena.runs.run_state import RunState
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import OutputError, RankChecked
 from screens import figures
 from screens.kernel.panes.run_pane import RunPane

@@ -10,8 +10,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.message import Message
 
-from arena.foreign_text import printable
-from arena.runs.results import output_of
+from arena.records.report import output_of
+from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure
 from screens import figures
 from screens.widgets.foreign import PlainStatic

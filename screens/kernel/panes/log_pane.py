@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets.text_area import Selection
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate

@@ -7,8 +7,8 @@ from typing import ClassVar
 from textual.content import Content
 from textual.geometry import Size
 
-from arena.runs.headline import detectable_words
 from arena.runs.run_state import RunState
+from arena.words.headline import detectable_words
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.kernel_files import MAIN
 from screens import figures

@@ -9,7 +9,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from arena.foreign_text import masked
+from arena.words.untrusted_text import masked
 
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 

@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from arena.foreign_text import printable
+from arena.words.untrusted_text import printable
 
 _NUMBER = 5
 """Cells of a line number and the space behind it."""

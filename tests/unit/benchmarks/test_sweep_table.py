@@ -7,8 +7,8 @@ import click.testing
 import pytest
 
 from arena.models.budget import Spent
-from arena.runs.journal import RunHeader
-from arena.runs.results import report
+from arena.records.header import RunHeader
+from arena.records.report import report
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.sweep_table import EXPECTED, command

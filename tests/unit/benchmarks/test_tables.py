@@ -8,7 +8,7 @@ import pytest
 
 from arena.cli.runs.sweep_output import BASELINE_TABLE, BaselineRow
 from arena.errors import MachineError
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
 from arena.runs.judge import Judgement, RunInProgress
 from arena.runs.run_request import RunRequest, header_of
 from arena.setting_choice import Choice

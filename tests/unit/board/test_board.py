@@ -6,8 +6,8 @@ import pytest
 
 from arena.board.board import FACTORS, Tally, fast_p, order_of, read_published, tally
 from arena.paths import Paths
-from arena.runs.entry import Entry
-from arena.runs.store import Store
+from arena.records.index import Store
+from arena.records.run_record import Entry
 from arena.workspace.named_kernels import BASELINE
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict

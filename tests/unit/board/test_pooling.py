@@ -15,12 +15,12 @@ from arena.board.results import outcomes
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.runs.code_hash import code_hash
-from arena.runs.entry import entry_of
-from arena.runs.journal import RunHeader
-from arena.runs.results import report
-from arena.runs.store import Store
-from arena.runs.voids import NO_VOIDS
+from arena.records.code_hash import code_hash
+from arena.records.header import RunHeader
+from arena.records.index import Store
+from arena.records.report import report
+from arena.records.run_record import entry_of
+from arena.records.voids import NO_VOIDS
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult

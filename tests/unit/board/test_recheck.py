@@ -15,10 +15,10 @@ from arena.cli.runs.recheck import _Findings
 from arena.errors import MachineError
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
+from arena.records.index import Store
+from arena.records.run_record import Entry, entry_of
+from arena.records.voids import read_voids
 from arena.runs.engine import Engine
-from arena.runs.entry import Entry, entry_of
-from arena.runs.store import Store
-from arena.runs.voids import read_voids
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict

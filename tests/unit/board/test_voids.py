@@ -17,10 +17,10 @@ from arena.duel.ratings import ratings
 from arena.errors import FolderUnwritable, PathRefused, UsageError
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.runs.code_hash import code_hash
-from arena.runs.results import report
-from arena.runs.store import Store
-from arena.runs.voids import NO_VOIDS, Void, append_void, read_voids
+from arena.records.code_hash import code_hash
+from arena.records.index import Store
+from arena.records.report import report
+from arena.records.voids import NO_VOIDS, Void, append_void, read_voids
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
@@ -177,7 +177,7 @@ def test_a_voided_duel_is_listed_with_its_note(pkb_arena: CommandLine, paths: Pa
 
 def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None:
     code = (
-        "import sys; from pathlib import Path; from arena.runs.voids import Void, append_void\n"
+        "import sys; from pathlib import Path; from arena.records.voids import Void, append_void\n"
         "for n in range(40): append_void(Path(sys.argv[1]), Void(at=1.0, note='n' * n, by='b', run=f'{sys.argv[2]}-{n}'))"
     )
     several = [subprocess.Popen([sys.executable, "-c", code, str(paths.voids), name]) for name in "abcd"]

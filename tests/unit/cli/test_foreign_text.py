@@ -16,8 +16,8 @@ from textual.strip import Strip
 from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.foreign_text import escaped_json, masked, printable
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
+from arena.words.untrusted_text import escaped_json, masked, printable
 from sandbox.protocol.events import Setting, encode
 from screens.record.animated_svg import animated_svg
 from screens.record.asciicast import asciicast

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from socket_wires import wires_of
 
 from arena.errors import SettingsError, UsageError
-from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.settings import load_settings
+from arena.words.untrusted_text import printable
 from benchmarks.attacks.attack_suite import read_kernels
 from problems.specification import ProblemError, load_problem
 from sandbox.protocol import frames

@@ -14,8 +14,8 @@ import pytest
 from stored_runs import ran
 
 from arena.paths import make_folder, paths_in
-from arena.runs.index_file import VERSION
-from arena.runs.store import Store
+from arena.records.index import Store
+from arena.records.index_file import VERSION
 
 pytestmark = pytest.mark.slow
 

@@ -31,9 +31,9 @@ from arena.machine.jail_policy import NoJail
 from arena.paths import Paths
 from arena.players.file import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
+from arena.records.index import Store
+from arena.records.voids import Void, append_void, read_voids
 from arena.runs.engine import Engine
-from arena.runs.store import Store
-from arena.runs.voids import Void, append_void, read_voids
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.kernels import read_kernel

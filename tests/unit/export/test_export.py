@@ -19,9 +19,9 @@ from arena.export.pages.attempts import gather_attempts
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
+from arena.records.report import RunReport
+from arena.records.voids import Void, append_void
 from arena.rewards import reward
-from arena.runs.results import RunReport
-from arena.runs.voids import Void, append_void
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written

@@ -18,9 +18,9 @@ from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Thought, ToolCall, ToolResult
 from arena.paths import Paths
 from arena.players.trace import TraceHeader, TraceRecorder
-from arena.runs.journal import Journal, RunHeader
-from arena.runs.results import OtherSize, RunReport, report
-from arena.runs.voids import Void, append_void
+from arena.records.header import Journal, RunHeader
+from arena.records.report import OtherSize, RunReport, report
+from arena.records.voids import Void, append_void
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepSession

@@ -34,8 +34,8 @@ from arena.players.trace import (
     read_trace,
     read_trace_header,
 )
+from arena.records.header import Journal
 from arena.runs.engine import Engine
-from arena.runs.journal import Journal
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.kernels import Workspace, read_kernel

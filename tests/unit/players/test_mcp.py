@@ -14,8 +14,8 @@ from arena.errors import UsageError
 from arena.mcp.arena_tools import ArenaTools, Terms
 from arena.paths import Paths, find_paths
 from arena.players.tools import RESULT_CHARACTERS
+from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.store import Store
 from arena.setting_choice import Choice
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -20,10 +20,10 @@ from arena.players.prompts.prompt import build_prompt
 from arena.profile.kept_profiles import keep_profile, kept_profile
 from arena.profile.messages import Profiled, ProfileRequest
 from arena.profile.rules import figures
+from arena.records.header import read_header
+from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.journal import read_header
 from arena.runs.origin import Origin, find_origin
-from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -25,7 +25,7 @@ from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
 from arena.players.prompts.feedback import fenced, judgement_words, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, save_settings

@@ -14,8 +14,8 @@ import arena
 import arena.runs.engine
 from arena import Arena, RunRefused, UsageError, Verdict
 from arena.paths import Paths
+from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.store import Store
 from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted, Timed
 
 SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from arena.runs.bound import gap_closed
+from arena.records.bound import gap_closed
 from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
 

@@ -3,9 +3,9 @@
 import msgspec
 
 from arena.paths import Paths
+from arena.records.index import Store
+from arena.records.run_record import Entry
 from arena.runs.clock_findings import clock_finding, clock_resolutions
-from arena.runs.entry import Entry
-from arena.runs.store import Store
 from sandbox.protocol.verdict import Verdict
 
 

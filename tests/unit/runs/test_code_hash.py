@@ -9,10 +9,10 @@ import pytest
 from stored_runs import ran
 
 from arena.paths import Paths
-from arena.runs.code_hash import code_hash, old_code_hashes
-from arena.runs.python_tokens import STRING, python_tokens
-from arena.runs.store import Store
-from arena.runs.voids import Void, append_void
+from arena.records.code_hash import code_hash, old_code_hashes
+from arena.records.index import Store
+from arena.records.python_tokens import STRING, python_tokens
+from arena.records.voids import Void, append_void
 from problems.catalogue import HOME
 
 KERNEL = "def solution(x):\n    if x:\n        return x\n    return 0\n"

@@ -13,9 +13,9 @@ from run_states import fold
 from stored_runs import entry_in
 
 from arena.paths import Paths
-from arena.runs.journal import RunHeader, read_events, read_header
-from arena.runs.results import report
-from arena.runs.store import Store
+from arena.records.header import RunHeader, read_events, read_header
+from arena.records.index import Store
+from arena.records.report import report
 from sandbox.protocol.events import AnyEvent, Finished, Setting, decode_event, encode
 
 RECORDINGS = Path(__file__).parents[2] / "ui" / "recordings"

@@ -12,11 +12,11 @@ from stored_runs import entry_in
 import arena.runs.engine
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
 from arena.paths import Paths
+from arena.records.header import read_events, read_header
+from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.journal import read_events, read_header
 from arena.runs.judge import judge_to_end
 from arena.runs.run_request import Notice, RunRequest
-from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -10,8 +10,8 @@ from run_states import fold
 from arena.cli.runs.progress import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
-from arena.runs.headline import advice_words, brief_words, by_clock, detectable_words, headline_of, headline_so_far
-from arena.runs.journal import read_events
+from arena.records.header import read_events
+from arena.words.headline import advice_words, brief_words, by_clock, detectable_words, headline_of, headline_so_far
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
 

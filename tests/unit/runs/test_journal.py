@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from arena.runs.journal import Journal, RunHeader, read_events, read_header
+from arena.records.header import Journal, RunHeader, read_events, read_header
 from sandbox.protocol.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
 from sandbox.protocol.verdict import Verdict
 

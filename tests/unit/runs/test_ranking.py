@@ -1,6 +1,6 @@
 """Measurements of the same code count as one."""
 
-from arena.runs.ranking import Measurement, ranked
+from arena.records.ranking import Measurement, ranked
 from sandbox.protocol.events import Interval
 
 

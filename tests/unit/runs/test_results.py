@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from arena.runs.journal import RunHeader
-from arena.runs.results import detail, one_line, report
+from arena.records.header import RunHeader
+from arena.records.report import detail, one_line, report
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 

@@ -2,8 +2,8 @@
 
 from run_states import fold
 
-from arena.foreign_text import printable
 from arena.runs.run_state import LOG_LINES, RunState
+from arena.words.untrusted_text import printable
 from sandbox.protocol import events as ev
 from sandbox.protocol.verdict import Verdict
 

@@ -15,13 +15,13 @@ from arena.errors import StoreError
 from arena.machine.doctor import _files
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
-from arena.runs import index_file
-from arena.runs.code_hash import code_hash
-from arena.runs.entry import Entry, entry_of
-from arena.runs.journal import Journal, RunHeader
+from arena.records import index_file
+from arena.records.code_hash import code_hash
+from arena.records.header import Journal, RunHeader
+from arena.records.index import Store
+from arena.records.run_record import Entry, entry_of
 from arena.runs.result_recorder import ResultRecorder
 from arena.runs.run_request import Notice
-from arena.runs.store import Store
 from arena.workspace.kernels import Workspace, content_hash
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
@@ -332,7 +332,7 @@ def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 OPEN_AT_ONCE = """
 import sys
 from pathlib import Path
-from arena.runs.store import Store
+from arena.records.index import Store
 print("ready", flush=True)
 sys.stdin.readline()
 store = Store(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from textual.content import Content
 
 from arena.machine.finding import MachineFinding
-from arena.runs.entry import Entry
-from arena.runs.results import output_of
-from arena.runs.standings import Standing
+from arena.records.report import output_of
+from arena.records.run_record import Entry
+from arena.records.standings import Standing
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure, Interval

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from arena.runs.entry import Entry
-from arena.runs.ranking import Measurement, Ranked, ranked
-from arena.runs.results import holds
+from arena.records.ranking import Measurement, Ranked, ranked
+from arena.records.report import holds
+from arena.records.run_record import Entry
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 

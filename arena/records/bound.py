@@ -1,7 +1,7 @@
 """The share of the gap between the baseline's time and the machine's bound that a kernel closes."""
 
-from arena.runs.headline import by_clock
-from arena.runs.results import RunReport
+from arena.records.report import RunReport
+from arena.words.headline import by_clock
 from sandbox.protocol.events import Result
 
 

@@ -14,9 +14,9 @@ import msgspec
 from arena.errors import StoreError
 from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, Paths, files_in, make_folder
-from arena.runs.comparisons import Comparison, comparison_of
-from arena.runs.entry import Entry, entry_of
-from arena.runs.index_file import (
+from arena.records.comparisons import Comparison, comparison_of
+from arena.records.header import read_events, read_header
+from arena.records.index_file import (
     FAULTS,
     VERSION,
     connect,
@@ -26,10 +26,10 @@ from arena.runs.index_file import (
     mark_stale,
     opening,
 )
-from arena.runs.journal import read_events, read_header
-from arena.runs.renamed_voids import RenamedVoids
-from arena.runs.standings import Standing, fastest, standing_of
-from arena.runs.voids import Voids, read_voids
+from arena.records.renamed_voids import RenamedVoids
+from arena.records.run_record import Entry, entry_of
+from arena.records.standings import Standing, fastest, standing_of
+from arena.records.voids import Voids, read_voids
 from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict

@@ -6,7 +6,7 @@ import io
 import tokenize
 from collections.abc import Callable, Iterable
 
-from arena.runs.python_tokens import OPERATOR, python_tokens
+from arena.records.python_tokens import OPERATOR, python_tokens
 from sandbox.protocol.kernel_files import Files, kernel_hash
 
 _OPERATOR_SINCE_3_12 = 55

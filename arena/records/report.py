@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from arena.foreign_text import printable
-from arena.runs.journal import RunHeader
+from arena.records.header import RunHeader
+from arena.words.untrusted_text import printable
 from sandbox.protocol import events
 from sandbox.protocol.energy import Energy
 from sandbox.protocol.failure_words import failure_words

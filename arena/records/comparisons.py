@@ -2,9 +2,9 @@
 
 import msgspec
 
-from arena.runs.code_hash import code_hash
-from arena.runs.headline import by_clock
-from arena.runs.journal import RunHeader
+from arena.records.code_hash import code_hash
+from arena.records.header import RunHeader
+from arena.words.headline import by_clock
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.verdict import Verdict
 
@@ -21,7 +21,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     machine: str
     code: str
-    """Hash of the kernel's code without comments (`arena.runs.code_hash`)."""
+    """Hash of the kernel's code without comments (`arena.records.code_hash`)."""
     origin: str
     """SHA-256 of the kernel that it started from."""
     origin_name: str

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from arena.runs.bound import gap_closed
-from arena.runs.code_hash import code_hash
-from arena.runs.headline import by_clock
-from arena.runs.journal import RunHeader
-from arena.runs.results import holds_here
-from arena.runs.voids import Void
+from arena.records.bound import gap_closed
+from arena.records.code_hash import code_hash
+from arena.records.header import RunHeader
+from arena.records.report import holds_here
+from arena.records.voids import Void
+from arena.words.headline import by_clock
 from sandbox.machine.backends import label_in
 from sandbox.protocol.events import Result
 from sandbox.protocol.verdict import Verdict
@@ -47,13 +47,13 @@ class Entry(msgspec.Struct, frozen=True):
     """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
     code: str = ""
-    """Hash of the code without comments (`arena.runs.code_hash`); empty for rows whose journal is gone."""
+    """Hash of the code without comments (`arena.records.code_hash`); empty for rows whose journal is gone."""
     rounds: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Number of timed rounds."""
     machine: str = ""
     """The machine's fingerprint (`arena.machine.fingerprint`). Runs without one, of older versions, count as local."""
     gap_closed: float | None = None
-    """Share of the gap between the baseline and the roofline's bound (`arena.runs.bound`)."""
+    """Share of the gap between the baseline and the roofline's bound (`arena.records.bound`)."""
     backend: str = ""
     """The label of the kernel's backend (`sandbox.machine.backends`); empty: no backend, or the kernel did not pass."""
     other_than: str = ""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from arena.runs.code_hash import code_hash, old_code_hashes
-from arena.runs.journal import RunHeader
-from arena.runs.voids import append_void, read_voids
+from arena.records.code_hash import code_hash, old_code_hashes
+from arena.records.header import RunHeader
+from arena.records.voids import append_void, read_voids
 
 
 class RenamedVoids:
