@@ -5,6 +5,7 @@ its own text (`show`). So a kernel can plant a binary only for itself, and canno
 """
 
 import contextlib
+import itertools
 import os
 import platform
 import re
@@ -17,6 +18,8 @@ MAX_BYTES = 64 << 20
 """Limit for one file."""
 MAX_KERNEL_BYTES = 256 << 20
 MAX_FILES = 64
+MAX_ENTRIES = 1024
+"""Most entries of a world's folder that are read. A kernel can make a million, and the referee reads them between orders."""
 MAX_TOTAL_BYTES = 4 << 30
 KEPT_KERNELS = 256
 """Folders that are kept; the least recently filled are deleted first."""
@@ -74,18 +77,16 @@ def harvest(pid: int, inside: Path, kernel: str) -> int:
     """Copies what a jailed process has compiled into the cache; returns how many files.
 
     pid: a process of the world, whose file system is read. inside: its $TMPDIR there. kernel: SHA-256 of the only text that
-    this world has run. Only regular files with the name and content of an artefact are copied; links are not followed.
+    this world has run. Only the folder that sandbox.kit.compilers.build uses is read, and at most MAX_ENTRIES of it. Only
+    regular files with the name and content of an artefact are copied; links are not followed.
     """
     cache = prepared()
     if cache is None:
         return 0
     copied = 0
-    folder = cache / kernel
     with contextlib.suppress(OSError):
-        for entry in os.scandir(f"/proc/{pid}/root{inside}"):
-            if entry.name.startswith("pkb-kernels") and copied < MAX_FILES:
-                folder.mkdir(exist_ok=True, mode=0o755)
-                copied += _collect(entry.path, folder, MAX_FILES - copied)
+        built = f"/proc/{pid}/root{inside}/pkb-kernels-{os.stat(f'/proc/{pid}').st_uid}"
+        copied = _collect(built, cache / kernel)
     _prune(cache)
     return copied
 
@@ -109,18 +110,20 @@ def _prune(cache: Path) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _collect(path: str, cache: Path, most: int) -> int:
-    """Copies the artefacts of one folder. It uses descriptors, because a kernel could replace a path by a link meanwhile."""
+def _collect(path: str, cache: Path) -> int:
+    """Copies the artefacts of one folder. It uses descriptors, because a kernel could replace a path by a link meanwhile.
+
+    Raises OSError if there is no such folder.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return 0
-    try:
-        names = sorted(name for name in os.listdir(folder) if ARTEFACT.fullmatch(name))
-        fresh = [name for name in names[: 4 * MAX_FILES] if not (cache / name).exists()]
+        cache.mkdir(exist_ok=True, mode=0o755)
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in itertools.islice(entries, MAX_ENTRIES)]
+        fresh = sorted(name for name in found if ARTEFACT.fullmatch(name) and not (cache / name).exists())
         room = MAX_KERNEL_BYTES - _taken(cache)
         copied = 0
-        for name in fresh[:most]:
+        for name in fresh[:MAX_FILES]:
             size = _copy(folder, name, cache / name, min(room, MAX_BYTES))
             room -= size
             copied += size > 0

@@ -22,6 +22,10 @@ _SHARED = re.compile(
 """A line of /proc/PID/maps with shared memory that is in no private mount: from, to, offset, device, inode."""
 MOST_FILES = 20_000
 """Files and folders that a world without its own file system may make."""
+MOUNTS = ("tmp", "dev/shm")
+"""The mounts of a world's own, in its root folder."""
+MOST_FILES_OF_MOUNT = 100_000
+"""Files in each of them. An empty file takes no block, but 1 KiB of kernel memory."""
 
 
 def limit_bytes(devices: int = 0) -> int:
@@ -70,13 +74,16 @@ class Bound:
             return ""
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
-            mounts = ("/tmp", "/dev/shm") if self._profile.has_own_mounts else ()
-            held = held_bytes(pids, mounts)
+            held = held_bytes(pids, MOUNTS if self._profile.has_own_mounts else ())
             if held > self._limit:
                 return f"{self._who} hold {held >> 20} MiB together, more than {most}"
         elif self.group.kills():
             return f"{self._who} asked for more than {most}; the operating system has ended them"
-        return "" if self._profile.has_own_mounts else _too_much_on_disk(self._folder, pids)
+        if not self._profile.has_own_mounts:
+            return _too_much_on_disk(self._folder, pids)
+        if max((facts.f_files - facts.f_ffree for facts in _mounts(pids, MOUNTS)), default=0) > MOST_FILES_OF_MOUNT:
+            return f"{self._who} made more than {MOST_FILES_OF_MOUNT} files"
+        return ""
 
     def killed(self) -> str:
         """One line if the operating system has killed processes because memory ran out; else empty."""
@@ -200,13 +207,16 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
 
 def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:
     """Bytes of the files in these mounts, which the whole world shares."""
+    return sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in _mounts(pids, private))
+
+
+def _mounts(pids: list[int], private: tuple[str, ...]) -> list[os.statvfs_result]:
     root = own_root(pids) if private else None
     if root is None:
-        return 0
+        return []
     with contextlib.suppress(OSError):
-        mounts = [os.statvfs(f"{root}{mount}") for mount in private]
-        return sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in mounts)
-    return 0
+        return [os.statvfs(root / mount) for mount in private]
+    return []
 
 
 def own_root(pids: list[int]) -> Path | None:

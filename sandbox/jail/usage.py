@@ -8,13 +8,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from sandbox.jail.memory import Bound, limit_bytes, own_root
+from sandbox.jail.memory import MOST_FILES_OF_MOUNT, MOUNTS, Bound, limit_bytes, own_root
 from sandbox.jail.profiles import DISK_ROOM, Caps, Profile
 from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
 
-MOUNTS = ("tmp", "dev/shm")
-MOST_FILES = 100_000
-"""Files per mount. An empty file takes no block, but 1 KiB of kernel memory."""
 _JAIL_PROCESSES = 2
 """Processes of bubblewrap itself."""
 
@@ -78,8 +75,8 @@ class AgentUsage:
             used, files = (facts.f_blocks - facts.f_bfree) * facts.f_frsize, facts.f_files - facts.f_ffree
             if used > self._caps.disk:
                 return f"disk: its files in /{name} take {used >> 20} MiB, more than the {self._caps.disk >> 20} MiB it may have"
-            if files > MOST_FILES:
-                return f"disk: it made more than {MOST_FILES} files in /{name}"
+            if files > MOST_FILES_OF_MOUNT:
+                return f"disk: it made more than {MOST_FILES_OF_MOUNT} files in /{name}"
         return ""
 
     def _computed(self, pids: list[int]) -> str:

@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def inside(tmp_path: Path) -> Path:
     """A world's $TMPDIR with one artefact; the world is this process."""
-    built = tmp_path / "world" / "pkb-kernels-7"
+    built = tmp_path / "world" / f"pkb-kernels-{os.getuid()}"
     built.mkdir(parents=True)
     (built / "0123456789.so").write_bytes(CODE)
     return tmp_path / "world"
@@ -37,7 +37,7 @@ def test_an_artefact_is_kept_for_its_kernel(cache: Path, inside: Path) -> None:
 
 def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
     kernel_cache.harvest(os.getpid(), inside, "a" * 64)
-    (inside / "pkb-kernels-7" / "0123456789.so").write_bytes(CODE + b"other")
+    (inside / f"pkb-kernels-{os.getuid()}" / "0123456789.so").write_bytes(CODE + b"other")
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
     assert (cache / ("a" * 64) / "0123456789.so").read_bytes() == CODE
 
@@ -52,7 +52,7 @@ def test_what_all_kernels_share_is_shown_to_a_world_and_filled_by_none(
     (shared / "nvshmem-01234567.cubin").write_bytes(CODE)
     kernel_cache.show(kernel_cache.SHARED, shown)
     assert (shown / build.SHARED / "nvshmem-01234567.cubin").read_bytes() == CODE
-    planted = inside / "pkb-kernels-7" / build.SHARED
+    planted = inside / f"pkb-kernels-{os.getuid()}" / build.SHARED
     planted.mkdir()
     (planted / "nvshmem-76543210.cubin").write_bytes(CODE)
     kernel_cache.harvest(os.getpid(), inside, "a" * 64)
@@ -60,12 +60,11 @@ def test_what_all_kernels_share_is_shown_to_a_world_and_filled_by_none(
 
 
 def test_links_pipes_and_other_names_are_left(cache: Path, inside: Path) -> None:
-    built = inside / "pkb-kernels-7"
+    built = inside / f"pkb-kernels-{os.getuid()}"
     (built / "0123456789.so").unlink()
     (built / "linked-file.so").symlink_to("/etc/passwd")
     os.mkfifo(built / "pipe-pipe.so")
     (built / "notes.txt").write_text("x")
-    (inside / "pkb-kernels-linked").symlink_to("/usr/lib")
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
     assert not list(cache.rglob("*.*"))
 
@@ -80,7 +79,7 @@ def test_only_so_many_kernels_are_kept(cache: Path, inside: Path, monkeypatch: p
 
 
 def test_what_is_no_code_is_left(cache: Path, inside: Path) -> None:
-    built = inside / "pkb-kernels-7"
+    built = inside / f"pkb-kernels-{os.getuid()}"
     (built / "0123456789.so").unlink()
     (built / "text-text.so").write_bytes(b"no code at all".ljust(4096))
     (built / "for-the-gpu.so").write_bytes(CODE[:18] + kernel_cache.CUDA.to_bytes(2, "little") + CODE[20:])
@@ -94,7 +93,7 @@ def test_what_is_no_code_is_left(cache: Path, inside: Path) -> None:
 def test_sparse_files_and_more_than_a_kernels_share_are_left(
     cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = inside / "pkb-kernels-7"
+    built = inside / f"pkb-kernels-{os.getuid()}"
     with (built / "0000000000.so").open("wb") as file:
         file.write(CODE)
         file.truncate(32 << 20)
@@ -125,3 +124,16 @@ def test_a_world_is_shown_its_own_kernels_code_alone(cache: Path, inside: Path, 
     kernel_cache.show("c" * 64, shown)  # this kernel has no artefacts
     kernel_cache.show("a" * 64, shown)
     assert [str(path.relative_to(shown)) for path in shown.rglob("*.so")] == [f"{'a' * 64}/0123456789.so"]
+
+
+def test_one_folder_is_read_and_that_bounded(cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = inside / f"pkb-kernels-{os.getuid()}"
+    own.rename(inside / "pkb-kernels-other")
+    own.symlink_to(inside / "pkb-kernels-other")
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
+    own.unlink()
+    own.mkdir()
+    for number in range(9):
+        (own / f"{number:010}.so").write_bytes(CODE)
+    monkeypatch.setattr(kernel_cache, "MAX_ENTRIES", 4)
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 4

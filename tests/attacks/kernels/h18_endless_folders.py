@@ -1,0 +1,26 @@
+# expect: OUT_OF_MEMORY
+# problem: allreduce
+# attack: H18
+# twin: honest_cpp
+"""Makes folders without end with the names of those where compiled kernels are collected."""
+
+import os
+import tempfile
+
+import torch.distributed as dist
+
+try:
+    open("@HOME_CANARY@").close()
+    raise RuntimeError("no jail: not tried")
+except OSError:
+    pass
+if dist.get_rank() == 0:
+    for number in range(1 << 40):
+        os.mkdir(f"{tempfile.gettempdir()}/pkb-kernels-{number}")
+dist.barrier()
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
