@@ -42,8 +42,9 @@ class Jail:
         caps: Caps | None = None,
         hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
-        """A command in this jail; see `Profile.wrap`."""
-        fd = None if self.filter is None else filter_file(self.filter)
+        """A command in this jail; see `Profile.wrap`. With `caps` it is an agent program, whose filter allows timers."""
+        program = self.filter if caps is None else build_filter(self.name, timed=False)
+        fd = None if program is None else filter_file(program)
         return self.profile.wrap(argv, folder, extra, readable, fd, devices, caps, hidden)
 
     @property

@@ -9,11 +9,14 @@ REFUSED = (  # noqa: SIM905
     "init_module finit_module delete_module kexec_load kexec_file_load quotactl acct swapon swapoff reboot "
     "open_by_handle_at name_to_handle_at lookup_dcookie personality syslog "
     "shmget shmat msgget semget "  # System V memory exists without a process that maps it
-    "memfd_secret "  # memory that no other process can read
+    "memfd_secret"  # memory that no other process can read
+).split()
+OF_WORLDS = (  # noqa: SIM905
     "remap_file_pages "  # as mremap, see _rules
     "timer_create mq_notify "  # they send SIGCONT without a running process: see _stays_stopped
     "timerfd_create timerfd_settime timerfd_gettime signalfd signalfd4 alarm io_setup"  # see _rests
 ).split()
+"""Calls that only worlds are refused, because they are stopped and timed. Agent programs need timers."""
 CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
 PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
@@ -39,10 +42,11 @@ class NoFilter(RuntimeError):
     """libseccomp is missing. The message names the package."""
 
 
-def build_filter(profile: str = "full") -> bytes:
+def build_filter(profile: str = "full", timed: bool = True) -> bytes:
     """The filter of a profile, as bubblewrap and seccomp(2) read it.
 
     nested: the world can name other processes of this user, so the filter refuses calls that act on them.
+    timed: for a world, which is stopped while others are timed. An agent program is not, and keeps its timers and terminals.
 
     Raises:
         NoFilter: pyseccomp or libseccomp is missing.
@@ -52,24 +56,25 @@ def build_filter(profile: str = "full") -> bytes:
     except (ImportError, OSError, RuntimeError) as error:
         raise NoFilter(f"no system-call filter ({error}): apt-get install libseccomp2") from None
     try:
-        return _rules(_Program(pyseccomp), profile)
+        return _rules(_Program(pyseccomp), profile, timed)
     except (OSError, ValueError) as error:
         raise NoFilter(f"no system-call filter: libseccomp refuses a rule ({error})") from None
 
 
-def _rules(program: "_Program", profile: str) -> bytes:
-    for name in REFUSED:
+def _rules(program: "_Program", profile: str, timed: bool) -> bytes:
+    for name in (*REFUSED, *(OF_WORLDS if timed else ())):
         program.refuse(name)
     program.refuse("clone", program.bits(0, CLONE_NEWUSER, CLONE_NEWUSER))
     program.refuse("clone3", error=ENOSYS)  # a filter cannot read its flags, which are in memory
-    # It gives the judge's memory a second address, where results are not refused. realloc copies if it fails.
-    program.refuse("mremap", error=ENOMEM)
     for request in (TIOCSTI, TIOCLINUX):
         program.refuse("ioctl", program.bits(1, INT, request))
     for family in (AF_ALG, AF_PACKET, AF_VSOCK):
         program.refuse("socket", program.bits(0, INT, family))
-    _stays_stopped(program)
-    _rests(program)
+    if timed:
+        # It gives the judge's memory a second address, where results are not refused. realloc copies if it fails.
+        program.refuse("mremap", error=ENOMEM)
+        _stays_stopped(program)
+        _rests(program)
     if profile == "nested":
         _leave_others_alone(program)
     return program.export()

@@ -1,9 +1,12 @@
 """Agent programs as players: what a scripted one can do in its jail, and what it cannot reach."""
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +26,8 @@ from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
-from sandbox.jail.choice import Jail
-from sandbox.jail.profiles import NONE, SOURCE_ROOT
+from sandbox.jail.choice import Jail, choose
+from sandbox.jail.profiles import NONE, SOURCE_ROOT, Caps, agent_interpreter
 from sandbox.protocol.verdict import Verdict
 
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
@@ -32,6 +35,7 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
+CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
 
@@ -170,6 +174,21 @@ async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: P
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await playing(KERNELS=json.dumps(["refuse", "pass"]), STAY="yes")
     await until_gone(script)
+
+
+@pytest.mark.usefixtures("jailed_agents")
+def test_timers_fire_in_its_jail(tmp_path: Path):
+    """Bun ends if it gets no timerfd. Worlds get none: see the self-test of the jail."""
+    text = """import ctypes, os, signal, subprocess
+assert ctypes.CDLL(None).timerfd_create(1, 0) >= 0
+assert subprocess.run(["timeout", "0.1", "sleep", "60"]).returncode == 124
+os.openpty()
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+signal.pause()"""
+    jail = choose()
+    with contextlib.closing(jail.wrap([str(agent_interpreter()), "-c", text], tmp_path, {}, caps=CAPS)) as wrapped:
+        done = subprocess.run(wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, capture_output=True, timeout=60)
+    assert done.returncode == 128 + signal.SIGALRM, done.stderr
 
 
 async def test_without_a_jail_of_its_own_no_program_starts(
