@@ -63,10 +63,10 @@ def app_environment(
 class AppProcess(AppService):
     """Textual-serve's end of the pipes. The process has a process group of its own, which `end` stops."""
 
-    def __init__(self, command: Sequence[str], passed_on: Sequence[str] = (), **ends: Any) -> None:
-        """ends: the callbacks of the browser's end, as textual-serve takes them."""
+    def __init__(self, command: Sequence[str], passed_on: Sequence[str] = (), nice: int = 0, **ends: Any) -> None:
+        """nice: its priority. ends: the callbacks of the browser's end, as textual-serve takes them."""
         super().__init__(" ".join(command), **ends)
-        self._command, self._passed_on = command, passed_on
+        self._command, self._passed_on, self._nice = command, passed_on, nice
         self._errors = bytearray()
 
     @property
@@ -84,6 +84,9 @@ class AppProcess(AppService):
             env=app_environment(os.environ, self._passed_on, width, height),
             start_new_session=True,  # ctrl+c reaches only the server, which ends its apps in order
         )
+        if self._nice:
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, process.pid, self._nice)
         assert process.stdin is not None
         self._stdin = process.stdin
         return process

@@ -1,4 +1,4 @@
-"""`pkb-arena serve`: textual-serve's server with access tokens, an app that survives a reload, and spectators.
+"""`pkb-arena serve`: a web server with access tokens, an app that survives a reload, and spectators.
 
 A browser loads everything from this server: the page is our own, its script and fonts are textual-serve's.
 """
@@ -7,58 +7,70 @@ from __future__ import annotations
 
 import asyncio
 import html
+import logging
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from string import Template
+from typing import TextIO
 
 import textual_serve
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
-from textual_serve.server import Server, to_int
+from textual_serve.download_manager import DownloadManager
+from textual_serve.server import to_int
 
 from arena.cli.display import ServePlan
 from arena.cli.output import print_line
 from arena.errors import MachineError
+from arena.foreign_text import printable
 from arena.own_modules import module_command
 from sandbox.protocol.verdict import ExitCode
-from screens.web.access import HEADERS, PLACES, Access, Role
+from screens.web.access import HEADERS, PLACES, Access, Door, Role
 from screens.web.app_process import AppProcess
-from screens.web.sessions import Browser, OwnerSession, Spectators, bounded, close_socket
+from screens.web.sessions import SPECTATOR_BYTES, Browser, OwnerSession, Spectators, bounded, close_socket
 
 HERE = Path(__file__).parent
 STATIC = Path(textual_serve.__file__).parent / "static"
 HEARTBEAT_S = 15.0
 MESSAGE_BYTES = 1 << 20
 """Maximum size of a browser's message; a pasted kernel is smaller."""
+HEAD_S = 10.0
+"""Seconds for the head of a request, for a websocket's token, and between two requests of a connection."""
+LOG_RECORDS, LOG_CHARACTERS = 20, 2000
+"""Most records a minute in the log, and most characters of one."""
 LEAVE_S = 1.0
 FONT_SIZES = (8, 32)
 
 
-class ArenaServer(Server):
+class ArenaServer:
     """Two pages: `/` is the owner's, `/watch` the spectators'."""
 
     def __init__(self, plan: ServePlan) -> None:
-        super().__init__("pkb-arena", plan.host, plan.port, title="pkb-arena", statics_path=STATIC)
         self.plan = plan
+        self._downloads = DownloadManager()
         roles: list[Role] = ["owner"] if plan.owner else []
         self.access = Access(plan.host, tuple(roles + (["spectator"] if plan.spectators else [])))
         problem = (plan.problem,) if plan.problem else ()
-        self.owner = OwnerSession(lambda browser: self._process("screens.web.owner", browser, *problem), plan.keep_s)
-        self.spectators = Spectators(lambda browser: self._process("screens.web.spectator", browser), plan.spectators)
+        self.owner = OwnerSession(lambda browser: self._process("owner", browser, *problem), plan.keep_s)
+        self.spectators = Spectators(lambda browser: self._process("spectator", browser), plan.spectators)
         self._sockets: set[web.WebSocketResponse] = set()
+        self._door = Door()
 
-    def _process(self, module: str, browser: Browser, *arguments: str) -> AppProcess:
+    def _process(self, role: Role, browser: Browser, *arguments: str) -> AppProcess:
         return AppProcess(
-            module_command(module, *arguments),
-            passed_on=self.plan.passed_on if module == "screens.web.owner" else (),
+            module_command(f"screens.web.{role}", *arguments),
+            passed_on=self.plan.passed_on if role == "owner" else (),
+            nice=0 if role == "owner" else 19,
             write_bytes=browser.write_bytes,
             write_str=browser.write_str,
             close=browser.close,
-            download_manager=self.download_manager,
+            download_manager=self._downloads,
         )
 
-    async def _make_app(self) -> web.Application:
+    def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard()], client_max_size=MESSAGE_BYTES)
         app.add_routes(
             [
@@ -66,7 +78,7 @@ class ArenaServer(Server):
                     web.get(path, self.handle_websocket if path.endswith("ws") else self.handle_index)
                     for path in PLACES
                 ),
-                web.static("/static", self.statics_path),
+                web.static("/static", STATIC),
                 web.static("/page", HERE / "page"),
             ]
         )
@@ -90,16 +102,8 @@ class ArenaServer(Server):
         return guard
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """Returns the page. If the address has a token, sets the cookie and loads the same page without a token."""
+        """Returns the page of a role."""
         role = PLACES[request.path]
-        if "token" in request.query:
-            # Not a redirection: after a link in another page, the browser would not send a strict cookie with it.
-            target = f'<meta http-equiv="refresh" content="0;url={request.path}">'
-            response = web.Response(text=f"<!doctype html>{target}pkb-arena", content_type="text/html")
-            response.set_cookie(
-                self.access.cookie(role), self.access.tokens[role], httponly=True, samesite="Strict", path="/"
-            )
-            return response
         size = min(max(to_int(request.query.get("fontsize", "16"), 16), FONT_SIZES[0]), FONT_SIZES[1])
         socket = "/ws" if role == "owner" else "/watch/ws"
         page = Template((HERE / "page" / "page.html").read_text(encoding="utf-8")).substitute(
@@ -111,28 +115,29 @@ class ArenaServer(Server):
         return web.Response(text=page, content_type="text/html")
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Serves a tab: shows the owner's app, or a new app for a spectator."""
-        if PLACES[request.path] == "owner":
-            return await self._show(request, self.owner.show)
-        with self.spectators.admitted() as free:
-            if not free:
-                raise web.HTTPServiceUnavailable(reason="too many spectators")
-            return await self._show(request, self.spectators.show)
-
-    async def _show(
-        self, request: web.Request, show: Callable[[web.WebSocketResponse, int, int], Awaitable[None]]
-    ) -> web.WebSocketResponse:
-        width, height = bounded(
-            to_int(request.query.get("width", "80"), 80), to_int(request.query.get("height", "24"), 24)
-        )
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, compress=False)
+        """Serves a tab that has sent its token: shows the owner's app, or a new app for a spectator."""
+        role, transport = PLACES[request.path], request.transport
+        most = MESSAGE_BYTES if role == "owner" else SPECTATOR_BYTES
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=most, compress=False, autoping=False)
         await socket.prepare(request)
         self._sockets.add(socket)
+        why = b""
         try:
-            await show(socket, width, height)
+            if not self.access.gives(role, await _first_message(socket)):
+                why = b"no access: open the link that `pkb-arena serve` printed"
+            elif role == "owner":
+                self._door.let_in(transport)
+                await self.owner.show(socket, *_size(request))
+            else:
+                with self.spectators.admitted() as free:
+                    if free:
+                        self._door.let_in(transport)
+                        await self.spectators.show(socket, *_size(request))
+                    else:
+                        why = b"too many spectators"
         finally:
             self._sockets.discard(socket)
-            await close_socket(socket, b"")
+            await close_socket(socket, why)
         return socket
 
     async def on_shutdown(self, app: web.Application) -> None:
@@ -154,19 +159,35 @@ class ArenaServer(Server):
 
         for number, code in ((signal.SIGINT, int(ExitCode.INTERRUPTED)), (signal.SIGTERM, 128 + signal.SIGTERM)):
             asyncio.get_running_loop().add_signal_handler(number, signalled, code)
-        runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=LEAVE_S)
+        async with self.listening() as port:
+            self._say_where(port)
+            return await over
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[int]:
+        """Serves during the block; yields the port.
+
+        Raises:
+            MachineError: the address or the port is not available.
+        """
+        runner = web.AppRunner(
+            self._make_app(), access_log=None, shutdown_timeout=LEAVE_S, keepalive_timeout=HEAD_S, lingering_time=0
+        )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self.plan.host, self.plan.port)
+            assert runner.server is not None
+            make, plan = self._door.admitting(runner.server), self.plan
             try:
-                await site.start()
+                server = await asyncio.get_running_loop().create_server(make, plan.host, plan.port)
             except OSError as error:
                 raise MachineError(
-                    f"cannot listen on {self.plan.host}:{self.plan.port}: {error.strerror}",
+                    f"cannot listen on {plan.host}:{plan.port}: {error.strerror}",
                     "name another one: --port 0 takes any free one",
                 ) from None
-            self._say_where(runner.addresses[0][1])
-            return await over
+            try:
+                yield int(server.sockets[0].getsockname()[1])
+            finally:
+                server.close()
         finally:
             await runner.cleanup()
 
@@ -178,10 +199,40 @@ class ArenaServer(Server):
         print_line("ctrl+c ends it")
 
 
+async def _first_message(socket: web.WebSocketResponse) -> object:
+    try:
+        async with asyncio.timeout(HEAD_S):
+            return (await socket.receive()).data
+    except TimeoutError:
+        return None
+
+
+def _size(request: web.Request) -> tuple[int, int]:
+    return bounded(to_int(request.query.get("width", "80"), 80), to_int(request.query.get("height", "24"), 24))
+
+
+class ShortLog(logging.StreamHandler[TextIO]):
+    """Writes errors of connections to stderr, a bounded number of characters a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute, self._records = 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        minute = int(time.monotonic() // 60)
+        self._records = self._records + 1 if minute == self._minute else 1
+        self._minute = minute
+        return self._records <= LOG_RECORDS
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record)[:LOG_CHARACTERS])
+
+
 def serve(plan: ServePlan) -> int:
     """Serves until it is interrupted. Returns the exit code.
 
     Raises:
         MachineError: the address or the port is not available.
     """
+    logging.getLogger().addHandler(ShortLog())
     return asyncio.run(ArenaServer(plan).live())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,6 +18,8 @@ SEND_S = 5.0
 OWNER_LEAVES_S = 12.0
 """Seconds until the owner's app is killed; more than it needs to end its worlds."""
 SPECTATOR_LEAVES_S = 2.0
+SPECTATOR_MESSAGES, SPECTATOR_BYTES = 20, 64 << 10
+"""Most messages and bytes of a spectator in a second, and most bytes of one message. More of them wait."""
 LARGEST = (400, 200)
 """The largest terminal: columns and lines."""
 MakeProcess = Callable[["Browser"], AppProcess]
@@ -147,7 +150,7 @@ class Spectators:
         self._here.add(process)
         try:
             await process.start(width, height)
-            await hand_on(socket, process)
+            await hand_on(socket, process, SPECTATOR_MESSAGES, SPECTATOR_BYTES)
         finally:
             browser.socket = None
             await process.end(SPECTATOR_LEAVES_S)
@@ -158,19 +161,34 @@ class Spectators:
         await asyncio.gather(*(process.end(SPECTATOR_LEAVES_S) for process in list(self._here)))
 
 
-async def hand_on(socket: web.WebSocketResponse, process: AppProcess) -> None:
-    """Forwards a browser's messages to the app until the socket is closed. Ignores invalid messages."""
+async def hand_on(
+    socket: web.WebSocketResponse, process: AppProcess, most: float = math.inf, most_bytes: float = math.inf
+) -> None:
+    """Forwards a browser's messages to the app until the socket is closed. Ignores invalid messages.
+
+    most, most_bytes: messages and bytes to read in a second. The rest waits in the browser.
+    """
+    loop = asyncio.get_running_loop()
+    second, messages, size = loop.time(), 0, 0
     async for message in socket:
-        if message.type is not WSMsgType.TEXT:
-            continue
-        try:
-            kind, *rest = msgspec.json.decode(message.data, type=list[Any])
-            if kind == "stdin":
-                await process.send_bytes(msgspec.convert(rest[0], str).encode("utf-8", "replace"))
-            elif kind == "resize":
-                size = msgspec.convert(rest[0], dict[str, int])
-                await process.set_terminal_size(*bounded(size["width"], size["height"]))
-            elif kind == "ping":
-                await socket.send_json(["pong", rest[0] if rest else None])
-        except (ValueError, LookupError):
-            continue
+        if loop.time() - second >= 1:
+            second, messages, size = loop.time(), 0, 0
+        messages, size = messages + 1, size + len(message.data)
+        if message.type is WSMsgType.PING:
+            await socket.pong(message.data)
+        elif message.type is WSMsgType.TEXT:
+            await _hand_on(socket, process, message.data)
+        if messages >= most or size >= most_bytes:
+            await asyncio.sleep(second + 1 - loop.time())
+
+
+async def _hand_on(socket: web.WebSocketResponse, process: AppProcess, text: str) -> None:
+    with suppress(ValueError, LookupError, RecursionError):
+        kind, *rest = msgspec.json.decode(text, type=list[Any])
+        if kind == "stdin":
+            await process.send_bytes(msgspec.convert(rest[0], str).encode("utf-8", "replace"))
+        elif kind == "resize":
+            size = msgspec.convert(rest[0], dict[str, int])
+            await process.set_terminal_size(*bounded(size["width"], size["height"]))
+        elif kind == "ping":
+            await socket.send_json(["pong", rest[0] if rest else None])

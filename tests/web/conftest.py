@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pyte
 import pytest
-from aiohttp import ClientSession, ClientTimeout, CookieJar
+from aiohttp import ClientSession, ClientTimeout
 
 HERE = Path(__file__).parent
 PATIENCE_S = 90.0
@@ -38,7 +38,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 class Tab:
-    """A browser's tab without a browser: cookies, a websocket, and a terminal."""
+    """A browser's tab without a browser: a websocket, and a terminal."""
 
     def __init__(self, socket: Any) -> None:
         self.socket = socket
@@ -116,25 +116,24 @@ def alive(process: psutil.Process) -> bool:
 
 @pytest.fixture
 async def visitor() -> AsyncIterator[ClientSession]:
-    """A browser's cookies and requests."""
-    jar = CookieJar(unsafe=True)  # accepts cookies from numeric addresses
-    async with ClientSession(cookie_jar=jar, timeout=ClientTimeout(PATIENCE_S)) as session:
+    """A browser's requests."""
+    async with ClientSession(timeout=ClientTimeout(PATIENCE_S)) as session:
         yield session
 
 
 @pytest.fixture
 def open_tab(visitor: ClientSession) -> Callable[..., Any]:
-    """`async with open_tab(link) as tab`: follows a link, takes its cookie, and opens the page's websocket."""
+    """`async with open_tab(link) as tab`: opens a link's page and its websocket, and sends its token."""
 
     @asynccontextmanager
     async def opened(link: str) -> AsyncIterator[Tab]:
-        async with visitor.get(link) as answer:
+        page, _, token = link.partition("#token=")
+        async with visitor.get(page) as answer:
             assert answer.status == 200
-        base, path = link.split("/?")[0], "/ws"
-        if "/watch" in link:
-            base, path = link.split("/watch")[0], "/watch/ws"
-        query = f"?width={COLUMNS}&height={LINES}"
-        async with visitor.ws_connect(f"{base}{path}{query}", headers={"Origin": base}) as socket:
+        origin = "/".join(page.split("/")[:3])
+        address = f"{page.rstrip('/')}/ws?width={COLUMNS}&height={LINES}"
+        async with visitor.ws_connect(address, headers={"Origin": origin}) as socket:
+            await socket.send_json(["token", token])
             yield Tab(socket)
 
     return opened

@@ -1,104 +1,170 @@
 """Access control: real requests to the real server on 127.0.0.1. Refused requests start no process."""
 
+import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psutil
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession, WSMessage, WSMsgType
 
 from arena.cli.display import ServePlan
+from screens.web.access import MOST_STRANGERS
 from screens.web.app_process import app_environment
-from screens.web.server import ArenaServer
+from screens.web.server import ArenaServer, ShortLog
+from screens.web.sessions import hand_on
+
+UPGRADE = (b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Version: 13")
 
 
 @asynccontextmanager
 async def listening(plan: ServePlan) -> AsyncIterator[tuple[ArenaServer, str]]:
     """The server in this process, and its address."""
     server = ArenaServer(plan)
-    runner = web.AppRunner(await server._make_app(), access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield server, f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with server.listening() as port:
+        yield server, f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(
     ("path", "headers"),
     [
-        ("/", {}),
-        ("/?token=wrong", {}),
-        ("/watch?token=wrong", {}),
-        ("/?token=", {}),
-        ("/?token={spectator}", {}),
-        ("/watch?token={owner}", {}),
-        ("/static/js/textual.js", {}),
-        ("/page/page.html", {}),
-        ("/ws", {"Origin": "{base}"}),
-        ("/watch/ws", {"Origin": "{base}"}),
-        ("/?token={owner}", {"Host": "rebound.example"}),
-        ("/?token={owner}", {"Host": "127.0.0.1.rebound.example:8000"}),
-        ("/?token={owner}", {"Origin": "http://elsewhere.example"}),
-        ("/?token={owner}", {"Origin": "null"}),
+        ("/ws", {}),
+        ("/watch/ws", {}),
+        ("/ws", {"Origin": "http://elsewhere.example"}),
+        ("/", {"Host": "rebound.example"}),
+        ("/", {"Host": "127.0.0.1.rebound.example:8000"}),
+        ("/", {"Host": "[127.0.0.1]evil"}),
+        ("/", {"Host": "[127.0.0.1]:8000"}),
+        ("/", {"Origin": "http://elsewhere.example"}),
+        ("/", {"Origin": "null"}),
+        ("/ws", {"Host": "a.example", "Origin": "http://a.example"}),
     ],
 )
-async def test_a_stranger_gets_403(path: str, headers: dict[str, str], visitor: ClientSession) -> None:
-    async with listening(ServePlan(port=0)) as (server, base):
-        words = {**server.access.tokens, "base": base}
-        sent = {name: value.format(**words) for name, value in headers.items()}
-        async with visitor.get(base + path.format(**words), headers=sent) as answer:
-            assert answer.status == 403
-            assert "set-cookie" not in answer.headers
-            assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+async def test_foreign_requests_get_403(path: str, headers: dict[str, str], visitor: ClientSession) -> None:
+    async with listening(ServePlan(port=0)) as (_, base), visitor.get(base + path, headers=headers) as answer:
+        assert answer.status == 403
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
 
-async def test_a_link_leaves_a_cookie_and_opens_a_page_that_asks_nobody_else(visitor: ClientSession) -> None:
+@pytest.mark.parametrize("header", [b"Sec-WebSocket-Key: \xff", b"Range: bytes=\xff", b"If-None-Match: \xc3\xa9"])
+async def test_headers_beyond_ascii_get_403(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(ServePlan(port=0)) as (_, base):
+        host, port = base.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = [f"GET /ws HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {base}".encode(), header, *UPGRADE]
+        writer.write(b"\r\n".join(head) + b"\r\n\r\n")
+        assert b" 403 " in await reader.readline()
+        writer.close()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/ws", ""),
+        ("/ws", '["token", "wrong"]'),
+        ("/ws", '["token", "{spectator}"]'),
+        ("/watch/ws", '["token", "{owner}"]'),
+        ("/ws", '["stdin", "{owner}"]'),
+        ("/ws", "[" * 100_000),
+        ("/%77s", '["token", "{spectator}"]'),
+    ],
+)
+async def test_without_its_token_a_socket_starts_nothing(path: str, message: str, visitor: ClientSession) -> None:
+    before = psutil.Process().children()
     async with listening(ServePlan(port=0)) as (server, base):
-        async with visitor.get(f"{base}/?token={server.access.tokens['owner']}") as answer:
-            assert answer.status == 200
-            cookie = answer.headers["Set-Cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=Strict" in cookie
-            assert server.access.tokens["owner"] not in await answer.text()
-        async with visitor.get(f"{base}/") as answer:
-            assert answer.status == 200
-            page = await answer.text()
-        assert set(re.findall(r"\w+://[^/\"]+", page)) == {base.replace("http", "ws", 1)}
-        for path in re.findall(r'(?:href|src)="(/[^"]+)"', page):
-            async with visitor.get(base + path) as answer:
-                assert answer.status == 200, path
-        tunnelled = {"Host": "localhost:9999", "Cookie": cookie.split(";")[0]}
-        async with visitor.get(f"{base}/", headers=tunnelled) as answer:
+        async with visitor.ws_connect(base + path, headers={"Origin": base}) as socket:
+            for role, token in server.access.tokens.items():
+                message = message.replace(f"{{{role}}}", token)
+            await socket.send_str(message)
+            closed = await socket.receive()
+            assert "no access" in str(closed.extra)
+        assert psutil.Process().children() == before
+
+
+async def test_a_page_holds_no_secret_and_asks_nobody_else(visitor: ClientSession) -> None:
+    async with listening(ServePlan(port=0)) as (server, base):
+        for place in ("/", "/watch"):
+            async with visitor.get(base + place) as answer:
+                assert answer.status == 200
+                assert "Set-Cookie" not in answer.headers
+                page = await answer.text()
+            assert not [token for token in server.access.tokens.values() if token in page]
+            assert set(re.findall(r"\w+://[^/\"]+", page)) == {base.replace("http", "ws", 1)}
+            for path in re.findall(r'(?:href|src)="(/[^"]+)"', page):
+                async with visitor.get(base + path) as answer:
+                    assert answer.status == 200, path
+        async with visitor.get(f"{base}/", headers={"Host": "localhost:9999"}) as answer:
             assert "ws://localhost:9999/ws" in await answer.text()
 
 
-async def test_with_a_cookie_foreign_origins_and_hosts_are_still_refused(visitor: ClientSession) -> None:
-    async with listening(ServePlan(port=0)) as (server, base):
-        await (await visitor.get(f"{base}/?token={server.access.tokens['owner']}")).release()
-        strange: list[dict[str, str]] = [{}, {"Origin": "http://elsewhere.example"}]
-        strange += [{"Origin": "http://a.example", "Host": "a.example"}]
-        for headers in strange:
-            async with visitor.get(f"{base}/ws", headers=headers) as answer:
-                assert answer.status == 403, headers
-
-
-async def test_a_spectators_cookie_opens_nothing_of_the_owners(visitor: ClientSession) -> None:
-    async with listening(ServePlan(port=0)) as (server, base):
-        await (await visitor.get(f"{base}/watch?token={server.access.tokens['spectator']}")).release()
-        for path, status in (("/watch", 200), ("/", 403), ("/ws", 403), ("/%77s", 403), ("/watch/../ws", 403)):
-            async with visitor.get(base + path, headers={"Origin": base}) as answer:
-                assert answer.status == status, path
-
-
 async def test_for_spectators_alone_there_is_no_owner(visitor: ClientSession) -> None:
-    async with listening(ServePlan(port=0, owner=False)) as (server, base):
-        async with visitor.get(f"{base}/?token={server.access.tokens['owner']}") as answer:
+    async with listening(ServePlan(port=0, owner=False)) as (_, base):
+        async with visitor.get(f"{base}/") as answer:
             assert answer.status == 403
             assert "for spectators" in await answer.text()
-        async with visitor.get(f"{base}/watch?token={server.access.tokens['spectator']}") as answer:
+        async with visitor.get(f"{base}/watch") as answer:
             assert answer.status == 200
+
+
+async def test_half_open_connections_are_bounded_and_end(
+    visitor: ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.web.server.HEAD_S", 1.0)
+    async with listening(ServePlan(port=0)) as (_, base):
+        host, port = base.removeprefix("http://").split(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(3 * MOST_STRANGERS)]
+        for _, writer in opened:
+            writer.write(b"GET / HTTP/1.1\r\n")
+        async with visitor.get(base) as answer:
+            assert answer.status == 200
+        held = [each for each in psutil.Process().net_connections() if each.laddr.port == int(port) and each.raddr]
+        assert len(held) <= MOST_STRANGERS
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(reader.read() for reader, _ in opened), return_exceptions=True)
+        for _, writer in opened:
+            writer.close()
+
+
+def test_the_log_of_connections_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.Logger("connections")
+    log.addHandler(ShortLog())
+    for _ in range(10_000):
+        log.error("x" * 10_000)
+    assert len(capsys.readouterr().err) < 100_000
+
+
+async def test_a_spectators_flood_waits() -> None:
+    loop = asyncio.get_running_loop()
+    begun, read = loop.time(), list[int]()
+    handed_on = asyncio.create_task(hand_on(_Flood(read), _Deaf(), most=20))  # type: ignore[arg-type]
+    await asyncio.sleep(1.5)
+    handed_on.cancel()
+    assert len(read) <= 20 * (loop.time() - begun + 1)
+
+
+class _Flood:
+    """A websocket that always has one more message."""
+
+    def __init__(self, read: list[int]) -> None:
+        self.read = read
+
+    def __aiter__(self) -> "_Flood":
+        return self
+
+    async def __anext__(self) -> WSMessage:
+        self.read.append(1)
+        await asyncio.sleep(0)
+        return WSMessage(WSMsgType.TEXT, '["stdin", "x"]', "")
+
+
+class _Deaf:
+    """An app that ignores everything."""
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Takes a key."""
 
 
 def test_an_app_in_a_browser_gets_no_keys() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 from chromium import started
 
 from arena.paths import Paths
@@ -69,3 +70,33 @@ async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
         for each in watching:
             await each.close()
         await wait_until(lambda: not served.apps("spectator"))
+
+
+async def test_another_port_receives_no_secret(paths: Paths, tmp_path: Path, serve: Any) -> None:
+    save_settings(Settings(device="cpu"), paths)
+    received: list[str] = []
+
+    async def record(request: web.Request) -> web.Response:
+        received.append(f"{request.raw_path} {dict(request.headers)}")
+        return web.Response(text="<!doctype html>another server", content_type="text/html")
+
+    other = web.Server(record)
+    listening = await asyncio.get_running_loop().create_server(other, "127.0.0.1", 0)  # type: ignore[arg-type]
+    port = listening.sockets[0].getsockname()[1]
+    assert PROGRAM is not None
+    async with listening, serve() as served, started(PROGRAM, tmp_path / "profile") as browser:
+        for link in served.links:
+            tab = await browser.tab(link)
+            await tab.draws()
+            await tab.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
+            await browser.tab(f"http://127.0.0.1:{port}/again")
+            await tab.call("Page.navigate", url=link.partition("#")[0])  # the tab still has its token
+            await tab.draws()
+            stranger = await browser.tab(link.partition("#")[0])
+            async with asyncio.timeout(60):
+                while "no access" not in await stranger.value("document.getElementById('why')?.textContent ?? ''"):
+                    await asyncio.sleep(0.1)
+        while len(received) < 4:
+            await asyncio.sleep(0.1)
+        for link in served.links:
+            assert not [text for text in received if link.partition("token=")[2] in text]
