@@ -47,7 +47,8 @@ def kit_names(module: str) -> tuple[KitName, ...]:
 
 
 def _body(module: str) -> list[ast.stmt]:
-    path = Path(sandbox.__path__[0]).joinpath(*module.split(".")[1:]).with_suffix(".py")
+    path = Path(sandbox.__path__[0]).joinpath(*module.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return ast.parse(path.read_text(encoding="utf-8")).body
 
 

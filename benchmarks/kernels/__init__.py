@@ -4,7 +4,8 @@ from pathlib import Path
 
 import sandbox
 
-FOLDERS = (Path(__file__).parent, Path(sandbox.__path__[0]) / "kit" / "examples")
+_KIT = Path(sandbox.__path__[0]) / "kit"
+FOLDERS = (Path(__file__).parent, *(_KIT / part / "examples" for part in ("", "nccl", "shmem")))
 
 
 def kernel_paths() -> dict[str, Path]:

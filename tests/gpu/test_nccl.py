@@ -39,7 +39,7 @@ FAULTS = {
 @pytest.mark.parametrize(("preset", "dtype"), [("tiny", "bfloat16"), ("paper", "float32")])
 @pytest.mark.parametrize("problem", EXAMPLES)
 def test_examples_pass(passes, problem, preset, dtype):
-    source = (KIT / "examples" / f"{EXAMPLES[problem]}.py").read_text()
+    source = (KIT / "nccl" / "examples" / f"{EXAMPLES[problem]}.py").read_text()
     result = passes(problem, source, dtype=dtype, preset=preset)
     assert NCCL.label in result.labels
 

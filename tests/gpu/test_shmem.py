@@ -44,7 +44,7 @@ def left_in_shared_folders() -> set[str]:
 @pytest.mark.parametrize(("preset", "dtype"), [("tiny", "float32"), ("paper", "bfloat16")])
 @pytest.mark.parametrize("problem", EXAMPLES)
 def test_examples_pass(passes, problem, dtype, preset):
-    source = (KIT / "examples" / f"{EXAMPLES[problem]}.py").read_text()
+    source = (KIT / "shmem" / "examples" / f"{EXAMPLES[problem]}.py").read_text()
     result = passes(problem, source, dtype=dtype, preset=preset)
     assert SHMEM.label in result.labels
 
@@ -52,7 +52,7 @@ def test_examples_pass(passes, problem, dtype, preset):
 @pytest.mark.parametrize("problem", EXAMPLES)
 def test_examples_serve_sizes_that_nothing_divides(passes, problem):
     sizes = {"M": 6, "N": 7} if problem == "8" else {"M": 5, "N": 7}
-    passes(problem, (KIT / "examples" / f"{EXAMPLES[problem]}.py").read_text(), dtype="float32", **sizes)
+    passes(problem, (KIT / "shmem" / "examples" / f"{EXAMPLES[problem]}.py").read_text(), dtype="float32", **sizes)
 
 
 def test_the_starter_passes_and_so_does_its_kernel(judge, passes):
@@ -75,5 +75,5 @@ def test_a_fault_gets_its_verdict_and_hurts_nobody_else(judge, passes, name):
     assert result.verdict in verdicts, f"{result.verdict}: {told}"
     assert words in told
     assert judge.seconds < 45
-    passes("2", (KIT / "examples" / "allgather_shmem.py").read_text())
+    passes("2", (KIT / "shmem" / "examples" / "allgather_shmem.py").read_text())
     assert left_in_shared_folders() <= before

@@ -5,7 +5,8 @@ import sys
 import torch
 
 from sandbox.kit import cuda
-from sandbox.kit.compilers import nvshmem_link, source_files
+from sandbox.kit.compilers import source_files
+from sandbox.kit.shmem import link as nvshmem_link
 
 given = source_files.read(
     r"""

@@ -17,8 +17,9 @@ import torch
 
 import sandbox.kit
 from sandbox.kit import symm
-from sandbox.kit.compilers import build, gcc, nvrtc, nvshmem_link, signature
+from sandbox.kit.compilers import build, gcc, nvrtc, signature
 from sandbox.kit.compilers.arguments import converter
+from sandbox.kit.shmem import link as nvshmem_link
 
 THREADS = 8
 """Threads of a block, in place of the kernel's own number. Need not divide any size; at least the largest world."""
@@ -232,11 +233,9 @@ def install() -> None:
     sys.modules["sandbox.kit.cuda"] = sandbox.kit.cuda = module  # type: ignore[attr-defined]
     shmem = ModuleType("sandbox.kit.shmem")
     shmem.compile = compile_over_nvshmem  # type: ignore[attr-defined]
+    shmem.__path__ = [str(Path(sandbox.kit.__file__).parent / "shmem")]  # its examples are the real ones
     shmem.__getattr__ = lambda name: getattr(symm, name)  # type: ignore[method-assign]
     sys.modules["sandbox.kit.shmem"] = sandbox.kit.shmem = shmem  # type: ignore[attr-defined]
     torch.cuda.Stream = Stream  # type: ignore[assignment, misc]
     torch.cuda.current_stream = Stream  # type: ignore[assignment]
     torch.cuda.stream = lambda stream: stream  # type: ignore[assignment]
-
-
-EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"

@@ -13,7 +13,7 @@ from exact_collectives import drawn, expected_result
 
 import sandbox.kit
 
-EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"
+KIT = Path(sandbox.kit.__file__).parent
 COLLECTIVES = {
     "allreduce_two_shot_cuda": "all_reduce",
     "allreduce_shmem": "all_reduce",
@@ -36,7 +36,8 @@ def _example(name: str):
         emulation = sys.modules["cuda_emulation"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(emulation)
         emulation.install()
-    return importlib.import_module(f"sandbox.kit.examples.{name}")
+    folder = "sandbox.kit.shmem.examples" if name.endswith("_shmem") else "sandbox.kit.examples"
+    return importlib.import_module(f"{folder}.{name}")
 
 
 def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
@@ -116,5 +117,5 @@ def test_gemm_examples(worlds, world):
 
 
 def test_every_cuda_example_is_tested():
-    paths = [path for ending in ("cuda", "shmem") for path in EXAMPLES.glob(f"*_{ending}.py")]
+    paths = [*KIT.glob("examples/*_cuda.py"), *KIT.glob("shmem/examples/*.py")]
     assert {path.stem for path in paths} == {*COLLECTIVES, *GEMMS, ONE_SHOT}

@@ -11,17 +11,19 @@ import pytest
 import torch
 
 import sandbox.kit
-from sandbox.kit import cuda, nccl, nccl_library
-from sandbox.kit.compilers import nccl_headers, nvcc, nvrtc, source_files
+from sandbox.kit import cuda, nccl
+from sandbox.kit.compilers import nvcc, nvrtc, source_files
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import HANDLES, exported
 from sandbox.kit.errors import ArgumentError, BackendError, CompileError
-from sandbox.kit.nccl_library import LowLatencyHandle, WindowHead
+from sandbox.kit.nccl import bindings as nccl_library
+from sandbox.kit.nccl import headers as nccl_headers
+from sandbox.kit.nccl.bindings import LowLatencyHandle, WindowHead
 from sandbox.machine import nccl_package
 
 KIT = Path(sandbox.kit.__file__).parent
 TEXTS = [
-    *sorted((KIT / "examples").glob("*_nccl.py")),
+    *sorted((KIT / "nccl" / "examples").glob("*.py")),
     KIT / "templates" / "nccl.py",
     *sorted((Path(__file__).parents[2] / "gpu" / "kernels").glob("nccl_*.py")),
 ]

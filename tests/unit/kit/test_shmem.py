@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 
 import sandbox.kit
-from sandbox.kit import nvshmem_library
-from sandbox.kit.compilers import build, nvrtc, nvshmem_link, source_files
+from sandbox.kit.compilers import build, nvrtc, source_files
 from sandbox.kit.compilers.signature import exported
 from sandbox.kit.errors import BackendError, CompileError
+from sandbox.kit.shmem import bindings as nvshmem_library
+from sandbox.kit.shmem import link as nvshmem_link
 from sandbox.machine import nvshmem_package
 
 KIT = Path(sandbox.kit.__file__).parent
 KERNELS = Path(__file__).parents[2] / "gpu" / "kernels"
 TEXTS = [
-    *sorted((KIT / "examples").glob("*_shmem.py")),
+    *sorted((KIT / "shmem" / "examples").glob("*.py")),
     KIT / "templates" / "shmem.py",
-    KIT / "shmem.py",
+    KIT / "shmem" / "__init__.py",
     *sorted(KERNELS.glob("shmem_*.py")),
 ]
 PACKAGE = nvshmem_package.package()

@@ -41,9 +41,10 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, layout
-from sandbox.kit.compilers import build, nccl_headers, source_files
+from sandbox.kit.compilers import build, source_files
 from sandbox.kit.errors import BackendError, BarrierTimeout
-from sandbox.kit.nccl_library import LowLatencyHandle, WindowHead, library
+from sandbox.kit.nccl import headers
+from sandbox.kit.nccl.bindings import LowLatencyHandle, WindowHead, library
 from sandbox.kit.symmetric_memory.device_heap import bytes_at
 from sandbox.machine.nccl_package import dotted
 
@@ -161,8 +162,8 @@ def compile(
     version of NCCL than that of the headers. A source that uses GIN is compiled by nvcc in seconds, and its waits do
     not time out.
     """
-    given = nccl_headers.compilation(source_files.read(source, sys._getframe(1)))
-    if (loaded := library().version) != (of := nccl_headers.installed().version):
+    given = headers.compilation(source_files.read(source, sys._getframe(1)))
+    if (loaded := library().version) != (of := headers.installed().version):
         raise BackendError(f"nccl_device.h is of NCCL {dotted(of)}, and torch has loaded {dotted(loaded)}")
     return cuda.load(given.source, (*given.options, *options), arch, given.to_cubin)
 

@@ -56,11 +56,12 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda
-from sandbox.kit.compilers import build, compiling, nvshmem_link, source_files
+from sandbox.kit.compilers import build, compiling, source_files
 from sandbox.kit.errors import BackendError, BarrierTimeout
 from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, PADS_BYTES, Px
-from sandbox.kit.nvshmem_library import Library
-from sandbox.kit.nvshmem_library import library as _library
+from sandbox.kit.shmem import link
+from sandbox.kit.shmem.bindings import Library
+from sandbox.kit.shmem.bindings import library as _library
 from sandbox.kit.symmetric_memory import segment
 from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, bytes_at
 from sandbox.kit.symmetric_memory.heap import Heap, heap_bytes
@@ -184,5 +185,5 @@ def compile(
     """
     given = source_files.read(source, sys._getframe(1))
     nvshmem = library()
-    linker = nvshmem_link.Linker(arch or cuda.device_arch())
+    linker = link.Linker(arch or cuda.device_arch())
     return cuda.load(linker.behind_header(given), tuple(options), arch, linker.to_cubin, nvshmem.attach)
