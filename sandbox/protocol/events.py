@@ -6,6 +6,7 @@ Units: seconds for `seconds` and `at`, microseconds for fields that end in `_us`
 """
 
 import time
+from typing import Any
 
 import msgspec
 
@@ -237,5 +238,24 @@ AnyEvent = (
     | Fatal
 )
 
-encode = msgspec.json.Encoder().encode
+BEYOND = 1e99
+"""Stands for a number that is not finite, which JSON does not have: an error of this size has no bound."""
+
+
+def encode(message: Any) -> bytes:
+    """An event, a command or the header of a run as JSON. Its numbers are finite: at most BEYOND, which replaces NaN too."""
+    return msgspec.json.encode(_finite(msgspec.to_builtins(message)))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if -BEYOND < value < BEYOND else -BEYOND if value < 0 else BEYOND
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+    return value
+
+
 decode_event = msgspec.json.Decoder(AnyEvent).decode

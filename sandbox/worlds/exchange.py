@@ -1,5 +1,6 @@
 """The exchange of iterations between the oracle world and another world: draws inputs, compares outputs."""
 
+import math
 import os
 import time
 from collections import Counter
@@ -358,6 +359,8 @@ class Exchange:
             kind = "wrong, some of them not finite"
         elif bad.exact:
             kind = "wrong (must match exactly)"
+        elif not math.isfinite(bad.rms):
+            kind = "wrong (the relative RMS error is infinite: the exact output is all zeros, or the error overflows)"
         else:
             kind = f"wrong (relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e})"
         return self.failure(
