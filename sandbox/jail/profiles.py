@@ -8,6 +8,7 @@ none    no isolation: a scrubbed environment, closed descriptors, and a process 
 
 import itertools
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.jail import signal_scope
-from sandbox.machine import thunderkittens
+from sandbox.machine import processes, thunderkittens
 from sandbox.machine.nvshmem_package import ENVIRONMENT
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,8 @@ DISK_ROOM = 64 << 20
 names the cap."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
-_uids = itertools.count()
+_uids = itertools.count(secrets.randbelow(UIDS))
+"""Numbers of uids. Arenas that cannot see each other's processes begin at different ones."""
 
 
 @dataclass(frozen=True)
@@ -304,14 +306,14 @@ def _first_program() -> list[str]:
 def _uid(caps: Caps | None) -> int:
     """The uid inside.
 
-    As root, each world has its own, because the limit on processes counts per uid. Agent programs have separate uids, so that
-    their processes do not count against a kernel's limit.
+    As root, each world has one that no process has, because the limit on processes counts per uid, also those of other
+    arenas. Agent programs have separate uids, so that their processes do not count against a kernel's limit.
     """
     if os.geteuid():
         return os.geteuid()
-    if caps is None:
-        return FIRST_UID + next(_uids) % UIDS
-    return FIRST_AGENT_UID + (os.getpid() + next(_uids)) % UIDS
+    first = FIRST_UID if caps is None else FIRST_AGENT_UID
+    taken = processes.user_ids()
+    return next(uid for number in _uids if (uid := first + number % UIDS) not in taken)
 
 
 def _drop(uid: int) -> list[str]:

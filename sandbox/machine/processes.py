@@ -122,6 +122,15 @@ def waited_for_cores(pids: Iterable[int]) -> float:
     return max(seconds)
 
 
+def user_ids() -> set[int]:
+    """The real user ids of all processes that this process can see."""
+    found: set[int] = set()
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found.add(int(status.read_text().partition("\nUid:")[2].split(maxsplit=1)[0]))
+    return found
+
+
 def threads(pids: Iterable[int]) -> int:
     """The number of threads of these processes."""
     count = 0

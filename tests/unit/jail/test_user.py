@@ -1,5 +1,6 @@
 """The user inside the jail has a name and cache folders: libraries need both when they are imported or compile."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -76,3 +77,15 @@ def test_without_a_jail_caches_lie_in_the_worlds_folder(tmp_path):
     assert found["failed"] == {}
     assert found["user"] == profiles.USER
     assert all(cache.startswith(str(tmp_path)) for cache in found["caches"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a world that root starts has a uid of its own")
+def test_a_world_takes_a_uid_without_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(profiles, "_uids", itertools.count())
+    with subprocess.Popen(["sleep", "60"], user=profiles.FIRST_UID) as sleeper:
+        try:
+            world = ROOT.wrap(["true"], tmp_path, {})
+        finally:
+            sleeper.kill()
+    world.close()
+    assert f"--reuid={profiles.FIRST_UID + 1}" in world.argv
