@@ -185,7 +185,16 @@ def has_threads(pid: int) -> bool:
 
 def state(pid: int) -> str:
     """The state letter of a process's first thread (proc(5)); X if it is gone."""
+    return _state(Path(f"/proc/{pid}"))
+
+
+def is_runnable(pid: int) -> bool:
+    """Whether a thread of a process runs, or waits for a core."""
+    return any(_state(task) == "R" for task in Path(f"/proc/{pid}/task").glob("*"))
+
+
+def _state(folder: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return (folder / "stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return "X"

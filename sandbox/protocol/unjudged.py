@@ -26,7 +26,10 @@ def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: 
     )
 
 
-def harness_error_result(phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False) -> Result:
-    """A HARNESS_ERROR in a phase: the kernel is not at fault. text: a traceback or prints."""
-    failure = Failure(phase=phase, message=message, advice=ADVICE[Verdict.HARNESS_ERROR], text=text[-TEXT:])
+def harness_error_result(
+    phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False, advice: str = ""
+) -> Result:
+    """A HARNESS_ERROR in a phase: the kernel is not at fault. text: a traceback or prints. advice: instead of the usual."""
+    advice = advice or ADVICE[Verdict.HARNESS_ERROR]
+    failure = Failure(phase=phase, message=message, advice=advice, text=text[-TEXT:])
     return unjudged_result(Verdict.HARNESS_ERROR, failure, jail, sealed)

@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 
+from sandbox.machine.load import outside_seconds, too_busy
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
-from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 from sandbox.worlds.world_process import MEMORY_CHECK_SECONDS
@@ -28,9 +29,18 @@ class SettingRefused(Exception):
 class Awaiting:
     """Waits for answers. See sandbox.worlds.exchange.AwaitAll."""
 
-    def __init__(self, poll: Callable[[float], None], stopped: Callable[[], bool], timer: TimeSource = time) -> None:
-        """poll(seconds): serves what arrives within that time. stopped(): whether the run was cancelled."""
+    def __init__(
+        self,
+        poll: Callable[[float], None],
+        stopped: Callable[[], bool],
+        timer: TimeSource = time,
+        outside: Callable[[], float] = outside_seconds,
+    ) -> None:
+        """poll(seconds): serves what arrives within that time. stopped(): whether the run was cancelled.
+
+        outside(): CPU seconds of other programs on this machine."""
         self.poll = poll
+        self.outside = outside
         self.stopped = stopped
         self.timer = timer
 
@@ -41,10 +51,10 @@ class Awaiting:
 
         Raises:
             WorldFailed, Deadline: a world with a kernel failed.
-            HarnessFailed, SettingRefused: a world without a kernel failed.
+            HarnessFailed, SettingRefused: a world without a kernel failed, or the ranks only waited for a core.
             Stopped: the run was cancelled.
         """
-        time_left = _TimeLeft(world, limit, self.timer)
+        time_left = _TimeLeft(world, limit, self.timer, self.outside)
         while True:
             try:
                 missing = world.missing(kind)
@@ -52,6 +62,8 @@ class Awaiting:
                     return world.take(kind)
                 left = time_left.seconds()
                 if left < 0:
+                    if not may_be_late and time_left.machine_too_busy():
+                        raise MachineTooBusy(f"ranks {missing} waited for one")
                     raise Deadline(missing, kind)
             except WorldFailed as failed:
                 if world.spec.kernel:
@@ -75,14 +87,16 @@ class Awaiting:
 class _TimeLeft:
     """The time that a world has left for an answer. Compilation has its own deadline, so it does not count."""
 
-    def __init__(self, world: World, limit: float, timer: TimeSource) -> None:
+    def __init__(self, world: World, limit: float, timer: TimeSource, outside: Callable[[], float]) -> None:
         """limit: seconds from now."""
+        self._outside = outside
         self._world = world
         self._limit = limit
         self._timer = timer
         self._started = timer.monotonic()
         self._compiled_before = self._compiled
         self._without_core_before: float | None = None
+        self._outside_before = self._half_time = 0.0
         self.elapsed = 0.0
         """Seconds from the start until the last call of `seconds`."""
 
@@ -104,8 +118,18 @@ class _TimeLeft:
         without_core = self._world.processes.waited_for_cores()
         if self._without_core_before is None:
             self._without_core_before = without_core
+            self._outside_before, self._half_time = self._outside(), self._timer.monotonic()
             return max(left, 0.0)
         return left + min(without_core - self._without_core_before, deadlines.WITHOUT_CORE)
+
+    def machine_too_busy(self) -> bool:
+        """Whether the ranks waited for a core most of the time since half time, and programs outside the arena used the cores."""
+        processes = self._world.processes
+        seconds = self._timer.monotonic() - self._half_time
+        waited = processes.waited_for_cores() - (self._without_core_before or 0.0)
+        if waited < seconds / 2 or processes.give_way():
+            return False
+        return too_busy(self._outside() - self._outside_before, seconds)
 
 
 def _printed(world: World) -> str:

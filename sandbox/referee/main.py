@@ -217,7 +217,8 @@ class Referee:
             message = str(error).strip()
             text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
             message = message.splitlines()[0][:300] if message else "the harness failed"
-            result = harness_error_result(_phase(evaluation), message, text, self.jail.name, sealed=True)
+            advice = error.advice if isinstance(error, HarnessFailed) else ""
+            result = harness_error_result(_phase(evaluation), message, text, self.jail.name, True, advice)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.pipe.end_run()

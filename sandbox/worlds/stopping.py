@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sandbox.jail.cgroup import Group
-from sandbox.machine import processes
+from sandbox.machine import load, processes
+from sandbox.worlds.failures import MachineTooBusy
 
 STOP_SECONDS = 10.0
 """Limit until all processes have stopped. A thread stops when it next gets a core, which takes seconds on a busy machine."""
+OBSERVED_SHARE, ONLY_WAITING = 0.9, 0.05
+"""Last share of that limit in which processes are observed that have not stopped, and most CPU seconds of one that only waits
+for a core: it stops as soon as it gets one."""
 PROCESSES, PROCESSES_PER_RANK = 128, 64
 """Most processes of a world that is stopped by signals, including ended ones. Reading each takes tens of microseconds."""
 
@@ -41,7 +45,7 @@ class Stopping(Protocol):
         """Stops new processes, too. Returns whether one was still running."""
 
     def await_stopped(self) -> None:
-        """Waits until everything has stopped. Raises CannotStop."""
+        """Waits until everything has stopped. Raises CannotStop, or MachineTooBusy if the rest only waited for a core."""
 
     def pids(self) -> Sequence[int]:
         """The processes of a stopped world."""
@@ -67,8 +71,7 @@ class ByGroup:
         return False
 
     def await_stopped(self) -> None:
-        if not _within(STOP_SECONDS, lambda: self._group.frozen):
-            raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
+        _await_stopped(lambda: self._group.frozen, self._group.pids)
 
     def pids(self) -> Sequence[int]:
         return self._group.pids()
@@ -133,9 +136,28 @@ class BySignals:
 
 
 def await_stopped(pids: Sequence[int]) -> None:
-    """Waits until processes that got SIGSTOP have stopped. Raises CannotStop."""
-    if not _within(STOP_SECONDS, lambda: all(processes.state(pid) in "TtZXD" for pid in pids)):
-        raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
+    """Waits until processes that got SIGSTOP have stopped. Raises as `Stopping.await_stopped`."""
+
+    def others() -> list[int]:
+        return [pid for pid in pids if processes.state(pid) not in "TtZXD"]
+
+    _await_stopped(lambda: not others(), others)
+
+
+def _await_stopped(stopped: Callable[[], bool], others: Callable[[], Sequence[int]]) -> None:
+    """Waits until `stopped`. others(): the processes that may still run."""
+    if _within(STOP_SECONDS * (1 - OBSERVED_SHARE), stopped):
+        return
+    before = {pid: processes.cpu_seconds([pid]) for pid in others()}
+    outside, since = load.outside_seconds(), time.monotonic()
+    if _within(STOP_SECONDS * OBSERVED_SHARE, stopped):
+        return
+    late = [pid for pid in others() if processes.is_runnable(pid)]
+    waited = all(processes.cpu_seconds([pid]) - before.get(pid, 0.0) <= ONLY_WAITING for pid in late)
+    used, seconds = load.outside_seconds() - outside, time.monotonic() - since
+    if late and waited and not load.give_way(late) and load.too_busy(used, seconds):
+        raise MachineTooBusy("a process waited for one, so it could not stop")
+    raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
 
 def _within(seconds: float, holds: Callable[[], bool]) -> bool:

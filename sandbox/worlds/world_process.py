@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
-from sandbox.machine import processes
+from sandbox.machine import load, processes
 from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, start
 from sandbox.worlds.fork_server import ForkServers
@@ -127,6 +127,10 @@ class WorldProcess:
     def waited_for_cores(self) -> float:
         """The longest time that a rank was runnable without a core, in seconds."""
         return processes.waited_for_cores(self.rank_pids)
+
+    def give_way(self) -> bool:
+        """Whether a rank has chosen a lower priority, so that it waits longer for a core."""
+        return load.give_way(self.rank_pids)
 
     def print_stacks(self) -> None:
         """Continues all processes and makes those with a handler print their stacks."""

@@ -78,6 +78,8 @@ class MadeKernel:
     """The error when its processes are to be stopped; empty: they stop."""
     without_core: float = 0.0
     """Seconds per second for which its ranks are ready to run but have no core."""
+    gives_way: bool = False
+    """Whether a rank has chosen a lower priority."""
     excess: str = ""
     """The excess over its memory limit, in words; empty: none."""
     memory_reports: list[int] = field(default_factory=list)

@@ -1,5 +1,6 @@
 """A machine of simulated worlds: starts them, keeps the emitted events, and builds the parts of the judge on them."""
 
+import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -139,9 +140,14 @@ class MadeMachine:
         self.stop = False
         self.probing = False
         """Whether runs have probes, which replace some timed batches."""
-        self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock)
+        self.outside_share = 0.0
+        """Share of the cores that other programs use."""
+        self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock, self.outside)
         self._loaded: dict[str, int] = {}
         self._parts: dict[World, tuple[MadeRanks, MadeProcesses]] = {}
+
+    def outside(self) -> float:
+        return self.outside_share * len(os.sched_getaffinity(0)) * self.clock.monotonic()
 
     def poll(self, seconds: float) -> None:
         self.selector.select(seconds)

@@ -327,6 +327,9 @@ class MadeProcesses:
     def waited_for_cores(self) -> float:
         return self.ranks.kernel.without_core * self.ranks.clock.monotonic()
 
+    def give_way(self) -> bool:
+        return self.ranks.kernel.gives_way
+
     def print_stacks(self) -> None:
         self.stacks_printed = True
 

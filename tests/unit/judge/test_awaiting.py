@@ -9,7 +9,7 @@ from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
 from sandbox.worlds.exchange import PreparedSetting
-from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
 from sandbox.worlds.world import World
 
 
@@ -52,6 +52,24 @@ def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(without_
     with pytest.raises(Deadline):
         machine.await_all(world, Kind.LOADED, 1.0)
     assert machine.clock.monotonic() - before == pytest.approx(seconds, abs=0.26)
+
+
+@pytest.mark.parametrize(
+    ("outside", "kernel", "error"),
+    [
+        (0.95, MadeKernel(without_core=0.95), MachineTooBusy),
+        (0.95, MadeKernel(without_core=0.3), Deadline),
+        (0.3, MadeKernel(without_core=0.95), Deadline),
+        (0.95, MadeKernel(without_core=0.95, gives_way=True), Deadline),
+    ],
+    ids=["busy machine", "kernel that hangs there", "kernel that takes its own cores", "kernel that yields its cores"],
+)
+def test_only_a_busy_machine_excuses_ranks(outside: float, kernel: MadeKernel, error: type[Exception]) -> None:
+    kernel.faults.append(Fault(Kind.LOAD, ranks=(1,)))
+    machine, world = loading(kernel)
+    machine.outside_share = outside
+    with pytest.raises(error):
+        machine.await_all(world, Kind.LOADED, 4.0)
 
 
 def test_a_referee_that_had_no_core_itself_looks_once_more() -> None:

@@ -209,6 +209,18 @@ def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callabl
     assert result(told()).verdict is Verdict.PASS
 
 
+def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine(kernel=MadeKernel(without_core=0.95, faults=[Fault(Kind.GO)]))
+    machine.outside_share = 0.95
+    referee = machine.referee()
+    referee.await_all.outside = machine.outside
+    referee.judge(machine.run(rounds=6))
+    judged = result(told())
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert judged.detail.startswith("check: this machine is too busy: other programs use nearly all of its cores")
+    assert judged.detail.endswith("Run it again when fewer programs run on this machine.")
+
+
 @pytest.mark.parametrize(("room", "role"), [(0, "oracle"), (1, "spare")])
 def test_a_machine_without_room_for_a_world_is_a_harness_error(
     room: int, role: str, told: Callable[[], list[Any]]

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.jail import cgroup
-from sandbox.machine import processes
+from sandbox.machine import load, processes
 from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping
+from sandbox.worlds.failures import MachineTooBusy
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping, await_stopped
 
 FORKS_WHEN_TOLD = """
@@ -151,6 +152,29 @@ def test_a_process_that_does_not_stop_is_an_error(monkeypatch):
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
     with pytest.raises(CannotStop, match="not all of its processes stopped"):
         await_stopped([os.getpid()])
+
+
+@pytest.mark.parametrize(
+    ("program", "busy", "error"),
+    [
+        ("import time; print(flush=True); time.sleep(60)", 0.95, MachineTooBusy),
+        ("import time; print(flush=True); time.sleep(60)", 0.5, CannotStop),
+        ("print(flush=True)\nwhile True: pass", 0.95, CannotStop),
+        ("import os, time; os.nice(5); print(flush=True); time.sleep(60)", 0.95, CannotStop),
+    ],
+    ids=["it waits", "others leave cores", "it runs on", "it gives way"],
+)
+def test_only_a_busy_machine_excuses_a_late_stop(monkeypatch, program, busy, error):
+    monkeypatch.setattr(stopping, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(load, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(load, "outside_seconds", lambda: busy * len(os.sched_getaffinity(0)) * time.monotonic())
+    monkeypatch.setattr(processes, "is_runnable", lambda pid: True)  # like a process that waits for a core
+    started = Started("signals", program)
+    try:
+        with pytest.raises(error):
+            await_stopped([started.process.pid])  # which was not told to stop
+    finally:
+        started.end()
 
 
 def test_ended_processes_without_end_are_no_way_to_gain_time():

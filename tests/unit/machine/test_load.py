@@ -1,0 +1,53 @@
+"""The load that programs outside the arena cause."""
+
+import os
+import subprocess
+import sys
+import time
+
+from sandbox.machine import load
+
+BURNS = """
+import os, time
+for _ in range(6):  # short processes whose time only their parent keeps
+    if os.fork() == 0:
+        until = time.process_time() + 0.05
+        while time.process_time() < until: pass
+        os._exit(0)
+    os.wait()
+print(flush=True)
+input()
+"""
+
+
+def test_only_processes_outside_the_arena_count() -> None:
+    def seconds() -> tuple[float, float]:
+        """Those of all programs, and those of programs that this process has not started."""
+        return load.outside_seconds(arena=0), load.outside_seconds(arena=os.getpid())
+
+    before = seconds()
+    with subprocess.Popen([sys.executable, "-c", BURNS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        everything, outside = (after - earlier for after, earlier in zip(seconds(), before, strict=True))
+        child.kill()
+    assert everything - outside >= 0.25
+
+
+def test_a_share_above_all_cores_is_no_evidence() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert [load.too_busy(share * cores * 10, 10.0) for share in (0.6, 0.8, 1.1, 1.5)] == [False, True, True, False]
+    assert not load.too_busy(0.8 * cores * 0.1, 0.1)
+
+
+def test_a_lower_priority_is_a_choice() -> None:
+    lowered = subprocess.Popen(["nice", "sleep", "60"])
+    try:
+        until = time.monotonic() + 30
+        while not load.give_way([lowered.pid]):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not load.give_way([os.getpid()])
+    finally:
+        lowered.kill()
+        lowered.wait()
