@@ -25,7 +25,7 @@ from sandbox.admission.coarse import CoarseMessages, changed_inputs, in_blocks, 
 from sandbox.admission.honest import SHORT, OtherOrder, as_returned, widened
 from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
-from sandbox.memory.bits import same_bits
+from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict

@@ -1,6 +1,29 @@
 """The launch plan of a world, as JSON for its launcher or in an order to the fork server."""
 
+from enum import StrEnum
+
 import msgspec
+
+
+class Role(StrEnum):
+    """What a world is for. The value is `WorldChanged.role`, which journals keep."""
+
+    ORACLE = "baseline"
+    REFERENCE = "reference"
+    SPARE = "spare"
+    CONTENDER = "contender"
+    RIVAL = "rival"
+
+    @property
+    def words(self) -> str:
+        """The role in sentences: "oracle", "reference"."""
+        return self.name.lower()
+
+
+def role_words(role: str) -> str:
+    """The words of a role as an event or a journal has it; one that this version does not know stays as it is."""
+    return next((known.words for known in Role if known == role), role)
+
 
 MOST_ORDER_BYTES, MOST_DESCRIPTORS = 256 << 10, 253
 """Limits of an order to the fork server; SCM_MAX_FD limits the descriptors."""

@@ -3,11 +3,14 @@
 An untrusted rank answers with bare headers (sandbox/protocol/frames.py).
 """
 
+import array
+import socket
 from typing import ClassVar
 
 import msgspec
 
 from sandbox.memory.places import TensorPlace
+from sandbox.protocol import frames
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.transfers import Transfers
@@ -377,3 +380,34 @@ def decode_order(kind: Kind, body: bytes) -> Order:
 def decode_reply(kind: Kind, body: bytes) -> Reply:
     """Decodes a reply. Raises KeyError for a kind that is no reply, and msgspec's errors."""
     return _reply_decoders[kind].decode(body) if body else REPLIES[kind]()
+
+
+def send(sock: socket.socket, message: RankMessage, fds: tuple[int, ...] = ()) -> None:
+    """Sends a message with file descriptors. Raises OSError if the other side is gone."""
+    body = encode_body(message)
+    data = frames.encode(message.kind, 0, len(body)) + body
+    if fds:
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        sent = sock.sendmsg([data], ancillary)
+        data = data[sent:]
+    sock.sendall(data)
+
+
+def receive(sock: socket.socket) -> tuple[Order, list[int]]:
+    """The next order of the referee, and the descriptors that came with it.
+
+    Raises EOFError if the referee is gone.
+    """
+    data, fds, _, _ = socket.recv_fds(sock, frames.SIZE, 8)
+    frame = frames.decode(data + _exactly(sock, frames.SIZE - len(data)))
+    return decode_order(frame.kind, _exactly(sock, frame.value)), list(fds)
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(min(1 << 20, size - len(data)))
+        if not more:
+            raise EOFError
+        data += more
+    return data

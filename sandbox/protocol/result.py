@@ -2,9 +2,51 @@
 
 import msgspec
 
-from sandbox.protocol.energy import Energy
-from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
+
+
+class Batches(msgspec.Struct, frozen=True):
+    """A pair of batches of the same iterations, in microseconds per call, without the harness overhead."""
+
+    calls: int
+    baseline_us: float
+    contender_us: float
+    baseline_first: bool
+    reference: int = 0
+    """Index of the reference world."""
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """All pairs of a run, by clock."""
+
+    call: list[Batches] = []
+    device: list[Batches] = []
+    harness_us: float = 0.0
+    """Harness overhead per call in end-to-end time, already subtracted."""
+    empty_gate_us: float = 0.0
+    """Harness overhead per batch in device time: the gate and the output copies."""
+    foreign_us: dict[str, list[float]] = {}
+    """Longest foreign work on the GPUs before each watched batch, by kind of batch."""
+
+
+class SideEnergy(msgspec.Struct, frozen=True):
+    """Power and energy of one side of a run on GPUs."""
+
+    watts: float
+    """Mean power of a GPU over a row of calls."""
+    joules: float
+    """Energy of all ranks' GPUs for one call."""
+    error: float
+    """Share by which both may be off, by the steps of the counters."""
+
+
+class Energy(msgspec.Struct, frozen=True):
+    """Power and energy of both sides; or why they are not known."""
+
+    baseline: SideEnergy | None = None
+    """The rival's if there is one."""
+    contender: SideEnergy | None = None
+    missing: str = ""
 
 
 class OutputError(msgspec.Struct, frozen=True):

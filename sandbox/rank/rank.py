@@ -16,7 +16,7 @@ import torch
 from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.memory import host as memory
-from sandbox.protocol import frames, wire
+from sandbox.protocol import frames, messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Order, Wake
 from sandbox.rank.devices.device import Device
@@ -55,7 +55,7 @@ class Rank:
         self.say(Kind.READY, os.getpid())
         while True:
             try:
-                order, fds = wire.receive(self.sock)
+                order, fds = messages.receive(self.sock)
             except (EOFError, ConnectionError):
                 leave(0)
             try:

@@ -9,9 +9,9 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 from sandbox.memory import slots
-from sandbox.memory.bits import same_bits
+from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import Output, flatten
-from sandbox.protocol import messages, wire
+from sandbox.protocol import messages
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
@@ -76,7 +76,7 @@ class TrustedRank(Rank):
 
     def reply(self, message: messages.Reply, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
-        wire.send(self.sock, message, fds)
+        messages.send(self.sock, message, fds)
 
     def blame(self, error: BaseException) -> None:
         """Reports an exception of the harness or the problem."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sandbox.machine.load import outside_seconds, too_busy
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.roles import Role
+from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
 from sandbox.worlds.rank_wire import Received

@@ -7,7 +7,7 @@ from statistics import median
 import msgspec
 
 from sandbox.protocol.events import Interval
-from sandbox.protocol.samples import Batches
+from sandbox.protocol.result import Batches
 from sandbox.timing import interval
 from sandbox.timing.interval import Pair
 

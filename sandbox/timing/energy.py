@@ -11,7 +11,7 @@ from sandbox.machine import nvml
 from sandbox.machine.gpu_energy import EnergyReader, GpuPower
 from sandbox.machine.nvml import NvmlMissing
 from sandbox.machine.placement import RankGpu
-from sandbox.protocol.energy import Energy, SideEnergy
+from sandbox.protocol.result import Energy, SideEnergy
 from sandbox.timing.turns import Batch, TimedSide, Turns
 
 ROW_S, MOST_CALLS = 0.8, 100_000

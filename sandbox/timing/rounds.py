@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
-from sandbox.protocol.samples import Samples
+from sandbox.protocol.result import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
 from sandbox.timing.clocks import CONTENDER_INDEX, Clock
 from sandbox.timing.conclusion import Unconfirmed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.roles import Role
+from sandbox.protocol.launch_plan import Role
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.opening import has_open, opening, stamps_of
 from sandbox.worlds.starter import WorldStarter, fits

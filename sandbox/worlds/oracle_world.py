@@ -7,8 +7,8 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.pace import calls_for
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.launch_plan import Role
 from sandbox.protocol.messages import BaselineMeasured, MeasureBaseline, SlotLayout, Sync, Wake
-from sandbox.protocol.roles import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds

@@ -14,7 +14,7 @@ from collections import deque
 from typing import NamedTuple
 
 from sandbox.memory import host as memory
-from sandbox.protocol import frames, wire
+from sandbox.protocol import frames, messages
 from sandbox.protocol.frames import FAILURES, Kind
 from sandbox.protocol.messages import REPLIES, Order, Reply, decode_reply
 from sandbox.worlds.failures import WorldFailed
@@ -212,7 +212,7 @@ class RankWire:
         """Sends an order. A rank that is gone is no error here, because the wait for its answer raises the cause."""
         try:
             self.sock.settimeout(SEND_SECONDS)
-            wire.send(self.sock, order, fds)
+            messages.send(self.sock, order, fds)
         except OSError:
             pass
         finally:

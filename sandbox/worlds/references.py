@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.launch_plan import Role
 from sandbox.protocol.messages import LoadKernel
-from sandbox.protocol.roles import Role
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
 from sandbox.worlds.first_calls import make_first_calls
 from sandbox.worlds.opening import has_open

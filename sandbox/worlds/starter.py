@@ -9,7 +9,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.roles import Role
+from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import AwaitAll
 from sandbox.worlds.failures import HarnessFailed

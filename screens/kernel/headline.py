@@ -16,7 +16,7 @@ from arena.machine.jail_policy import isolation_words
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.words.untrusted_text import printable
-from sandbox.protocol.roles import role_words
+from sandbox.protocol.launch_plan import role_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of

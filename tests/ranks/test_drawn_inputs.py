@@ -8,7 +8,7 @@ import torch
 
 from problems.catalogue import load_catalogue
 from sandbox.admission.ranks import in_gloo_ranks
-from sandbox.memory.bits import same_bits
+from sandbox.memory.slots import same_bits
 from sandbox.rank.problem_code import ProblemCode
 
 PROBLEMS = load_catalogue().problems

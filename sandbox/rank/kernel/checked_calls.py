@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from sandbox.memory.bits import same_bits
-from sandbox.memory.slots import DoesNotFit
+from sandbox.memory.slots import DoesNotFit, same_bits
 from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol.frames import Kind
 from sandbox.rank.iterations import Iterations

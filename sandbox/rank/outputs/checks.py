@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sandbox.memory.bits import raw_bytes, same_bits
+from sandbox.memory.slots import raw_bytes, same_bits
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.verdict import Verdict
 

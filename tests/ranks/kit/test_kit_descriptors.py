@@ -7,17 +7,17 @@ import pytest
 import torch.distributed as dist
 
 from sandbox.kit import errors
-from sandbox.kit.symmetric_memory import descriptors
+from sandbox.kit.symmetric_memory import device_heap
 
 
 def everybody_reads_everybody(rank: int, world: int) -> None:
     store = dist.distributed_c10d._get_default_store()
     mine = os.memfd_create("mine")
     os.write(mine, f"rank {rank}".encode())
-    found = descriptors.exchange(rank, world, store, "test/first", mine, 10.0)
+    found = device_heap.exchange(rank, world, store, "test/first", mine, 10.0)
     assert found[rank] == mine
     assert [os.pread(fd, 100, 0).decode() for fd in found] == [f"rank {peer}" for peer in range(world)]
-    again = descriptors.exchange(rank, world, store, "test/second", found[(rank + 1) % world], 10.0)
+    again = device_heap.exchange(rank, world, store, "test/second", found[(rank + 1) % world], 10.0)
     assert [os.pread(fd, 100, 0).decode() for fd in again] == [f"rank {(peer + 1) % world}" for peer in range(world)]
 
 
@@ -40,7 +40,7 @@ def one_does_not_come(rank: int, world: int) -> None:
     before = opened()
     if rank != 1:
         with pytest.raises(errors.BarrierTimeout, match="did not share their memory") as caught:
-            descriptors.exchange(rank, world, store, "test", os.memfd_create("mine"), 0.5)
+            device_heap.exchange(rank, world, store, "test", os.memfd_create("mine"), 0.5)
         assert 1 in caught.value.missing
         assert [kind for kind in opened() if kind not in before] == ["/memfd:mine (deleted)"]
 

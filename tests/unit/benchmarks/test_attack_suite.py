@@ -20,7 +20,7 @@ from benchmarks.attacks.attack_suite import (
 )
 from benchmarks.attacks.main import BEGIN, END, SUITE, command
 from sandbox.protocol.events import Microseconds, Result, Seconds
-from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)

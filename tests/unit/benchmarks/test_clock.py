@@ -22,7 +22,7 @@ from benchmarks.tables.clock import (
 )
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Microseconds, Result, Seconds
-from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 ASKED = {8, 13, 27, 31, 46, 49, 54, 64, 69, 82}

@@ -21,7 +21,7 @@ from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
 from benchmarks.tables.gpu_runs import conclude, rows_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
-from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()

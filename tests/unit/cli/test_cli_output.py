@@ -6,8 +6,8 @@ import pytest
 from arena.cli.colour import rendered
 from arena.cli.output import compact, counted, print_report
 from arena.records.report import OtherSize, RunReport, holds
-from sandbox.protocol.energy import Energy, SideEnergy
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
+from sandbox.protocol.result import Energy, SideEnergy
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 

@@ -5,7 +5,7 @@ import os
 import socket
 
 from sandbox.memory.places import TensorPlace
-from sandbox.protocol import frames, wire
+from sandbox.protocol import frames, messages
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
@@ -27,9 +27,9 @@ def test_an_order_arrives_with_its_descriptors():
     mine, theirs = socket.socketpair()
     read, write = os.pipe()
     with mine, theirs:
-        wire.send(mine, Arm(tables, checking=True), (write,))
+        messages.send(mine, Arm(tables, checking=True), (write,))
         os.close(write)
-        order, fds = wire.receive(theirs)
+        order, fds = messages.receive(theirs)
         assert order == Arm(tables, checking=True)
         os.write(fds[0], b"x")
         assert os.read(read, 1) == b"x"
@@ -40,9 +40,9 @@ def test_an_order_arrives_with_its_descriptors():
 def test_an_order_without_fields_is_a_bare_header():
     mine, theirs = socket.socketpair()
     with mine, theirs:
-        wire.send(mine, Go())
+        messages.send(mine, Go())
         mine.sendall(frames.encode(Go.kind))  # the referee sends it like this while timing
-        assert [wire.receive(theirs) for _ in range(2)] == [(Go(), []), (Go(), [])]
+        assert [messages.receive(theirs) for _ in range(2)] == [(Go(), []), (Go(), [])]
 
 
 def test_a_trusted_reply_is_read_whole_in_whatever_pieces_it_comes():
@@ -50,7 +50,7 @@ def test_a_trusted_reply_is_read_whole_in_whatever_pieces_it_comes():
     reply = Compared([OutputFinding(Verdict.WRONG_RESULT, outputs=[figures])])
     mine, theirs = socket.socketpair()
     with mine, theirs:
-        wire.send(mine, reply)
+        messages.send(mine, reply)
         data = theirs.recv(1 << 16)
         trusted = RankWire(0, True, theirs, -1, bytearray(64))
         for at in range(0, len(data), 5):

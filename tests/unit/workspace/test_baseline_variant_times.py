@@ -8,7 +8,7 @@ from arena.runs.run_state import RunState
 from arena.workspace import baseline_variant_times
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup, Timed
-from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.panes.timing_table import TimingTable
 
