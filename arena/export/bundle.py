@@ -10,6 +10,7 @@ manifest.json                   SHA-256 of all of these
 """
 
 import importlib
+import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any, get_args
 import msgspec
 
 from arena.errors import MachineError, UsageError, why
-from arena.export.manifest import Manifest, check_manifest, write_manifest
+from arena.export.manifest import Manifest, check_files, read_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
@@ -33,12 +34,15 @@ from arena.words.headline import by_clock
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
+from sandbox.machine.locked_folder import LockedFolder, remove_leftovers
 from sandbox.protocol.kernel_files import Kernel
 
 FORMATS = ("jsonl", "parquet")
 SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
 """Folders of bundles of all versions."""
 _BATCH = 5000
+INCOMING = ".import-"
+"""Prefix of the folder of an import that is not complete."""
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,38 +285,57 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
     )
 
 
-def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
-    """Checks a bundle and adds its sweeps to the board, marked as from elsewhere. Runs nothing in it.
+def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:
+    """Copies and checks a bundle, and adds its sweeps to the board, marked as from elsewhere. Runs nothing in it.
+
+    Voids are in place before the results that they void, and nothing is before all of it is checked.
 
     Returns:
-        The names of these sweeps on the board, and the manifest.
+        The names of these sweeps on the board, and the number of their results.
 
     Raises:
         UsageError: the bundle is incomplete, changed, unreadable or of a newer version.
         FolderUnwritable: the data folder cannot be written.
     """
-    manifest = check_manifest(folder)
-    found = [name for name in manifest.files if name.startswith(f"{SWEEPS}/") and name.endswith(".jsonl")]
-    names = []
-    for name in sorted(found):
-        path = folder / name
-        try:
-            for _ in read_lines(path):
-                pass
-        except JournalDamaged as error:
-            raise UsageError(error.message, "ask its maker for another bundle") from None
-        except OSError as error:
-            raise UsageError(f"{path}: {why(error)}", "make it readable") from None
-        stem = sweep_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
-        make_folder(paths.imports)
-        try:
-            shutil.copyfile(path, paths.imports / f"{stem}.jsonl")
-            if (marks := name.removesuffix(".jsonl") + VOIDS_SUFFIX) in manifest.files:
-                shutil.copyfile(folder / marks, paths.imports / f"{stem}{VOIDS_SUFFIX}")
-        except OSError as error:
-            raise unwritable(paths.imports, error) from None
-        names.append(stem)
-    return names, manifest
+    manifest = read_manifest(folder)
+    make_folder(paths.imports.parent)
+    remove_leftovers(paths.imports.parent, INCOMING)
+    try:
+        with LockedFolder(INCOMING, paths.imports.parent) as incoming:
+            check_files(folder, manifest, _copies(paths, manifest, incoming.path))
+            journals = sorted(incoming.path.glob("*.jsonl"))
+            results = sum(map(_count_results, journals))
+            make_folder(paths.imports)
+            for path in (*incoming.path.glob(f"*{VOIDS_SUFFIX}"), *journals):
+                os.replace(path, paths.imports / path.name)
+    except OSError as error:
+        raise unwritable(paths.imports, error) from None
+    return [path.stem for path in journals], results
+
+
+def _copies(paths: Paths, manifest: Manifest, incoming: Path) -> dict[str, Path]:
+    """Returns where the files of the board are copied to, by path in the bundle."""
+    copies = {}
+    for name, digest in manifest.files.items():
+        if name.startswith(f"{SWEEPS}/") and name.endswith(".jsonl"):
+            copy = incoming / sweep_path(paths.imports, f"{Path(name).stem}-{digest[:8]}").name
+            copies[name] = copy
+            marks = name.removesuffix(".jsonl") + VOIDS_SUFFIX
+            if marks in manifest.files:
+                copies[marks] = copy.with_suffix(VOIDS_SUFFIX)
+    return copies
+
+
+def _count_results(journal: Path) -> int:
+    """Checks the copy of a journal and of its voids. Returns the number of results."""
+    advice = "ask its maker for another bundle"
+    try:
+        count = len({line.key for line in read_lines(journal) if isinstance(line, CellResult)})
+    except JournalDamaged as error:
+        raise UsageError(error.message, advice) from None
+    if damaged := read_voids(journal.with_suffix(VOIDS_SUFFIX)).damaged:
+        raise UsageError(damaged, advice)
+    return count
 
 
 def _pyarrow() -> tuple[object, object]:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Any
 from sandbox.jail import profiles, selftest
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Caps, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.machine.locked_folder import CANARY, SELFTEST, LockedFolder
 from sandbox.machine.processes import signal_tree
 
 TEST_SECONDS = 20.0
@@ -81,11 +81,11 @@ def _missing() -> str | None:
 
 def why_not(profile: Profile, program: bytes) -> str | None:
     """The reason why a profile fails its self-test, in one line; None if it passes."""
-    with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
+    with _bait() as facts, LockedFolder(SELFTEST) as work:
         os.environ["PKB_CANARY"] = "canary"  # a jail that passes on the environment fails the test
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
-            with contextlib.closing(profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))) as test:
+            with contextlib.closing(profile.wrap(argv, work.path, {}, filter_fd=filter_file(program))) as test:
                 status, said, complaints = _run(test)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
@@ -131,30 +131,30 @@ def _accepted(profile: Profile) -> tuple[str, ...]:
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
     """Targets for the self-test: a file at home, a TCP listener, sockets with abstract names and paths, this process."""
-    name = f"pkb-canary-{secrets.token_hex(8)}"
+    name = f"{CANARY}{secrets.token_hex(8)}"
     try:
-        home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=Path.home())
+        home = LockedFolder(f".{CANARY}", Path.home())
     except OSError:
-        home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=profiles.SOURCE_ROOT.parent)
+        home = LockedFolder(f".{CANARY}", profiles.SOURCE_ROOT.parent)
     with (
-        home as folder,
+        home,
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
-        tempfile.TemporaryDirectory(prefix="pkb-canary-") as sockets,
+        LockedFolder(CANARY) as outside,
         socket.socket(socket.AF_UNIX) as stream,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
     ):
-        canary = Path(folder) / "canary"
+        canary, sockets = home.path / "canary", outside.path
         canary.write_text("canary")
         abstract.bind("\0" + name)
         abstract.listen()
-        Path(sockets).chmod(0o755)
+        sockets.chmod(0o755)
         # A socket address holds 108 bytes, and the path may be longer.
         inside = os.open(sockets, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for sock, path in ((stream, "stream"), (datagram, "datagram")):
                 sock.bind(f"/proc/self/fd/{inside}/{path}")
-                Path(sockets, path).chmod(0o777)
+                (sockets / path).chmod(0o777)
         finally:
             os.close(inside)
         stream.listen()
@@ -163,7 +163,7 @@ def _bait() -> Iterator[dict[str, Any]]:
             "referee": os.getpid(),
             "command": Path("/proc/self/cmdline").read_bytes().decode(errors="replace"),
             "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")},
-            "sockets": sockets,
+            "sockets": str(sockets),
             "port": server.getsockname()[1],
             "abstract": name,
         }

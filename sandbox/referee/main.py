@@ -19,6 +19,7 @@ import msgspec
 from sandbox.jail.choice import Jail, choose
 from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
+from sandbox.machine.locked_folder import sweep_temporary
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import events
 from sandbox.protocol.events import (
@@ -56,7 +57,6 @@ from sandbox.worlds.oracle_world import OracleWorld
 from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
 from sandbox.worlds.world import World
-from sandbox.worlds.world_folder import remove_leftovers
 from sandbox.worlds.world_spec import WorldSpec
 
 
@@ -332,7 +332,7 @@ def main() -> None:
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()
-    remove_leftovers()
+    sweep_temporary()
     referee = Referee()
 
     def end(*_: object) -> None:

@@ -14,13 +14,13 @@ import msgspec
 from sandbox.jail import joining, kernel_cache
 from sandbox.jail.memory import Bound
 from sandbox.jail.profiles import Wrapped, python_module, python_path
+from sandbox.machine.locked_folder import LockedFolder
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import ForkOrder, JoinedJail, LaunchPlan
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
-from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
@@ -120,7 +120,7 @@ def _is_readable(fd: int, seconds: float) -> bool:
 
 
 def start(
-    spec: WorldSpec, ends: Sequence[RankEnds], status: int, bound: Bound, folder: WorldFolder, servers: ForkServers
+    spec: WorldSpec, ends: Sequence[RankEnds], status: int, bound: Bound, folder: LockedFolder, servers: ForkServers
 ) -> FirstProcess:
     """Starts a world's launcher within its memory limit.
 
@@ -159,7 +159,7 @@ def start(
     return StartedProgram(process)
 
 
-def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers) -> Forked:
+def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolder, servers: ForkServers) -> Forked:
     """Builds a jail around a process that does nothing, if the profile has one, and orders the fork of the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.machine import load, processes
+from sandbox.machine.locked_folder import WORLD, LockedFolder
 from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, start
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping, await_stopped
-from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
 MEMORY_CHECK_SECONDS = 0.25
@@ -25,7 +25,7 @@ END_SECONDS = 2.0
 class WorldProcess:
     """The processes of one world, from their start until `close`."""
 
-    def __init__(self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder) -> None:
+    def __init__(self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: LockedFolder) -> None:
         """bound: its memory limit. See `start`."""
         self._spec = spec
         self._first = first
@@ -52,7 +52,7 @@ class WorldProcess:
         Raises OSError if the machine is out of processes, descriptors or memory.
         """
         with contextlib.ExitStack() as undo:
-            folder = WorldFolder()
+            folder = LockedFolder(WORLD)
             undo.callback(folder.remove)
             kind = spec.kind
             limit = None if spec.trusted else bounds.limit_bytes(spec.ranks * kind.host_bytes)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -26,6 +25,7 @@ from arena.records.header import RunHeader
 from arena.records.json_lines import GrowingFile, newest_journal
 from arena.settings import Settings, load_settings
 from problems.catalogue import UnknownProblem
+from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, sweep_temporary
 from sandbox.protocol.events import decode_event
 from screens.actions import Scope, bindings
 from screens.app import ArenaApp
@@ -232,8 +232,9 @@ def main() -> int:
 
     def watch() -> int:
         watched = find_paths()
-        with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
-            return SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched).run_to_end()
+        sweep_temporary()
+        with LockedFolder(SPECTATOR) as folder:
+            return SpectatorApp(watching_services(folder.path, load_settings(watched)), watched).run_to_end()
 
     return exit_code_of(watch)
 

@@ -10,7 +10,6 @@ from arena.cli.output import counted, print_json, print_line
 from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
-from arena.export.manifest import require_key, sign
 from arena.export.pages.attempts import LEFT_OUT_ADVICE
 from arena.export.pages.site import export_pages
 from sandbox.protocol.verdict import ExitCode
@@ -26,21 +25,12 @@ from sandbox.protocol.verdict import ExitCode
     help="Of the table of results; Parquet needs the extra `parquet`.",
 )  # fmt: skip
 @click.option(
-    "--sign", "key", type=click.Path(path_type=Path, dir_okay=False), metavar="KEY", help="Sign with this SSH key."
-)
-@click.option(
     "--html", "as_pages", is_flag=True, help="Write static pages instead: an index, and a page for each attempt."
 )
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context,
-    folder: Path,
-    sweeps: tuple[str, ...],
-    form: str,
-    key: Path | None,
-    as_pages: bool,
-    as_json: bool,
+    ctx: click.Context, folder: Path, sweeps: tuple[str, ...], form: str, as_pages: bool, as_json: bool
 ) -> None:
     """Write a bundle into DIR, a new folder: results as a table, journals, kernels, traces, a data card, a manifest.
 
@@ -52,26 +42,15 @@ def command(
     """
     session = open_session()
     if as_pages:
-        if key is not None or form != FORMATS[0]:
-            raise UsageError("--html excludes --sign and --format", "sign a bundle: leave --html out")
+        if form != FORMATS[0]:
+            raise UsageError("--html excludes --format", "leave one of them out")
         ctx.exit(_write_pages(session, folder, sweeps, as_json))
-    if key is not None:
-        require_key(key.expanduser())
     manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
-    if key is not None:
-        sign(folder, key.expanduser())
     if as_json:
-        print_json(
-            {
-                "folder": str(folder),
-                "results": manifest.results,
-                "files": len(manifest.files),
-                "signed": key is not None,
-            }
-        )
+        print_json({"folder": str(folder), "results": manifest.results, "files": len(manifest.files)})
     else:
         what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
-        print_line(f"{folder}: {what}{', signed' if key else ''}")
+        print_line(f"{folder}: {what}")
 
 
 def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_json: bool) -> ExitCode:

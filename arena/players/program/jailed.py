@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from arena.players.tools import ToolSet
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import WITH_AGENTS, agent_interpreter
 from sandbox.jail.usage import AgentUsage
+from sandbox.machine.locked_folder import AGENT, LockedFolder
 
 PORT = 8765
 """Port of the gateway to the provider inside the jail, which has its own network namespace."""
@@ -143,8 +143,8 @@ async def _tool_socket(tools: ToolSet, path: Path, hear: Callable[[str], None]) 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """Creates a folder that other users of this machine cannot reach. Inside the jail it is mounted, thus readable."""
-    with tempfile.TemporaryDirectory(prefix="pkb-agent-") as outer:
-        inner = Path(outer).resolve() / "arena"
+    with LockedFolder(AGENT) as outer:
+        inner = outer.path.resolve() / "arena"
         inner.mkdir(mode=0o755)
         inner.chmod(0o755)
         yield inner

@@ -15,13 +15,13 @@ from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import python_module, python_path
 from sandbox.machine.devices.kind import DeviceKind
+from sandbox.machine.locked_folder import WORLD, LockedFolder
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.protocol.profile import ProfilePlan
 from sandbox.worlds.first_process import FILES, SHOWN
-from sandbox.worlds.world_folder import WorldFolder
 
 END_S = 10.0
 OUTPUT_BYTES = 64 << 10
@@ -47,7 +47,7 @@ class Place:
         self._said: IO[bytes] | None = None
 
     def __enter__(self) -> "Place":
-        folder = WorldFolder()
+        folder = LockedFolder(WORLD)
         self._after.callback(folder.remove)
         self._path = folder.path
         self._files = folder.path / FILES

@@ -1,20 +1,25 @@
 """Bundles: what is written, what another arena imports, what it refuses; and the reward."""
 
+import io
 import json
 import math
+import os
+import resource
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
 
 from arena.board.gathering import gather
-from arena.errors import UsageError
+from arena.errors import FolderUnwritable, UsageError
+from arena.export import manifest as bundle_manifest
 from arena.export.bundle import ShownPlayers, export_bundle, import_bundle
-from arena.export.manifest import check_manifest
+from arena.export.manifest import read_manifest, sha256_of
 from arena.export.pages.attempts import gather_attempts
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
@@ -122,7 +127,7 @@ def test_a_bundle_has_all_files_of_a_kernel(sweep: Paths, tmp_path: Path) -> Non
     manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
     assert f"kernels/{kernel.sha256}/ops/sum.cu" in manifest.files
     assert read_kernel(tmp_path / "b/kernels" / kernel.sha256).kernel == kernel
-    assert import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")[1] == manifest
+    assert import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")[1] == manifest.results == 1
 
 
 def test_parquet_says_the_same(sweep: Paths, tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: 
     with pytest.raises(UsageError, match="missing"):
         import_bundle(elsewhere, tmp_path / "b")
     journal.write_bytes(whole)
-    manifest = check_manifest(tmp_path / "b")
+    manifest = read_manifest(tmp_path / "b")
     outside = tmp_path / "outside"
     outside.write_text("x")
     files = manifest.files | {"../outside": content_hash("x")}
@@ -186,24 +191,59 @@ def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: 
     assert not elsewhere.imports.exists()
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
-def test_a_signed_bundle_names_its_signer_and_a_changed_one_does_not(
-    sweep: Paths, tmp_path: Path, pkb_arena: CommandLine
-) -> None:
-    key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    allowed = tmp_path / "allowed"
-    allowed.write_text(f"maker@example.org {key.with_suffix('.pub').read_text()}")
-    assert pkb_arena("export", "b", "--sign", str(key)).returncode == 0
-    done = pkb_arena("import", "b", "--signers", str(allowed))
-    assert "signed by maker@example.org" in done.stdout, done.stderr
-    manifest = tmp_path / "b" / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes() + b"\n")
-    changed = pkb_arena("import", "b", "--signers", str(allowed))
-    assert changed.returncode == 2
-    assert "signed by nobody" in changed.stderr
-    (tmp_path / "b" / "manifest.json.sig").unlink()
-    assert "is not signed" in pkb_arena("import", "b", "--signers", str(allowed)).stderr
+def test_what_is_imported_is_what_was_checked(sweep: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    journal = tmp_path / "b" / "campaigns" / "spring.jsonl"
+    opened = bundle_manifest.open_plain
+
+    def forged_later(path: Path, most: int) -> IO[bytes]:
+        whole = io.BytesIO(opened(path, most).read())
+        if path == journal:
+            path.write_bytes(path.read_bytes().replace(b"HARNESS_ERROR", b"PASS"))
+        return whole
+
+    monkeypatch.setattr(bundle_manifest, "open_plain", forged_later)
+    there = paths_in(tmp_path / "there")
+    (name,), _ = import_bundle(there, tmp_path / "b")
+    assert b"HARNESS_ERROR" not in journal.read_bytes()
+    assert sha256_of(there.imports / f"{name}.jsonl") == manifest.files["campaigns/spring.jsonl"]
+
+
+def test_no_space_leaves_nothing_of_an_import(sweep: Paths, tmp_path: Path) -> None:
+    first = sweep.sweeps / "spring.jsonl"
+    (sweep.sweeps / "winter.jsonl").write_bytes(first.read_bytes() + first.read_bytes().splitlines(True)[-1] * 30)
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    there = paths_in(tmp_path / "there")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (first.stat().st_size + 100, hard))
+    try:
+        with pytest.raises(FolderUnwritable):
+            import_bundle(there, tmp_path / "b")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not there.imports.exists()
+    assert not list(there.imports.parent.glob(".import-*"))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "campaigns/spring.jsonl"])
+@pytest.mark.parametrize("kind", ["endless", "fifo", "link"])
+def test_only_plain_files_are_imported(sweep: Paths, tmp_path: Path, name: str, kind: str) -> None:
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    path = tmp_path / "b" / name
+    path.rename(tmp_path / "b" / "aside")
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else tmp_path / "b" / "aside")
+    with pytest.raises(UsageError):
+        import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")
+
+
+def test_a_deep_manifest_is_damaged(sweep: Paths, tmp_path: Path) -> None:
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
+    (tmp_path / "b" / "manifest.json").write_text('{"x":' + "[" * 200_000)
+    with pytest.raises(UsageError, match="is damaged"):
+        import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")
 
 
 def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: CommandLine) -> None:
@@ -241,13 +281,12 @@ def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep:
     odd = tmp_path / "odd"
     shutil.copytree(whole, odd)
     manifest = json.loads((odd / "manifest.json").read_text())
-    manifest["files"]["campaigns/a\0.jsonl"] = "0" * 64
+    manifest["files"]["kernels/a\0.py"] = "0" * 64
     (odd / "manifest.json").write_text(json.dumps(manifest))
     for code, arguments, words in (
         (2, ["import", str(tmp_path / "none")], "there is no folder"),
         (2, ["import", str(odd)], "is missing"),
         (2, ["export", str(tmp_path / "new"), "--campaign", "nope"], "choose from spring"),
-        (2, ["export", str(tmp_path / "new"), "--sign", str(tmp_path / "nokey")], "there is no key"),
         (3, ["export", "/proc/nothing/here"], "name a place that can be written"),
     ):
         done = pkb_arena(*arguments)

@@ -1,0 +1,63 @@
+"""A temporary folder with a lock. A folder without one is a leftover of a killed process, and can be removed."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Self
+
+WORLD, SELFTEST, CANARY, AGENT, SPECTATOR = (
+    f"pkb-{name}-" for name in ("arena-world", "selftest", "canary", "agent", "spectator")
+)
+"""Prefixes of the names of folders for temporary files."""
+YOUNG_SECONDS = 60.0
+"""A younger folder may not have its lock yet."""
+
+
+class LockedFolder:
+    """One folder, from its creation until `remove` or the end of the block. Its lock ends with this process."""
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        """parent: the folder that it is made in; None: that of temporary files. Raises OSError."""
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Deletes the folder with its contents."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def sweep_temporary() -> int:
+    """Removes this user's folders whose process was killed. Returns their number."""
+    places = {Path(os.path.expanduser("~")), Path(__file__).parents[3]}
+    canaries = sum(remove_leftovers(place, f".{CANARY}") for place in places)
+    return canaries + remove_leftovers(Path(tempfile.gettempdir()), WORLD, SELFTEST, CANARY, AGENT, SPECTATOR)
+
+
+def remove_leftovers(parent: Path, *prefixes: str) -> int:
+    """Removes this user's unlocked folders with these prefixes. Returns their number."""
+    removed = 0
+    for path in (path for prefix in prefixes for path in parent.glob(f"{prefix}*")):
+        with contextlib.suppress(OSError):
+            facts = path.lstat()
+            if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < YOUNG_SECONDS:
+                continue
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+                removed += 1
+            finally:
+                os.close(folder)
+    return removed
