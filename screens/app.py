@@ -2,15 +2,208 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import replace
+
 from arena.errors import with_advice
+from sandbox.protocol.kernel_files import Kernel
+from screens.keyed_app import KeyedApp
 from screens.keymap import keymap_fault
-from screens.navigation import NavigatingApp
 from screens.picker.screen import PickerScreen
 from screens.services import Services
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from arena.duel.journal import DuelRecord
+    from arena.runs.origin import Origin
+    from arena.setting_choice import Choice
+    from problems.specification import Problem
+    from screens.app_protocol import DuelPlan
+    from screens.duel.live import DuelStart
+    from screens.model.model_session import ModelPlan
+
+
+class NavigatingApp(KeyedApp):
+    """The part of the app that opens screens. Each is imported when it is opened first."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self.opened = asyncio.Event()
+        """Set once catalogue, index of results and engine are loaded."""
+        self.faults: list[str] = []
+        """Tracebacks of bugs in pkb-arena itself; the app keeps running."""
+        self.picker = PickerScreen(self)
+
+    def record_fault(self, error: Exception) -> None:
+        self.faults.append("".join(traceback.format_exception(error)))
+
+    async def fill_picker(self) -> None:
+        """Shows the problems and the standings as they were read last."""
+        from arena.machine.facts import machine_words
+
+        catalogue = self.services.catalogue
+        if catalogue is not None:
+            words = await asyncio.to_thread(machine_words, self.services.settings)  # slow while a GPU's driver sleeps
+            await self.picker.show(catalogue.problems, self.services.standings, words)
+
+    async def refresh_picker(self) -> None:
+        """Reads the standings again and shows them."""
+        await self.services.refresh_standings()
+        await self.fill_picker()
+
+    def open_problem(
+        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
+    ) -> None:
+        """Opens the kernel screen for a problem; one that is open is left first. `text` goes into the editor, unsaved."""
+        from screens.kernel.screen import KernelScreen
+
+        if isinstance(self.screen, KernelScreen):
+            self.pop_screen()
+        self.push_screen(KernelScreen(self, problem, kernel, run_at_once=run_at_once, text=text))
+
+    def ask_model(
+        self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
+        """Asks which model writes for the problem, in the setting of `choice`, and starts it.
+
+        origin: a kernel that it may improve. improve: whether that is preselected.
+        """
+        self.picker.start(self._ask_model(problem, choice, origin, improve=improve), "ask")
+
+    async def _ask_model(
+        self, problem: Problem, choice: Choice | None, origin: Origin | None = None, *, improve: bool = False
+    ) -> None:
+        from arena.players.player import PlayerSetup
+        from arena.setting_choice import Choice, choose_setting
+        from arena.settings import load_settings
+        from screens.dialogs.questions import Question
+        from screens.kernel.screen import KernelScreen
+        from screens.model.screen import ModelScreen
+        from screens.model.setup import NO_MODEL, ModelSetup
+
+        services = self.services
+        with self.keys_wait():
+            read = await asyncio.to_thread(load_settings, services.paths)  # models may have been added since the start
+        services.settings = replace(services.settings, models=read.models)
+        if not read.models:
+            question = Question("Ask a model", NO_MODEL, yes="open the settings file", no="back")
+            if await self.push_screen_wait(question) and await self._edit_models():
+                await self._ask_model(problem, choice, origin, improve=improve)
+            return
+        setting = choose_setting(problem, choice or Choice(), services.settings)
+
+        def answered(plan: ModelPlan | None) -> None:
+            if plan is None:
+                return
+            if isinstance(self.screen, KernelScreen):
+                self.screen.rest()
+            self.push_screen(ModelScreen(self, problem, setting, plan))
+
+        assert services.catalogue is not None
+        setup = PlayerSetup(services.settings, services.catalogue, services.paths)
+        self.push_screen(ModelSetup(problem, setup, origin, improve=improve), answered)
+
+    async def _edit_models(self) -> bool:
+        """Opens the settings file at its models; returns whether it then has one."""
+        from arena.settings import MODELS_HEAD, load_settings, save_settings
+        from screens.kernel.source.outside_editor import edit_outside
+
+        services, path = self.services, self.services.paths.settings_file
+        if not path.exists() or MODELS_HEAD not in path.read_text(encoding="utf-8"):
+            await asyncio.to_thread(lambda: save_settings(load_settings(services.paths), services.paths))
+        before = path.read_text(encoding="utf-8").partition(MODELS_HEAD)[0]
+        if trouble := await edit_outside(self, services.settings, path, before.count("\n") + 1):
+            self.picker.complain(f"{trouble} → edit {path}")
+            return False
+        return "\n[models." in path.read_text(encoding="utf-8")
+
+    async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
+        """Writes a kernel as a new one beside a path, and opens it."""
+        self.open_problem(problem, await asyncio.to_thread(self.services.workspace.put_beside, path, kernel))
+
+    def take_over(self, problem: Problem, kernel: Kernel) -> None:
+        """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
+        from screens.kernel.screen import KernelScreen
+
+        self.pop_screen()
+        if isinstance(self.screen, KernelScreen):
+            self.screen.take_over(kernel)
+        elif kernel.files:
+            path = self.services.workspace.kernel_path(problem)
+            self.picker.start(self.open_beside(problem, path, kernel), "open")
+        else:
+            self.open_problem(problem, text=kernel.source)
+
+    def plan_duel(self, problem: Problem, choice: Choice | None = None) -> None:
+        """Asks for the players, and starts the duel in the setting of the choice."""
+        self.picker.start(self._plan_duel(problem, choice), "duel")
+
+    async def _plan_duel(self, problem: Problem, choice: Choice | None) -> None:
+        from screens.duel.setup import duel_setup
+
+        with self.keys_wait():
+            setup = await duel_setup(self.services, problem, choice)
+        if (start := await self.push_screen_wait(setup)) is not None:
+            self._show_duel(problem, start)
+
+    def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
+        """Opens a duel whose players are known, unless the screen in front is left before they are made."""
+        self.picker.start(self._play_duel(problem, plan, self.screen), "duel", exclusive=True)
+
+    async def _play_duel(self, problem: Problem, plan: DuelPlan, front: Screen[Any]) -> None:
+        from screens.duel.live import make_players
+
+        start = await asyncio.to_thread(make_players, self.services, problem, plan)
+        if self.screen is front:
+            self._show_duel(problem, start)
+
+    def _show_duel(self, problem: Problem, start: DuelStart) -> None:
+        """Opens a duel in place of one that is over, or above a kernel screen, which gets the judge back afterwards.
+
+        Unsaved text of that screen goes into the duel and back.
+        """
+        from screens.duel.live import LiveDuelScreen
+        from screens.kernel.screen import KernelScreen
+
+        if isinstance(self.screen, LiveDuelScreen):
+            self.screen.dismiss()
+        below, duel = self.screen, LiveDuelScreen(self, problem, start)
+        kernel = None  # the kernel screen below, if it has the same file in its editor
+        if isinstance(below, KernelScreen):
+            below.rest()
+            if duel.edits is not None and duel.edited_path == below.session.path:
+                kernel = below
+                duel.text = below.editor.text if below.editor.dirty else ""
+
+        def left(_: None) -> None:
+            if kernel is not None and duel.unsaved not in ("", kernel.editor.file_text):
+                kernel.take_over(Kernel(duel.unsaved, kernel.session.kernel.files))
+
+        self.push_screen(duel, left)
+
+    def show_duel_board(self) -> None:
+        """Shows ratings and duels; one of them can be replayed."""
+        from screens.duel.board import DuelBoard
+        from screens.duel.replay import ReplayDuelScreen
+
+        def answered(record: DuelRecord | None) -> None:
+            if record is not None and record.path is not None:
+                self.push_screen(ReplayDuelScreen(self, record.path, record.header), lambda _: self.show_duel_board())
+
+        self.push_screen(DuelBoard(self.services), answered)
+
+    def show_sweeps(self) -> None:
+        """Shows the newest sweep, during or after it."""
+        from screens.sweep.screen import SweepScreen
+
+        self.push_screen(SweepScreen(self))
+
 
 if TYPE_CHECKING:
     from arena.runs.run_request import Notice

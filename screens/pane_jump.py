@@ -13,7 +13,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 
 from screens.actions import key_words
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 NEXT = "next"
 """The result if the key that opened it is pressed again."""

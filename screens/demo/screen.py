@@ -17,7 +17,7 @@ from screens.base import BaseScreen
 from screens.demo import words
 from screens.demo.big_type import BigType
 from screens.duel.words import COLOURS
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 REFRESH_S = 0.1
 BOARD_ROWS = 5

@@ -13,8 +13,8 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Select
 
 from screens.actions import bindings, key_of
-from screens.widgets.page import Page
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import Page
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol

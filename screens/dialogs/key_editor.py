@@ -16,8 +16,8 @@ from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
 from screens.dialogs.dialog import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.measured import MeasuredPane, Remeasured
+from screens.widgets.drawn_rows import MeasuredPane, Remeasured
+from screens.widgets.text_lines import PlainStatic
 
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has the rest, if that is at least `_LEAST_HELP`."""

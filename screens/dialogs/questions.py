@@ -10,8 +10,8 @@ from textual.widgets import Button, OptionList
 from textual.widgets.option_list import Option
 
 from screens.dialogs.dialog import Dialog
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic
 
 
 class Question(Dialog[bool | None]):
@@ -49,7 +49,7 @@ _SENTENCES = {
 
 def template_sentences(*, on_gpus: bool) -> dict[str, str]:
     """Returns the names of the starter templates, each with a sentence. on_gpus: whether runs use GPUs here."""
-    from arena.workspace.templates import GPU_TEMPLATES, template_names
+    from arena.workspace.named_kernels import GPU_TEMPLATES, template_names
     from sandbox.machine.backends import BACKENDS
 
     sentences = _SENTENCES | {backend.name: f"CUDA C++ over {backend.title}" for backend in BACKENDS}

@@ -14,7 +14,7 @@ from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.key_editor import KeyEditor
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 AUTOMATIC = "(automatic)"
 

@@ -16,8 +16,8 @@ from arena.records.run_record import Entry
 from arena.words.untrusted_text import printable
 from screens.dialogs.dialog import DecidingDialog
 from screens.dialogs.questions import Question
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic
 
 RESULT, KERNEL = "this result", "all players' results of this code"
 

@@ -21,8 +21,8 @@ from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import struck_out
 from screens.services import Services
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.measured import MeasuredPane, Remeasured
+from screens.widgets.drawn_rows import MeasuredPane, Remeasured
+from screens.widgets.text_lines import PlainStatic
 
 _FIGURES = 33
 """Columns of the figures behind a name."""

@@ -17,8 +17,7 @@ from arena.players.file import FilePlayer
 from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import read_kernel
-from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, has_variant
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, has_variant, starter
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -29,7 +28,7 @@ from screens.app_protocol import AppProtocol, DuelPlan
 from screens.duel.base import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
-from screens.widgets.pane_title import FRAME, entitle
+from screens.widgets.key_line import FRAME, entitle
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20

@@ -14,7 +14,7 @@ from arena.errors import ArenaError
 from arena.players.make_player import AGENT, MODEL, make_player
 from arena.players.player import Player, PlayerSetup
 from arena.words.untrusted_text import printable
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 PROGRAM = "agent: a program of yours"
 """Entry for a program in the list of players; its path has its own line."""

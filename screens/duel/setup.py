@@ -25,7 +25,7 @@ from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.duel.live import YOU, DuelStart, make_players, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
 from screens.services import Services
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 MINUTES, DOLLARS = "10", "1"
 _SENTENCES = (

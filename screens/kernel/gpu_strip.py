@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from arena.machine.gpu_sampler import GpuReading, GpuSampler
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 REDRAW_S = 0.5
 MOST = 8

@@ -12,7 +12,7 @@ from textual.renderables.digits import Digits
 from textual.strip import Strip
 from textual.widget import Widget
 
-from arena.machine.jail_policy import isolation_words
+from arena.machine.facts import isolation_words
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.words.untrusted_text import printable

@@ -22,9 +22,9 @@ from screens.dialogs.void import ask_to_void
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.source.diff_view import DiffView
 from screens.kernel.source.side_by_side import SideBySide
-from screens.widgets.foreign import PlainStatic
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
+from screens.widgets.text_lines import PlainStatic
 
 SIDES_FROM = 110
 """Columns of the terminal from which two sources fit side by side."""

@@ -9,7 +9,7 @@ from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.kernel.headline import WAITING
 from screens.kernel.other_kernel import other_failure
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 NEAR = 0.25
 """Share of a phase's limit that must have passed before the line names the limit."""

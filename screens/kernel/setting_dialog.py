@@ -15,7 +15,7 @@ from arena.setting_choice import Choice, choose_setting
 from screens import figures
 from screens.dialogs.dialog import DecidingDialog
 from screens.kernel.kernel_session import KernelSession
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 
 class SettingDialog(DecidingDialog[Choice | None]):

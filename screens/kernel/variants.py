@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from arena.errors import ArenaError
 from arena.workspace.kernels import Workspace
 from screens.dialogs.dialog import Dialog
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 
 class VariantsDialog(Dialog[Path | None]):

@@ -23,14 +23,13 @@ from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, PanePlace
 from screens.model import words
-from screens.model.gains_chart import GainsChart
 from screens.model.model_session import ModelPlan, ModelSession
-from screens.widgets.foreign import PlainStatic
 from screens.widgets.highlight import has_fence
-from screens.widgets.key_line import KeyLine
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import KeyLine, entitle
+from screens.widgets.line_chart import GainsChart
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
+from screens.widgets.text_lines import PlainStatic
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1

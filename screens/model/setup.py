@@ -21,7 +21,7 @@ from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.model.model_session import ModelPlan
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 IMPROVE, INDEPENDENT = "improve by the verdicts", "independent answers"
 ONE_SETTING, OTHER_SIZES = "this setting", "three random other settings, too"

@@ -9,22 +9,84 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import DataTable, Input
+from textual.widgets import DataTable, Input, OptionList
+from textual.widgets.option_list import Option
 
 from arena.board import board
 from arena.board.definitions import BOUND_WORDS
 from arena.board.tables import bound_words, share_words
 from arena.errors import ArenaError
+from arena.records.run_record import Entry
 from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
+from screens.dialogs.result_line import result_line
+from screens.dialogs.void import ask_to_void
 from screens.services import Services
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.measured import Measured, Remeasured
-from screens.widgets.pane_title import entitle
+from screens.widgets.drawn_rows import Measured, MeasuredPane, Remeasured
+from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
+from screens.widgets.text_lines import PlainStatic
+
+ONE_ROW_FROM = 132
+"""Minimum width of the list for one row per run, in columns."""
+
+
+class ResultsDialog(Dialog[None]):
+    """Lists the results, the newest first."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("x", "void", "void, or take that back"),
+    ]
+
+    def __init__(self, services: Services, problem: Problem) -> None:
+        super().__init__()
+        self.services, self.problem = services, problem
+        self.entries: list[Entry] = []
+
+    def compose(self) -> ComposeResult:
+        with MeasuredPane(classes="dialog large") as dialog:
+            entitle(dialog, f"Results · {self.problem.id} · {self.problem.title}")
+            dialog.border_subtitle = "x voids, or takes that back · esc back"
+            yield PlainStatic("reading…", id="board-note")
+            yield OptionList(id="results")
+
+    def on_mount(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        try:
+            self.entries = await asyncio.to_thread(self.services.store.history, self.problem.id, None)
+        except ArenaError as error:
+            self.query_one("#board-note", PlainStatic).update(error.one_line)
+            return
+        words = "All runs, the newest first. A voided result is struck out, in no standing and no score."
+        self.query_one("#board-note", PlainStatic).update(words if self.entries else "No results yet.")
+        self._list()
+        self.query_one("#results").focus()
+
+    @on(Remeasured)
+    def _list(self) -> None:
+        results = self.query_one("#results", OptionList)
+        at = results.highlighted or 0
+        room = self.query_one("#board-note").content_size.width - 2  # beside a scrollbar
+        results.clear_options()
+        results.add_options(
+            Option(result_line(entry, room, room >= ONE_ROW_FROM, player=True)) for entry in self.entries
+        )
+        results.highlighted = at if self.entries else None
+
+    @on(OptionList.OptionSelected, "#results")
+    def action_void(self) -> None:
+        """Voids the result under the cursor, or takes that back."""
+        number = self.query_one("#results", OptionList).highlighted
+        if number is not None:
+            ask_to_void(self, self.services.paths, self.entries[number], self._read)
+
 
 PROBLEMS, CATEGORIES, CURVE, BOUND = "by problem", "by category", "fast_p", "bound"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE, BOUND)
@@ -276,7 +338,7 @@ class BoardDialog(Dialog[Problem | None]):
 
     def action_results(self) -> None:
         """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""
-        from screens.picker.results import ResultsDialog
+        from screens.picker.board import ResultsDialog
 
         at = self.query_one("#board", DataTable).cursor_row
         if self.view == PROBLEMS and at < len(self._listed):

@@ -14,7 +14,7 @@ from arena.words.untrusted_text import printable
 from problems.specification import CLASSES
 from screens import figures
 from screens.picker.problem_table import ranks_words
-from screens.widgets.hanging import hanging
+from screens.widgets.text_lines import hanging
 
 if TYPE_CHECKING:
     from problems.specification import Problem

@@ -15,10 +15,10 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.measured import MeasuredPage, MeasuredPane, Remeasured
-from screens.widgets.pane_title import entitle
+from screens.widgets.drawn_rows import MeasuredPage, MeasuredPane, Remeasured
+from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput, redraw_with_theme
+from screens.widgets.text_lines import PlainStatic
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable
@@ -253,7 +253,7 @@ class PickerScreen(BaseScreen):
     def action_new(self) -> None:
         from arena.errors import ArenaError
         from arena.setting_choice import Choice, choose_setting
-        from arena.workspace.templates import starter
+        from arena.workspace.named_kernels import starter
         from sandbox.machine.devices import kind_of
         from screens.dialogs.questions import Choose, template_sentences
 

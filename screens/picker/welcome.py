@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from screens.dialogs.dialog import Dialog
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 _LABELS = ("here", "problems", "first")
 

@@ -18,9 +18,9 @@ from textual.content import Content
 from arena.errors import ArenaError
 from arena.paths import make_folder
 from arena.profile.chrome_trace import write_trace
-from arena.profile.kept_profiles import keep_profile, ncu_file
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profile_process import profile, profile_with_ncu
+from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call
 from arena.words.untrusted_text import printable
@@ -30,10 +30,9 @@ from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.profile import words
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.key_line import KeyLine
-from screens.widgets.measured import MeasuredPage, Remeasured
-from screens.widgets.pane_title import entitle
+from screens.widgets.drawn_rows import MeasuredPage, Remeasured
+from screens.widgets.key_line import KeyLine, entitle
+from screens.widgets.text_lines import PlainStatic
 
 REFRESH_S = 0.25
 

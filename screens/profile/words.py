@@ -17,7 +17,7 @@ from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
 from screens import figures
-from screens.widgets.hanging import hanging
+from screens.widgets.text_lines import hanging
 
 COLOURS: dict[Sort, str] = {
     "waiting": "$warning",

@@ -17,10 +17,9 @@ from arena.cli.record import RecordPlan
 from arena.duel.events import DuelHeader
 from arena.duel.journal import read_duel
 from arena.errors import UsageError
-from arena.paths import paths_in
+from arena.paths import paths_in, write_named_file
 from arena.records.header import RunHeader, read_events
 from arena.settings import Settings
-from arena.workspace.atomic_file import write_named_file
 from problems.catalogue import UnknownProblem
 from sandbox.protocol.events import AnyEvent, RunStarted, Setting
 from screens.app import ArenaApp
@@ -29,8 +28,7 @@ from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.screen import KernelScreen
 from screens.kernel.source.source_pane import SourcePane
 from screens.record.animated_svg import animated_svg
-from screens.record.asciicast import asciicast
-from screens.record.recording import Recording
+from screens.record.recording import Recording, asciicast
 from screens.services import Services
 from screens.themes import DEFAULT, FOLDER, load_themes
 

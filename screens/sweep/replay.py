@@ -20,9 +20,9 @@ from sandbox.protocol.events import PHASES, AnyEvent, RunStarted
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
 from screens.widgets.source import SOURCE_STYLES, Source
+from screens.widgets.text_lines import PlainStatic
 
 STEP_S = 0.05
 PACES = (1.0, 4.0, 16.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from textual_serve.app_service import AppService
 
-from arena.own_modules import ROOT
+from arena.paths import ROOT
 from screens.web.driver import NAME as DRIVER
 
 READY = b"__GANGLION__\n"

@@ -25,7 +25,7 @@ from textual_serve.server import to_int
 from arena.cli.display import ServePlan
 from arena.cli.output import print_line
 from arena.errors import MachineError
-from arena.own_modules import module_command
+from arena.paths import module_command
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import ExitCode
 from screens.web.access import HEADERS, PLACES, Access, Door, Role

@@ -34,9 +34,9 @@ from screens.duel.base import DuelScreen
 from screens.kernel.source.source_pane import KERNEL
 from screens.record.recorder import RecordedKernelScreen, RecordedServices
 from screens.services import Services
-from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import SourceBar
+from screens.widgets.text_lines import PlainStatic
 
 FOLLOW_S = 0.2
 DUEL_GOES_ON_S = 900.0

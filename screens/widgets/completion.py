@@ -15,8 +15,8 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from arena.workspace.kit_names import MODULES, KitName, kit_names
-from screens.widgets.foreign import PlainStatic
 from screens.widgets.search import Place
+from screens.widgets.text_lines import PlainStatic
 
 _STARTED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w*)$")
 _NAME = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w+)")

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from textual.containers import Vertical, VerticalScroll
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+
+
+class Remeasured(Message):
+    """A widget has its new size. If a drawing can change that size, its handler must compare the width first."""
+
+
+class Measured(Widget):
+    """Posts `Remeasured`. A subclass names this base last: Textual takes default styles from the first base only."""
+
+    def on_resize(self) -> None:
+        self.post_message(Remeasured())
+
+
+class MeasuredPane(Vertical, Measured):
+    """The frame of a dialog, or a pane."""
+
+
+class MeasuredPage(VerticalScroll, Measured):
+    """A frame or a pane whose contents scroll."""
 
 
 class DrawnRows(Widget):

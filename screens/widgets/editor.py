@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
-from arena.workspace.line_ends import plain, with_line_ends
+from arena.workspace.kernel_folder import plain, with_line_ends
 from screens.widgets import text_lines
 from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.source import Source

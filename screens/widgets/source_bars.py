@@ -12,8 +12,8 @@ from textual.widgets import Input
 from textual.widgets.text_area import Selection
 
 from screens.widgets import search
-from screens.widgets.foreign import PlainStatic
 from screens.widgets.source import Source
+from screens.widgets.text_lines import PlainStatic
 
 
 class KeyHint(PlainStatic):

@@ -2,10 +2,62 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len
+from textual.content import Content
+from textual.widgets import Markdown, Static
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from arena.words.untrusted_text import masked
+
+
+class _Fence(MarkdownFence):
+    """Code that names no language is text. Textual would guess a language and mark Σ, X̂ and · as errors."""
+
+    @classmethod
+    def highlight(cls, code: str, language: str, *arguments: Any, **named: Any) -> Content:
+        return super().highlight(code, language or "text", *arguments, **named)
+
+
+class Page(Markdown):
+    """A page that does not open its links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, open_links=False)
+
+    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
+        return _Fence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
+
+
+LEAST = 16
+"""Minimum columns of the text, also in a narrower pane."""
+
+
+def hanging(label: Content, text: Content, width: int, column: int) -> list[Content]:
+    """The rows of a pane `width` cells wide; the text begins in `column`."""
+    lines = text.wrap(max(width - column, LEAST))
+    first = label + Content(" " * max(1, column - label.cell_length)) + lines[0]
+    return [first, *(Content(" " * column) + line for line in lines[1:])]
+
+
+class PlainStatic(Static):
+    """Shows strings as they are. Styled text is passed as `Content`."""
+
+    def __init__(self, content: str | Content = "", *, id: str | None = None, classes: str = "") -> None:
+        super().__init__(content, markup=False, id=id, classes=classes)
+        self._last_content: Content | None = None
+
+    def update_if_new(self, content: Content, *, layout: bool = False) -> None:
+        """Updates as `update` does, but only if the content is new.
+
+        A new layout follows if `layout` asks for it, or if the widget's size follows its text and the length changed.
+        """
+        last = self._last_content
+        if last is None or not content.is_same(last):
+            self._last_content = content
+            other = last is None or len(content.plain) != len(last.plain)
+            self.update(content, layout=layout or (other and self.styles.auto_dimensions))
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:

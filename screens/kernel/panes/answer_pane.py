@@ -11,7 +11,7 @@ from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.speedup_chart import SpeedupChart
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
 
 
 class AnswerPane(ContentSwitcher, RunPane, can_focus=True):

@@ -10,7 +10,7 @@ from sandbox.protocol.events import OutputError, RankChecked
 from screens import figures
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 Part = tuple[str, str] | str
 

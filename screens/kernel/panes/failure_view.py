@@ -14,7 +14,7 @@ from arena.records.report import output_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure
 from screens import figures
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 _TEXT_SHOWN = 12_000
 _MARKS = re.compile(r"[ |]*(?P<marks>[\^~][\^~ ]*)")

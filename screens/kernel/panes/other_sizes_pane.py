@@ -10,9 +10,8 @@ from screens import figures
 from screens.kernel.other_sizes_run import OtherSizesUpdate
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.hanging import hanging
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic, hanging
 
 _FRAME = 2
 _WIDE, _NARROW_COLUMNS = 50, 15

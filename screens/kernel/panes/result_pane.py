@@ -11,7 +11,7 @@ from screens.kernel.panes.other_sizes_pane import OtherSizesPane
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.timing_table import TimingTable
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
 from screens.widgets.source_bars import FindBar
 
 PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, OtherSizesPane, LogPane)

@@ -14,8 +14,8 @@ from sandbox.protocol.kernel_files import MAIN
 from screens import figures
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.foreign import PlainStatic
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:

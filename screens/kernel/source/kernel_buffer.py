@@ -8,7 +8,7 @@ from textual.timer import Timer
 
 from arena.errors import ArenaError, UsageError
 from arena.workspace.kernels import read_kernel
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
 

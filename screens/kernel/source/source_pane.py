@@ -14,7 +14,7 @@ from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN
 from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor
-from screens.widgets.pane_title import FRAME, TitledPane, entitle
+from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
 from screens.widgets.source_bars import SourceBar
 
@@ -74,7 +74,7 @@ class CardView(VerticalScroll, SourceView):
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if not self.children:
-            from screens.widgets.page import Page  # slow to import: only when a card is opened
+            from screens.widgets.text_lines import Page  # slow to import: only when a card is opened
 
             self.mount(Page(problem.card))
 

@@ -8,7 +8,7 @@ from textual.events import Click
 from textual.geometry import Offset
 from textual.message import Message
 
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 
 class ViewTabs(PlainStatic):
