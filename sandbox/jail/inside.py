@@ -16,7 +16,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from sandbox.jail import signal_scope
+from sandbox.jail import seccomp
 from sandbox.machine.processes import adopt_orphans, die_with_parent
 
 _PR_SET_PDEATHSIG = 1
@@ -25,7 +25,7 @@ FAILED = 71
 
 def main() -> NoReturn:
     """Starts PROGRAM, waits for its end, and exits with its status."""
-    signal_scope.restrict()
+    seccomp.restrict()
     _require_scope()
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: _end(128 + number))
@@ -54,7 +54,7 @@ def _require_scope() -> None:
 def _become(argv: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
-    signal_scope.restrict()
+    seccomp.restrict()
     os.execvp(argv[0], argv)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.jail import signal_scope
+from sandbox.jail import seccomp
 from sandbox.machine import processes, thunderkittens
 from sandbox.machine.nvshmem_package import ENVIRONMENT
 
@@ -291,7 +291,7 @@ def _bubblewrap(
     start = _limits(PROCESSES if caps is None else caps.processes + PROCESSES_ROOM)
     if root:
         start = [*_drop(uid), *start]
-    if name == "nested" and (not root or signal_scope.is_available()):
+    if name == "nested" and (not root or seccomp.is_available()):
         start += _first_program()  # otherwise the world's own uid restricts its signals
     return [*command, "--", *start]
 
