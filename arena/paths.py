@@ -1,10 +1,65 @@
 """The folders in which pkb-arena keeps its files."""
 
 import os
+import re
+import secrets
+import stat
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import sandbox
 from arena.errors import FolderUnwritable, PathRefused, why
+
+ROOT = Path(sandbox.__file__).resolve().parent.parent
+"""The folder that contains the packages. Such processes start in it: Python can import from the working directory
+first, and the user's folder may contain a `torch.py`."""
+
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Returns the command that runs a module with this interpreter."""
+    return (sys.executable, "-P", "-m", module, *arguments)
+
+
+KEPT = frozenset(  # variables that shells and the standard library read
+    (  # noqa: SIM905
+        "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM COLORTERM NO_COLOR COLUMNS LINES HOSTNAME "
+        "VIRTUAL_ENV CONDA_PREFIX CC CXX CFLAGS CXXFLAGS LDFLAGS MAX_JOBS "
+        "THUNDERKITTENS_ROOT "
+        "DBUS_SESSION_BUS_ADDRESS NVCC"  # systemd creates control groups via the first
+    ).split()
+)
+KEPT_PREFIXES = (
+    *("PKB_", "PYTHON", "LC_", "LD_", "XDG_"),
+    *("CUDA", "NVIDIA_", "NCCL_", "NVSHMEM_", "CUPY_", "TRITON_", "TORCH", "PYTORCH_", "UCX_", "FI_"),
+    *("OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "GLOO_", "RAY_", "COV", "PYTEST_"),
+)
+"""Prefixes of variables that configure libraries."""
+
+
+def module_environment() -> dict[str, str]:
+    """Returns the environment for `module_command`: only variables known to be needed, and no key or password."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    kept = {name: value for name, value in os.environ.items() if _is_kept(name)}
+    return kept | {"PYTHONPATH": path}
+
+
+def withhold(name: str) -> None:
+    """Removes a variable from `module_environment` from now on, whatever its name is."""
+    _names.add(name)
+
+
+_names: set[str] = set()
+
+
+_SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASS(WORD|WD)?|CREDENTIALS?)(_|$)", re.IGNORECASE)
+
+
+def _is_kept(name: str) -> bool:
+    known = name in KEPT or name.startswith(KEPT_PREFIXES)
+    return known and name not in _names and not _SECRET.search(name)
+
 
 HOME_VARIABLE = "PKB_ARENA_HOME"
 """Environment variable with one folder for settings, data and state together (portable use, tests)."""
@@ -167,3 +222,51 @@ def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwrit
     """Returns the error for a folder that cannot be written, with its path and advice."""
     reason = error.strerror or str(error)
     return FolderUnwritable(f"cannot write to {folder}: {reason}", advice)
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replaces `path` with `data`. An existing file keeps its permissions, a symbolic link stays a link.
+
+    Devices such as /dev/stdout and /dev/null are written to: replacing them would remove them for all processes.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    with suppress(FileNotFoundError):
+        found = path.stat().st_mode
+        if not stat.S_ISREG(found) and not stat.S_ISDIR(found):
+            with open(path, "wb") as device:
+                device.write(data)
+            return
+        mode = found & 0o7777
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "xb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the rename itself must survive a power cut
+    finally:
+        os.close(folder)
+
+
+def write_named_file(path: Path, content: str | bytes) -> None:
+    """Writes a file at a path that the user gave, as `write_atomically` does. All users can read a new file.
+
+    Raises:
+        FolderUnwritable: nothing was changed.
+    """
+    try:
+        write_atomically(path, content.encode() if isinstance(content, str) else content, mode=0o644)
+    except OSError as error:
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()
+        raise unwritable(path if path.is_dir() else target.parent, error, NAMED) from None

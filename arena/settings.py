@@ -307,7 +307,7 @@ def save_settings(settings: Settings, paths: Paths) -> None:
                 for key, value in msgspec.to_builtins(entry).items()
                 if value != _unset(type(entry), key)
             ]
-    from arena.workspace.atomic_file import write_atomically
+    from arena.paths import write_atomically
 
     make_folder(paths.config)
     try:

@@ -9,10 +9,8 @@ import click
 from arena.cli import exit_code_of
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option
+from arena.cli.options import Whole, json_option, open_session
 from arena.cli.output import print_json, print_line
-from arena.cli.session import open_session
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
 from benchmarks.kittens_checkout import command as kittens_checkout

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
-from arena.own_modules import ROOT, module_command, module_environment
+from arena.paths import ROOT, module_command, module_environment
 from sandbox.machine.processes import die_with_parent
 
 END_S = 5.0

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from arena.errors import MachineError
-from arena.machine.jail_policy import is_jail
+from arena.machine.facts import is_jail
 from benchmarks.figure import Figure
 from benchmarks.save_to_verdict import SavedKernel, on_cpu_ranks, saved_kernel
 from sandbox.jail.choice import Jail, choose

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option
+from arena.cli.options import Whole, json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import UsageError
 from arena.machine.gpu_software import nvcc

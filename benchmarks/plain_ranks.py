@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import MachineError
-from arena.own_modules import ROOT, module_command, module_environment
+from arena.paths import ROOT, module_command, module_environment
 from benchmarks.plain_loop.messages import (
     AnyOrder,
     AnyReply,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from benchmarks.figure import Figure
 from benchmarks.kernels import kernel_paths
 from benchmarks.save_to_verdict import saves

@@ -10,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.errors import MachineError, UsageError
-from arena.paths import paths_in
+from arena.paths import paths_in, write_atomically
 from arena.runs.engine import Engine
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import content_hash
 from arena.workspace.watcher import KernelWatcher
 from benchmarks.figure import Figure

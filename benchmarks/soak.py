@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from arena.errors import MachineError, RunCancelled, RunRefused
-from arena.machine.jail_policy import is_jail
+from arena.machine.facts import is_jail
 from arena.paths import paths_in
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end

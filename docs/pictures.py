@@ -240,7 +240,7 @@ async def void() -> None:
     """The results of a problem, one of them voided."""
     from arena.settings import Settings
     from screens.dialogs.void import VoidDialog
-    from screens.picker.results import ResultsDialog
+    from screens.picker.board import ResultsDialog
 
     at = ["--world", "2", "--device", "cpu"]
     commands = [["run", "1", str(kernel_paths()[name]), *at] for name in ("allreduce_two_shot", "allreduce_cpp")]

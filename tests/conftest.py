@@ -16,7 +16,7 @@ from shared_referee import SharedReferee
 
 import arena
 from arena.cli import COMMANDS
-from arena.machine.jail_policy import is_jail
+from arena.machine.facts import is_jail
 from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 

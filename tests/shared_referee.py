@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from arena.own_modules import ROOT, module_environment
+from arena.paths import ROOT, module_environment
 from arena.runs.referee_process import COMMAND, ENVIRONMENT
 from sandbox.protocol.events import (
     Cancel,

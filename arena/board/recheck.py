@@ -8,9 +8,8 @@ import msgspec
 
 from arena.board.outcomes import AGENTS, MODELS, NOISY, kind_of
 from arena.errors import ArenaError, RunRefused, UsageError, why
-from arena.machine.facts import installed_version
+from arena.machine.facts import installed_version, require_jail
 from arena.machine.fingerprint import this_machine
-from arena.machine.jail_policy import require_jail
 from arena.paths import Paths
 from arena.records.header import read_header
 from arena.records.report import RunReport

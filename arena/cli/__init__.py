@@ -117,7 +117,7 @@ def cli(ctx: click.Context) -> None:
 
 def _app_at(word: str) -> click.Command:
     """Returns the command `pkb-arena PROBLEM`. Raises UsageError if there is no such problem."""
-    from arena.cli.session import open_session
+    from arena.cli.options import open_session
 
     try:
         problem = open_session().problem(word)

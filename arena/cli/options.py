@@ -1,19 +1,112 @@
 """Arguments and options that several commands share."""
 
 import functools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
-from arena.cli.numbers import Number, Whole
+from arena.cli.diagnostics import complain
+from arena.paths import Paths, find_paths
 from arena.runs.run_request import MOST_ROUNDS
-from arena.setting_choice import Choice
-from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS
-from problems.specification import PRESETS
+from arena.setting_choice import Choice, find_problem
+from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
+from problems.catalogue import Catalogue, load_catalogue
+from problems.specification import PRESETS, Problem
+from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
+
+if TYPE_CHECKING:
+    from arena.records.standings import Standing
+
+
+@dataclass(frozen=True)
+class CliSession:
+    """One call of the command line."""
+
+    paths: Paths
+    settings: Settings
+    catalogue: Catalogue
+
+    def problem(self, name: str) -> Problem:
+        """Returns the problem with this id, slug or stem.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return find_problem(self.catalogue, name)
+
+    def standings(self) -> "dict[int, Standing]":
+        """Returns the user's standing by problem id; empty before the first run. Creates no files before it."""
+        from arena.records.index import Store, stored  # importing sqlite3 takes time
+
+        return stored(self.paths, Store.standings, rebuild=True) or {}
+
+
+def open_session(warn: bool = False) -> CliSession:
+    """Reads the settings and the catalogue. With `warn`, prints the problem folders that could not be read.
+
+    Raises:
+        SettingsError: the settings file is invalid.
+    """
+    paths = find_paths()
+    settings = load_settings(paths)
+    thunderkittens.name(settings.thunderkittens)
+    catalogue = load_catalogue(settings.problem_folders)
+    if warn:
+        for broken in catalogue.broken:
+            complain(f"a problem was left out: {broken}")
+    return CliSession(paths, settings, catalogue)
+
+
+class _InWords:
+    """Describes ranges and invalid values in words. A base class, which must precede click's own class."""
+
+    def _describe_range(self: Any) -> str:
+        """Returns the range that click appends to an option's help: "1 to 64", "above 0", "1 or more"."""
+        if self.min is None:
+            return ""
+        if self.max is not None:
+            return f"{self.min} to {self.max}"
+        return f"above {self.min}" if self.min_open else f"{self.min} or more"
+
+    def convert(self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)  # type: ignore[misc]
+        except click.BadParameter:
+            self.fail_in_words(value, param, ctx)
+
+    def fail_in_words(self: Any, value: object, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        """Raises BadParameter with the range."""
+        within = self._describe_range()
+        if self.max is not None:
+            within = f"from {within}"
+        elif within and not self.min_open:
+            within = f"of {within}"
+        raise click.BadParameter(f"{str(value)!r} is not a {self.name} {within}".rstrip(), ctx, param)
+
+
+class Whole(_InWords, click.IntRange):
+    """A whole number, in a range if one is given."""
+
+    name = "whole number"
+
+
+class Number(_InWords, click.FloatRange):
+    """A finite number, in a range if one is given."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):  # NaN passes every comparison with a bound
+            self.fail_in_words(value, param, ctx)
+        return number
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
 
@@ -32,7 +125,7 @@ def _parse_sizes(ctx: click.Context, param: click.Parameter, values: tuple[str, 
 
 
 def _complete_problem(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from arena.cli.session import open_session
+    from arena.cli.options import open_session
 
     problems = open_session().catalogue.problems
     names = {name: problem.title for problem in problems for name in (problem.slug, str(problem.id))}

@@ -6,13 +6,11 @@ from pathlib import Path
 import click
 
 from arena.cli.display import Display, display_of, drawn_by
-from arena.cli.duel.duel_lines import find_duel, tell_duel
-from arena.cli.numbers import Number
-from arena.cli.options import json_option
+from arena.cli.duel.duel import find_duel, tell_duel
+from arena.cli.options import Number, json_option, open_session
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.players.writing_progress import is_trace, tell_trace
 from arena.cli.record import RecordPlan, check_target, parse_size
-from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.records.code_hash import code_hash

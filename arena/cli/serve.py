@@ -3,8 +3,7 @@
 import click
 
 from arena.cli.display import LOOPBACK, ServePlan, display_of, drawn_by
-from arena.cli.numbers import Number, Whole
-from arena.cli.session import open_session
+from arena.cli.options import Number, Whole, open_session
 from arena.errors import UsageError
 
 _PLAN = ServePlan()

@@ -11,7 +11,7 @@ from arena.duel.judging import DuelJudge
 from arena.duel.opening import Players
 from arena.duel.state import DuelState, after_final, without_final
 from arena.errors import ArenaError, MachineError, PlayerFailed
-from arena.machine.jail_policy import require_jail
+from arena.machine.facts import require_jail
 from arena.paths import Paths
 from arena.players.player import KernelAccess, Submission, Task
 from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafted, Retried, Wrote

@@ -1,11 +1,39 @@
 """The stored calibration of this machine: peaks measured once, from which every verdict's roofline is computed."""
 
+import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from arena.machine.stored import made_today, read_stored, write_stored
+from arena.machine.facts import installed_version
+from arena.paths import make_folder, unwritable, write_atomically
 from sandbox.protocol.events import Calibrated, Setting
+
+Measured = TypeVar("Measured", bound=msgspec.Struct)
+
+
+def made_today() -> dict[str, str]:
+    """Returns the fields `date` and `torch` for a measurement made now."""
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"date": date, "torch": installed_version("torch") or ""}
+
+
+def write_stored(path: Path, measurement: msgspec.Struct) -> None:
+    """Stores a measurement. Raises FolderUnwritable."""
+    make_folder(path.parent)
+    try:
+        write_atomically(path, msgspec.json.encode(measurement))
+    except OSError as error:
+        raise unwritable(path.parent, error) from None
+
+
+def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
+    """Returns the stored measurement; None if there is none or the file is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, ValueError):
+        return None
 
 
 class Calibration(msgspec.Struct, frozen=True):

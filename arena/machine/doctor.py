@@ -9,11 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from arena.errors import ArenaError
-from arena.machine.facts import installed_version, torch_is_cpu_only
+from arena.machine.facts import installed_version, is_jail, isolation_words, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, isolation_fix, python_install, system_install
-from arena.machine.jail_policy import is_jail, isolation_words
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue

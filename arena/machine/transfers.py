@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from arena.machine.calibration import made_today, read_stored, write_stored
 from arena.machine.finding import MachineFinding, limited, ok
-from arena.machine.stored import made_today, read_stored, write_stored
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import TransfersTimed
 from sandbox.protocol.transfers import Transfers, gigabytes_per_second

@@ -27,9 +27,8 @@ from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.words.headline import WHERE, outcome_words
-from arena.workspace.named_kernels import BASELINE, house_source
-from arena.workspace.problem_page import problem_page
-from arena.workspace.templates import starter, template_names
+from arena.workspace.agents_page import problem_page
+from arena.workspace.named_kernels import BASELINE, house_source, starter, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS

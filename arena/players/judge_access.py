@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from arena.machine.jail_policy import require_jail
+from arena.machine.facts import require_jail
 from arena.players.attempts import Attempt, best_of
 from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from arena.paths import write_named_file
 from arena.words.untrusted_text import printable
-from arena.workspace.atomic_file import write_named_file
 from sandbox.protocol.profile import WORK, RankProfile
 
 _ROWS = {"call": 0, "wait": 1, "op": 2}

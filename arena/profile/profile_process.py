@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from arena.errors import MachineError
-from arena.own_modules import ROOT, module_command, module_environment
+from arena.paths import ROOT, module_command, module_environment
 from arena.profile.messages import Begins, NcuProfiled, NotProfiled, Profiled, ProfileRequest, Waits, decode
 
 COMMAND = module_command("arena.profile.main")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.profile.kept_profiles import kept_profile
+from arena.profile.profiling import kept_profile
 from arena.records.header import read_events, read_header
 from arena.records.index import stored
 from arena.runs.judge import Judgement
@@ -30,7 +30,7 @@ class Origin:
     player: str = "you"
     """The player under whose name its result is stored when it is judged."""
     profile: str = ""
-    """Its newest profile as text (`arena.profile.kept_profiles`); empty if there is none."""
+    """Its newest profile as text (`arena.profile.profiling`); empty if there is none."""
 
     @property
     def sha256(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from arena.errors import RefereeFailed
-from arena.own_modules import ROOT, module_command, module_environment
+from arena.paths import ROOT, module_command, module_environment
 from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
 
 COMMAND = module_command("sandbox.referee.main")

@@ -19,8 +19,7 @@ import msgspec
 
 from arena.errors import ArenaError, MachineError
 from arena.machine.fingerprint import Machine, this_machine
-from arena.own_modules import ROOT, module_environment
-from arena.paths import Paths, make_folder, paths_in
+from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.header import Journal, RunHeader
 from arena.records.index import Store
 from arena.records.index_file import mark_stale

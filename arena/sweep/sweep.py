@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
-from arena.machine.jail_policy import require_jail
+from arena.machine.facts import require_jail
 from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT

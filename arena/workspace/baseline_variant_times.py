@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.workspace.atomic_file import write_atomically
+from arena.paths import write_atomically
 from sandbox.protocol.events import Microseconds, Setting
 
 

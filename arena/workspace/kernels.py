@@ -18,8 +18,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from arena.errors import UsageError
-from arena.paths import make_folder, unwritable
-from arena.workspace.atomic_file import write_atomically
+from arena.paths import make_folder, unwritable, write_atomically
 from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from arena.errors import MachineError
-from arena.own_modules import ROOT, module_command, module_environment
+from arena.paths import ROOT, module_command, module_environment
 from benchmarks.figure import Figure
 
 GIVE_UP_S = 600.0

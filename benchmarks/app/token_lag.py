@@ -6,8 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from arena.own_modules import ROOT, module_command, module_environment
-from arena.paths import Paths
+from arena.paths import ROOT, Paths, module_command, module_environment
 from arena.settings import ModelSettings, Settings, save_settings
 from benchmarks.app.loop_lag import lag_while, until
 from benchmarks.app.terminal import COLUMNS, LINES

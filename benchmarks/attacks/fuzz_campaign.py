@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import MachineError, RunCancelled, RunRefused
-from arena.machine.jail_policy import is_jail
+from arena.machine.facts import is_jail
 from arena.runs.judge import Judge, judge_to_end
 from arena.runs.run_request import RunRequest
 from arena.runs.temporary_engine import temporary_engine

@@ -9,19 +9,16 @@ import msgspec
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.numbers import Number, Whole
-from arena.cli.options import json_option
+from arena.cli.options import Number, Whole, json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import RunCancelled, RunRefused, UsageError
-from arena.machine.facts import visible_gpus
-from arena.machine.jail_policy import is_jail
-from arena.own_modules import ROOT
+from arena.machine.facts import is_jail, visible_gpus
+from arena.paths import ROOT, write_atomically
 from arena.runs.judge import Judge, judge_to_end
 from arena.runs.run_request import RunRequest
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.atomic_file import write_atomically
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.attack_suite import (
     BACKEND_SETUPS,

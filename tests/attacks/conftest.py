@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from arena.machine.jail_policy import is_jail
+from arena.machine.facts import is_jail
 from benchmarks.attacks.attack_bait import Bait
 from benchmarks.attacks.attack_suite import MOST_TRIES, TWIN, AttackKernel, harmful, read_catalogue, read_kernels
 from problems.catalogue import load_catalogue

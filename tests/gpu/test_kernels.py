@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from benchmarks.attacks.attack_suite import read_kernel
 from benchmarks.kernels import kernel_paths
 from problems.catalogue import load_catalogue

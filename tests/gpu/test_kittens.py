@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kittens_faults import FAULTS, fault
 
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 
 KERNELS = Path(__file__).with_name("kernels")
 pytestmark = [pytest.mark.gpu, pytest.mark.peers]

@@ -7,7 +7,7 @@ import pytest
 from kittens_faults import FAULTS, FOLDER, HEADERS, NEED_NVRTC
 
 from arena.machine.facts import visible_gpus
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from problems.catalogue import load_catalogue
 from sandbox.kit import cuda, errors
 from sandbox.kit.compilers import nvrtc

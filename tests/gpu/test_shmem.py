@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sandbox.kit
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from sandbox.machine.backends import named
 from sandbox.protocol.verdict import Verdict
 

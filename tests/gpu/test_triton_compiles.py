@@ -10,7 +10,7 @@ import pytest
 
 import sandbox
 from arena.machine.facts import visible_gpus
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from problems.catalogue import load_catalogue
 
 ROOT = Path(sandbox.__path__[0]).parent

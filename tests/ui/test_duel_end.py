@@ -12,9 +12,9 @@ from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import words
+from screens.duel.base import points_of
 from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, LiveDuelScreen
-from screens.duel.race_chart import points_of
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
 from screens.duel.setup import DuelSetup

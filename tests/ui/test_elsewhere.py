@@ -29,7 +29,7 @@ from screens.picker.welcome import Welcome
 from screens.profile.screen import ProfileScreen
 from screens.sweep.screen import SweepScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
-from screens.widgets.pane_title import entitle
+from screens.widgets.key_line import entitle
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.run_update import RunUpdate
-from screens.widgets.foreign import PlainStatic
+from screens.widgets.text_lines import PlainStatic
 
 pytestmark = pytest.mark.slow
 

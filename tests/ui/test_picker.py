@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList
 
 from arena.records.run_record import Entry
 from arena.records.standings import Standing
-from arena.workspace.templates import template_names
+from arena.workspace.named_kernels import template_names
 from problems.catalogue import HOME
 from problems.specification import load_problem
 from sandbox.protocol.verdict import Verdict

@@ -12,8 +12,7 @@ from sandbox.protocol.verdict import Verdict
 from screens.dialogs.questions import Question
 from screens.dialogs.void import KERNEL, VoidDialog
 from screens.kernel.history import HistoryScreen
-from screens.picker.board import BoardDialog
-from screens.picker.results import ResultsDialog
+from screens.picker.board import BoardDialog, ResultsDialog
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,11 @@ from arena.board.drawing import whole_picture
 from arena.board.gathering import Board, gather
 from arena.board.tables import DEFINITIONS, csv_text, markdown, text_lines
 from arena.cli.diagnostics import complain, say
-from arena.cli.options import json_option
+from arena.cli.options import json_option, open_session
 from arena.cli.output import print_json, print_line
-from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.paths import NAMED, make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable, write_atomically
 from arena.words.untrusted_text import printable
-from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.verdict import ExitCode
 
 _file = click.Path(path_type=Path, dir_okay=False)

@@ -5,9 +5,8 @@ from pathlib import Path
 import click
 
 from arena.cli.diagnostics import complain
-from arena.cli.options import json_option
+from arena.cli.options import CliSession, json_option, open_session
 from arena.cli.output import counted, print_json, print_line
-from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
 from arena.export.pages.attempts import LEFT_OUT_ADVICE

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from arena.cli.options import json_option
+from arena.cli.options import json_option, open_session
 from arena.cli.output import counted, print_json, print_line
-from arena.cli.session import open_session
 from arena.export.bundle import import_bundle
 
 

@@ -7,9 +7,8 @@ import click
 from arena.board.voiding import VoidTarget, find_target, unvoid, user, void, voided
 from arena.cli.colour import struck
 from arena.cli.diagnostics import complain
-from arena.cli.options import json_option
+from arena.cli.options import json_option, open_session
 from arena.cli.output import counted, print_json, print_line
-from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.paths import Paths
 from arena.records.run_record import Entry

@@ -6,9 +6,8 @@ import click
 
 from arena.cli.colour import struck
 from arena.cli.diagnostics import complain
-from arena.cli.options import json_option
+from arena.cli.options import json_option, open_session
 from arena.cli.output import print_json, print_line
-from arena.cli.session import open_session
 from arena.duel.card import unrated_words, winner_words
 from arena.duel.journal import DuelRecord, damage, read_duels
 from arena.duel.ratings import ALL, Rating, ratings

@@ -3,9 +3,8 @@
 import click
 
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.options import json_option, setting_options
+from arena.cli.options import CliSession, json_option, open_session, setting_options
 from arena.cli.output import print_json, print_line
-from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import Calibration, in_units, keep
 from arena.paths import make_folder
 from arena.runs.engine import Engine

@@ -7,9 +7,8 @@ import msgspec
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.options import json_option, setting_options
+from arena.cli.options import CliSession, json_option, open_session, setting_options
 from arena.cli.output import print_json, print_line
-from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.machine.transfers import StoredTransfers, keep, report_lines, stored_transfers
 from arena.paths import make_folder

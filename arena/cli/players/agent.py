@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import click
 
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option
+from arena.cli.options import Whole, json_option
 from arena.cli.players.writing import write_and_print
 from arena.cli.players.writing_plan import Plan, plan_options
 from arena.players.agent import PATIENCE, STEPS

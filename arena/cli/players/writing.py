@@ -10,14 +10,13 @@ from arena.cli.players.writing_plan import Plan, player_of
 from arena.cli.players.writing_progress import WritingProgress
 from arena.cli.players.writing_report import WritingReport, print_writing, report_of
 from arena.cli.runs.progress import RunProgress
-from arena.paths import NAMED, make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable, write_named_file
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.runs.engine import Engine
 from arena.runs.judge import Judgement
-from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from sandbox.protocol.kernel_files import Kernel

@@ -9,9 +9,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from arena.cli.numbers import Number, Whole
-from arena.cli.options import problem_argument, rounds_option, setting_options, shots_option, unsafe_option
-from arena.cli.session import CliSession, open_session
+from arena.cli.options import (
+    CliSession,
+    Number,
+    Whole,
+    open_session,
+    problem_argument,
+    rounds_option,
+    setting_options,
+    shots_option,
+    unsafe_option,
+)
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool
 from arena.paths import NAMED, make_folder

@@ -13,8 +13,8 @@ from arena.cli.diagnostics import say
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.errors import MachineError, UsageError
-from arena.own_modules import ROOT, module_command, module_environment
-from arena.workspace.templates import signature
+from arena.paths import ROOT, module_command, module_environment
+from arena.workspace.named_kernels import signature
 from problems.specification import Problem, ProblemError, WorldRefused, load_problem
 from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
 from sandbox.protocol.verdict import ExitCode, Verdict

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arena.cli.diagnostics import complain
-from arena.cli.options import json_option
+from arena.cli.options import json_option, open_session
 from arena.cli.output import outcome_sign, print_json, print_line
-from arena.cli.session import open_session
 from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
 

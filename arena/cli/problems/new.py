@@ -5,17 +5,14 @@ from pathlib import Path
 import click
 
 from arena.cli.diagnostics import say
-from arena.cli.options import problem_argument
+from arena.cli.options import open_session, problem_argument
 from arena.cli.output import print_line
-from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.machine.facts import visible_gpus
-from arena.paths import NAMED, make_folder
+from arena.paths import NAMED, make_folder, write_named_file
 from arena.workspace import agents_page
-from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace
-from arena.workspace.named_kernels import BASELINE
-from arena.workspace.templates import GPU_TEMPLATES, starter, template_names
+from arena.workspace.named_kernels import BASELINE, GPU_TEMPLATES, starter, template_names
 from sandbox.machine.backends import named
 
 

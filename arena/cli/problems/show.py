@@ -4,14 +4,12 @@ from typing import Any
 
 import click
 
-from arena.cli.options import json_option, problem_argument
+from arena.cli.options import json_option, open_session, problem_argument
 from arena.cli.output import print_json, print_line
 from arena.cli.problems.list_problems import problem_facts
-from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.workspace.named_kernels import house_source
-from arena.workspace.problem_page import problem_page
-from arena.workspace.templates import signature
+from arena.workspace.agents_page import problem_page
+from arena.workspace.named_kernels import house_source, signature
 from problems.specification import Problem
 
 

@@ -7,18 +7,16 @@ import click
 import msgspec
 
 from arena.cli.diagnostics import say
-from arena.cli.options import json_option, kernel_argument, problem_argument, setting_options
+from arena.cli.options import CliSession, json_option, kernel_argument, open_session, problem_argument, setting_options
 from arena.cli.output import print_json, print_line, while_it_is_read
 from arena.cli.runs.request import make_request
-from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
-from arena.profile.kept_profiles import keep_profile, ncu_file
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.ncu_words import ncu_text
-from arena.profile.profiling import profile_ranks, profile_with_ncu
+from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
 from arena.profile.rules import RankFigures, first_failure, under_profiler
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call
 from arena.runs.run_request import RunRequest

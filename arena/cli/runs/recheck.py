@@ -11,9 +11,8 @@ from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckT
 from arena.board.voiding import user
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.options import budget_option, json_option, rounds_option, unsafe_option
+from arena.cli.options import CliSession, budget_option, json_option, open_session, rounds_option, unsafe_option
 from arena.cli.output import counted, print_json, print_line, verdict_text, while_it_is_read
-from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.records.index import Store, stored
 from arena.records.run_record import Entry

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from arena.cli.session import CliSession
+from arena.cli.options import CliSession
 from arena.errors import UsageError
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting

@@ -7,10 +7,10 @@ import click
 
 from arena.cli import options
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import CliSession, open_session
 from arena.cli.output import print_json, print_report, while_it_is_read
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
-from arena.cli.session import CliSession, open_session
 from arena.records.report import RunReport
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end

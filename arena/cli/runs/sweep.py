@@ -10,12 +10,20 @@ from click.core import ParameterSource
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.numbers import Number, Whole
-from arena.cli.options import json_option, rounds_option, setting_options, shots_option, unsafe_option
+from arena.cli.options import (
+    CliSession,
+    Number,
+    Whole,
+    json_option,
+    open_session,
+    rounds_option,
+    setting_options,
+    shots_option,
+    unsafe_option,
+)
 from arena.cli.output import while_it_is_read
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
-from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine

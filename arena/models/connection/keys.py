@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from arena.errors import UsageError
-from arena.own_modules import withhold
+from arena.paths import withhold
 
 SERVICE = "pkb-arena"
 """Service name in the keyring. The entry has the name of the environment variable."""

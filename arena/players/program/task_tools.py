@@ -17,8 +17,7 @@ from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
 from arena.words.headline import WHERE, outcome_words
-from arena.workspace.named_kernels import BASELINE
-from arena.workspace.templates import starter, template_names
+from arena.workspace.named_kernels import BASELINE, starter, template_names
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 

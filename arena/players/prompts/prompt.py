@@ -12,7 +12,7 @@ from arena.players.prompts.examples import choose_examples, load_examples
 from arena.players.prompts.machine_card import least_work, machine_card
 from arena.players.prompts.origin_section import origin_section
 from arena.runs.origin import Origin
-from arena.workspace.templates import signature
+from arena.workspace.named_kernels import signature
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of

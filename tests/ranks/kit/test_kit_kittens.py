@@ -12,7 +12,7 @@ import torch
 from exact_collectives import drawn
 
 import sandbox.kit
-from arena.workspace.templates import starter
+from arena.workspace.named_kernels import starter
 from problems.catalogue import load_catalogue
 from sandbox.kit import errors, kittens, symm
 from sandbox.kit.compilers import kittens_headers

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from arena.cli.options import CliSession, open_session
 from arena.cli.runs.request import make_request
-from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.runs.run_request import header_of
 from arena.setting_choice import Choice

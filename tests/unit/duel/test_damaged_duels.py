@@ -7,7 +7,7 @@ from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cli.duel.duel_lines import duel_line
+from arena.cli.duel.duel import duel_line
 from arena.duel.card import text_card
 from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
 from arena.duel.journal import duel_records, ending, read_duel, read_duel_header, read_duels

@@ -27,7 +27,7 @@ from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, PlayerFailed, UsageError
-from arena.machine.jail_policy import NoJail
+from arena.machine.facts import NoJail
 from arena.paths import Paths
 from arena.players.file import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task

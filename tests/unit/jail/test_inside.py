@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.jail import signal_scope
+from sandbox.jail import seccomp
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import NESTED, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
@@ -24,7 +24,7 @@ def program() -> bytes:
         program = build_filter("nested")
     except NoFilter as error:
         pytest.skip(str(error))
-    if not signal_scope.is_available():
+    if not seccomp.is_available():
         pytest.skip("this kernel cannot restrict signals")
     reason = why_not(NESTED, program)
     if reason is not None:
@@ -109,6 +109,6 @@ def marked(mark: bytes) -> list[str]:
 
 
 def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal_scope, "is_available", lambda: False)
+    monkeypatch.setattr(seccomp, "is_available", lambda: False)
     with pytest.raises(OSError, match=r"Linux 6\.12 with Landlock is needed"):
-        signal_scope.restrict()
+        seccomp.restrict()

@@ -1,6 +1,6 @@
 import pytest
 
-from arena.machine.jail_policy import NoJail, is_jail, require_jail
+from arena.machine.facts import NoJail, is_jail, require_jail
 from sandbox.protocol.verdict import ExitCode
 
 

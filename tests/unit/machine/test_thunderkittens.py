@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.session import open_session
-from arena.own_modules import module_environment
+from arena.cli.options import open_session
+from arena.paths import module_environment
 from sandbox.jail import profiles
 from sandbox.machine import backends, thunderkittens
 

@@ -13,7 +13,7 @@ from model_server import KEY, ModelServer, dripping, events, status, streamed
 from scripted_agents import Bench
 
 from arena.errors import MachineError, PlayerFailed, UsageError
-from arena.machine.jail_policy import require_jail
+from arena.machine.facts import require_jail
 from arena.models.budget import Spent
 from arena.models.conversation import Text, Usage
 from arena.paths import Paths

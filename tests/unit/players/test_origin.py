@@ -17,8 +17,8 @@ from arena.players.attempts import Attempt
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
 from arena.players.prompts.prompt import build_prompt
-from arena.profile.kept_profiles import keep_profile, kept_profile
 from arena.profile.messages import Profiled, ProfileRequest
+from arena.profile.profiling import keep_profile, kept_profile
 from arena.profile.rules import figures
 from arena.records.header import read_header
 from arena.records.index import Store

@@ -19,8 +19,7 @@ from arena.models.conversation import Conversation, Finish, Message, Text, Usage
 from arena.models.model import find_model
 from arena.models.providers import find_provider, provider_names
 from arena.models.templates import read_template
-from arena.own_modules import module_environment
-from arena.paths import Paths
+from arena.paths import Paths, module_environment
 from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
 from arena.players.prompts.feedback import fenced, judgement_words, next_turn
@@ -29,7 +28,7 @@ from arena.records.header import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, save_settings
-from arena.workspace.templates import signature
+from arena.workspace.named_kernels import signature
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import (
     Failure,

@@ -3,7 +3,7 @@
 import pytest
 
 from problems.catalogue import load_catalogue
-from screens.palette_match import fit
+from screens.palette import fit
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from screens import figures
 from screens.dialogs import dialog
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.status_words import best_words
-from screens.sweep.words import square_words
-from screens.widgets.hanging import hanging
+from screens.sweep.screen import square_words
+from screens.widgets.text_lines import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
 

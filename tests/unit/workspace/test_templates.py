@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.workspace.templates import signature, starter, template_names
+from arena.workspace.named_kernels import signature, starter, template_names
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, find_solution
 
@@ -61,5 +61,5 @@ def test_a_signature_shows_defaults() -> None:
 
 
 def test_starters_are_made_without_torch() -> None:
-    code = "import sys, arena.workspace.templates; assert 'torch' not in sys.modules"
+    code = "import sys, arena.workspace.named_kernels; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from arena.errors import FolderUnwritable, KernelsLocked, UsageError
-from arena.workspace.atomic_file import write_atomically
+from arena.paths import write_atomically
+from arena.workspace.kernel_folder import plain, with_line_ends
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
-from arena.workspace.line_ends import plain, with_line_ends
 from arena.workspace.workspace_lock import KernelLocks
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
