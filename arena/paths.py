@@ -104,7 +104,7 @@ class Paths:
 
     @property
     def sweeps(self) -> Path:
-        return self.data / "campaigns"
+        return self.data / "sweeps"
 
     @property
     def imports(self) -> Path:
@@ -140,7 +140,7 @@ class Paths:
             "traces": self.traces,
             "profiles": self.profiles,
             "duels": self.duels,
-            "campaigns": self.sweeps,
+            "sweeps": self.sweeps,
             "imports": self.imports,
             "results": self.database,
             "voids": self.voids,

@@ -151,15 +151,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         return [Path(folder).expanduser() for folder in self.problem_dirs]
 
 
-FORMER_ACTIONS = {
-    "hand_in": "submit",
-    "campaigns": "sweeps",
-    "filter_campaign": "filter_sweep",
-    "next_campaign": "next_sweep",
-    "leave_campaign": "leave_sweep",
-}
-"""Old names of actions that a user's keymap may contain, with their current names."""
-
 TABLES: dict[str, type[msgspec.Struct]] = {"models": ModelSettings, "agents": AgentSettings}
 """The settings that are tables, with the schema of their entries."""
 
@@ -266,8 +257,7 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
         if model.provider not in PROVIDERS:
             what = f"models.{name}: provider is {model.provider!r}; it must be one of {', '.join(PROVIDERS)}"
             raise SettingsError(f"{place}{what}", advice)
-    keymap = {FORMER_ACTIONS.get(action, action): key for action, key in settings.keymap.items()}
-    return msgspec.structs.replace(settings, keymap=keymap)
+    return settings
 
 
 def _not_finite(value: object) -> str:

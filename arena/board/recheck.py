@@ -86,7 +86,7 @@ def bests(entries: Iterable[Entry]) -> list[list[Entry]]:
     for _, group in sorted(groups.items(), key=lambda pair: str(pair[0])):
         kernels: dict[str, Entry] = {}
         for entry in (*fastest(group), *sorted(group, key=lambda entry: -entry.created)):
-            kernels.setdefault(entry.names_code, entry)
+            kernels.setdefault(entry.code, entry)
         found.append(list(kernels.values()))
     return found
 
@@ -183,9 +183,7 @@ class Rechecker:
         version = installed_version("pkb-arena") or ""
         note = f"recheck by pkb-arena {version}: {found.after.verdict}: {found.after.detail}"
         same = [
-            run.run_id
-            for run in runs
-            if _counts(run) and _setting(run) == _setting(entry) and run.names_code == entry.names_code
+            run.run_id for run in runs if _counts(run) and _setting(run) == _setting(entry) and run.code == entry.code
         ]
         for run in same:
             line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._terms.void_by), run=run)

@@ -34,7 +34,7 @@ def outcomes(path: Path, voids: Voids, source: str = "") -> list[Outcome]:
     newest: dict[str, tuple[Outcome, Measurement | None]] = {}
     for result in results(path):
         if result.final and result.verdict != REFUSED:
-            voided = voids.of(result.run_id, result.names_code) is not None
+            voided = voids.of(result.run_id, result.code) is not None
             newest[result.key] = (outcome_of(result, source, voided), None if voided else result.measurement)
     found = [outcome for outcome, measurement in newest.values() if measurement is None]
     for kernel in ranked(newest.values(), lambda pair: pair[1]):

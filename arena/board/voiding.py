@@ -63,8 +63,8 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
         run = by_id.pop()
         return VoidTarget(run, "", [run])
     if _HASH.fullmatch(word):
-        named = {entry.names_code for entry in _kernels(paths, word)}
-        named |= {result.names_code for result in swept if any(each.startswith(word) for each in _hashes(result))}
+        named = {entry.code for entry in _kernels(paths, word)}
+        named |= {result.code for result in swept if any(each.startswith(word) for each in _hashes(result))}
         if len(named) > 1:
             raise UsageError(f"{len(named)} kernels have a hash that begins with {word}", "name more of its characters")
         if named:
@@ -81,7 +81,7 @@ def _hashes(result: CellResult) -> tuple[str, str]:
 
 def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
     found = {(entry.run_id, entry.player) for entry in _kernels(paths, code)}
-    found |= {(result.run_id, result.cell.player) for result in swept if result.names_code == code}
+    found |= {(result.run_id, result.cell.player) for result in swept if result.code == code}
     return VoidTarget("", code, sorted({run for run, _ in found}), sorted({player for _, player in found}))
 
 
@@ -165,5 +165,5 @@ def _advice(paths: Paths, target: VoidTarget) -> str:
     """Returns which mark to take back instead: that of the kernel, if the run is voided with its kernel."""
     for entry in voided(paths) if target.run else ():
         if entry.run_id == target.run:
-            return f"its kernel is: `pkb-arena void {entry.names_code[:12]} --undo`"
+            return f"its kernel is: `pkb-arena void {entry.code[:12]} --undo`"
     return "`pkb-arena void` lists what is"

@@ -140,7 +140,7 @@ class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
     rounds: int
     speedup: Interval
     clock: str = ""
-    """The clock of the speedup: "call" or "device". Empty in journals of older versions, which have end-to-end time only."""
+    """The clock of the speedup: "call" or "device"."""
 
 
 class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):

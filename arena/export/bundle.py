@@ -181,7 +181,7 @@ def _copy(
                 case CellResult() if newest.get(line.key) == line.at:
                     _keep_kernel_of(paths, catalogue, folder, line)
                     _keep_trace(paths, folder, line.trace_id, players)
-                    void = voids.of(line.run_id, line.names_code)
+                    void = voids.of(line.run_id, line.code)
                     if void is not None:
                         marks += msgspec.json.encode(msgspec.structs.replace(void, run=line.run_id, code="")) + b"\n"
                     yield row_of(path.stem, line, machines.get(line.machine, ""), players.of(line.cell.player), void)

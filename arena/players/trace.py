@@ -160,7 +160,7 @@ class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
     error: bool
 
 
-class Answered(TraceEvent, tag="answered", rename={"reason": "complaint"}, frozen=True, kw_only=True):
+class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
     """An answer is complete, or the player passed a kernel to the tool `run`."""
 
     outcome: str

@@ -21,7 +21,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     world: int
     machine: str
     code: str
-    """Hash of the kernel's code without comments (`arena.records.code_hash`)."""
+    """Hash of the kernel's code (`arena.records.code_hash`)."""
     origin: str
     """SHA-256 of the kernel that it started from."""
     origin_name: str

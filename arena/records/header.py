@@ -52,9 +52,9 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     other_than: str = ""
     """For a run in a random setting at other sizes: the id of the run that it belongs to; else empty."""
     correctness_only: bool = False
-    """Whether nothing was to be timed: a `compile` call of a model, or a profile. False in journals of older versions."""
+    """Whether nothing was to be timed: a `compile` call of a model, or a profile."""
     machine: str = ""
-    """Fingerprint of the machine that ran it; empty in journals of older versions."""
+    """Fingerprint of the machine that ran it."""
     version: int = VERSION
 
     @property

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from arena.errors import StoreError
-from arena.machine.fingerprint import this_machine
 from arena.paths import VOIDS, Paths, files_in, make_folder
 from arena.records.comparisons import Comparison, comparison_of
 from arena.records.header import read_events, read_header
@@ -26,7 +25,6 @@ from arena.records.index_file import (
     mark_stale,
     opening,
 )
-from arena.records.renamed_voids import RenamedVoids
 from arena.records.run_record import Entry, entry_of
 from arena.records.standings import Standing, fastest, standing_of
 from arena.records.voids import Voids, read_voids
@@ -59,8 +57,8 @@ class Store:
 
         Raises:
             StoreError: it can be neither opened nor created.
-            FolderUnwritable: its folder cannot be created, or a mark cannot be added under today's hash of a kernel.
-            PathRefused: the index is new, and the journals of the runs or of the voids cannot be read.
+            FolderUnwritable: its folder cannot be created.
+            PathRefused: the index is new, and the journals of the runs cannot be read.
         """
         make_folder(path.parent)
         self.path, self._runs = path, runs
@@ -156,11 +154,10 @@ class Store:
 
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
-        rows, compared, voids = [], [], RenamedVoids(self._voids)
+        rows, compared = [], []
         for path in files_in(runs, ".jsonl"):
             with suppress(OSError, ValueError):
                 header = read_header(path)
-                voids.take(header)
                 results = [event.result for event in read_events(path) if isinstance(event, Finished)]
                 if not header.versus:
                     rows += [_row(entry_of(header, result)) for result in results]
@@ -254,8 +251,7 @@ class ReadOnlyStore(Store):
         """Opens the index, or reads the journals in `runs` into memory.
 
         Raises:
-            PathRefused: the journals of the runs or of the voids cannot be read.
-            FolderUnwritable: a mark is needed under today's hash of a kernel, and cannot be added.
+            PathRefused: the journals of the runs cannot be read.
         """
         self.path, self.damaged = path, ""
         self._voids, self._lock = path.with_name(VOIDS), threading.RLock()
@@ -306,12 +302,9 @@ def _comparison(row: tuple[Any, ...]) -> Comparison:
 
 
 def _marked(entry: Entry, voids: Voids) -> Entry:
-    void = voids.of(entry.run_id, entry.names_code)
+    void = voids.of(entry.run_id, entry.code)
     return entry if void is None else msgspec.structs.replace(entry, voided=void)
 
 
 def _entry(row: tuple[object, ...]) -> Entry:
-    entry = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)
-    if entry.machine:
-        return entry
-    return msgspec.structs.replace(entry, machine=this_machine(entry.device).digest)
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)

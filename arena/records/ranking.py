@@ -25,7 +25,7 @@ class Measurement(NamedTuple):
     """Equal for measurements that can be pooled: the hash of the code, and the setting where that varies."""
     speedup: Interval
     clock: str = ""
-    """The headline's clock: "call" or "device"; empty for results of older versions."""
+    """The headline's clock: "call" or "device"."""
     rounds: int = 0
 
 

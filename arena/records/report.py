@@ -8,7 +8,6 @@ import msgspec
 from arena.records.header import RunHeader
 from arena.words.untrusted_text import printable
 from sandbox.protocol import events
-from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.result import Energy
 from sandbox.protocol.unjudged import harness_error_result
 from sandbox.protocol.verdict import Verdict
@@ -130,7 +129,7 @@ def report(header: RunHeader, result: events.Result) -> RunReport:
         sizes=setting.sizes,
         verdict=result.verdict,
         outcome=result.outcome,
-        detail=one_line(detail(result)),
+        detail=one_line(result.detail),
         failure=result.failure,
         paper_rule=result.paper_rule,
         error=result.error,
@@ -155,11 +154,6 @@ def report(header: RunHeader, result: events.Result) -> RunReport:
 def at_other_sizes(report: RunReport, others: Sequence[OtherSize]) -> RunReport:
     """The report of a kernel that passed, with its results in other settings."""
     return msgspec.structs.replace(report, other_sizes=list(others), holds_at_other_sizes=holds(others))
-
-
-def detail(result: events.Result) -> str:
-    """Returns the failure in words, also of an old journal, whose own detail has another form."""
-    return result.detail if result.failure is None else failure_words(result.failure)
 
 
 def output_of(failure: events.Failure) -> str:

@@ -42,16 +42,16 @@ class Entry(msgspec.Struct, frozen=True):
     percent: float | None
     """Percent of the roofline's bound."""
     clock: str = ""
-    """The clock of the headline: "call" or "device"; empty when nothing was timed, and for results of older versions."""
+    """The clock of the headline: "call" or "device"; empty when nothing was timed."""
     call_sees: float | None = None
     """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
     code: str = ""
-    """Hash of the code without comments (`arena.records.code_hash`); empty for rows whose journal is gone."""
+    """Hash of the code (`arena.records.code_hash`)."""
     rounds: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Number of timed rounds."""
     machine: str = ""
-    """The machine's fingerprint (`arena.machine.fingerprint`). Runs without one, of older versions, count as local."""
+    """The machine's fingerprint (`arena.machine.fingerprint`)."""
     gap_closed: float | None = None
     """Share of the gap between the baseline and the roofline's bound (`arena.records.bound`)."""
     backend: str = ""
@@ -60,11 +60,6 @@ class Entry(msgspec.Struct, frozen=True):
     """For a run in a random setting at other sizes: the id of the run that it belongs to; else empty."""
     voided: Void | None = None
     """Why the run is in no ranking; None: it counts. Read from the journal of voids, not a column of the index."""
-
-    @property
-    def names_code(self) -> str:
-        """Identifies the kernel: the hash of its code, or of its file if that is not known."""
-        return self.code or self.sha256
 
     @property
     def is_ranked(self) -> bool:
@@ -114,6 +109,5 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
 
 
 def _sees(result: Result, clock: str) -> float | None:
-    """The smallest detectable difference; None for older versions' results, whose intervals mean something else."""
-    interval = by_clock(result.speedup, clock) if result.clock else None
+    interval = by_clock(result.speedup, clock)
     return detectable_percent(interval) if interval is not None else None

@@ -45,7 +45,7 @@ def _measurement(entry: Entry) -> Measurement | None:
         return None
     if entry.speedup is None or entry.low is None or entry.high is None:
         return None
-    key = (entry.names_code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
+    key = (entry.code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
     return Measurement(key, Interval(entry.speedup, entry.low, entry.high), entry.clock, entry.rounds)
 
 
@@ -76,5 +76,5 @@ def _holds(best: Entry, entries: list[Entry]) -> str:
 def _same(one: Entry, other: Entry) -> bool:
     return all(
         getattr(one, name) == getattr(other, name)
-        for name in ("names_code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than")
+        for name in ("code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than")
     )

@@ -37,7 +37,7 @@ class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str = ""
     """Id of a run or a duel."""
     code: str = ""
-    """Hash of a kernel's code without comments (`arena.records.code_hash`): all its results are voided."""
+    """Hash of a kernel's code (`arena.records.code_hash`): all its results are voided."""
     undo: bool = False
     """The mark on this run or code is taken back."""
 

@@ -104,7 +104,7 @@ class SweepGrid:
                 self.usd += line.spent.usd
             case records.CellResult() if line.verdict != records.REFUSED:
                 self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(
-                    line, self.voids.of(line.run_id, line.names_code)
+                    line, self.voids.of(line.run_id, line.code)
                 )
 
     def _square(self, slug: str, player: str) -> Square:

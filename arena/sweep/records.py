@@ -1,7 +1,4 @@
-"""The lines of a sweep's journal, and the digests that identify cells and problems. Fields are added, never renamed.
-
-Journals on disk use older words: the tag `campaign`, the fields `seat` and `complaint`, the folder `campaigns`.
-"""
+"""The lines of a sweep's journal, and the digests that identify cells and problems. Fields are added, never renamed."""
 
 import functools
 import hashlib
@@ -37,7 +34,7 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     at: float = 0.0
 
 
-class SweepOpened(SweepLine, tag="campaign", frozen=True, kw_only=True):
+class SweepOpened(SweepLine, tag="sweep", frozen=True, kw_only=True):
     """First line."""
 
     name: str
@@ -75,7 +72,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return _digest(f"{self.digest} {sha256} {machine}".encode())
 
 
-class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=True, kw_only=True):
+class Written(SweepLine, tag="written", frozen=True, kw_only=True):
     """A player has answered. It is not asked again for this cell."""
 
     cell: Cell
@@ -99,7 +96,7 @@ class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
     spent: Spent
 
 
-class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True, kw_only=True):
+class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
     """A cell is judged. A later line with the same key replaces this one."""
 
     key: str
@@ -110,7 +107,7 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
     sha256: str
     """Hash of the kernel's files; empty without a kernel."""
     code: str = ""
-    """Hash of its code without comments (`arena.records.code_hash`); empty in journals of older versions."""
+    """Hash of its code (`arena.records.code_hash`); empty without a kernel."""
     machine: str
     """Fingerprint of the worker's machine; the session's line has it in words."""
     worker: str
@@ -141,18 +138,13 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
         return self.report.run_id if self.report is not None else ""
 
     @property
-    def names_code(self) -> str:
-        """Identifies the kernel: hash of its code, or of its files in journals of older versions; empty without one."""
-        return self.code or self.sha256
-
-    @property
     def measurement(self) -> Measurement | None:
         """The measurement of a correct kernel; None if nothing was timed."""
         report = self.report
         speed = by_clock(report.speedup, report.clock) if report is not None and self.passed else None
         if report is None or speed is None:
             return None
-        key = (self.names_code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
+        key = (self.code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
         return Measurement(msgspec.json.encode(key), speed, report.clock, report.rounds)
 
 

@@ -10,7 +10,7 @@ TOO_NOISY = "too noisy"
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", TOO_NOISY: "~"}
 """The sign in front of a speedup, by its outcome."""
 WHERE = {"call": "end-to-end", "device": "device time"}
-"""The words for a clock after a speedup. Results of older versions name no clock."""
+"""The words for a clock after a speedup."""
 
 
 def outcome_words(outcome: str) -> str:
@@ -28,7 +28,7 @@ class Headline(NamedTuple):
     """The main result of a timed run: its speedup, with the clock and the outcome."""
 
     clock: str
-    """ "call" or "device"; empty for results of older versions, whose headline was end-to-end time."""
+    """ "call" or "device"."""
     outcome: str
     """ "faster", "slower", "even" or "too noisy", by that clock."""
     speedup: Interval

@@ -93,7 +93,7 @@ async def _written(screen: Screen[Any], change: Callable[[], object], then: Call
 def _void(paths: Paths, entry: Entry, kernel: bool, note: str) -> None:
     from arena.board.voiding import VoidTarget, user, void
 
-    void(paths, VoidTarget("", entry.names_code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
+    void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
 
 
 def _unvoid(paths: Paths, entry: Entry) -> None:

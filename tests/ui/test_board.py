@@ -112,13 +112,7 @@ async def test_titles_have_the_room_that_the_players_leave(
 def judged_elsewhere(run_id: str, of: Entry, outcome: str, verdict: Verdict = Verdict.PASS) -> Entry:
     """A run of the same kernel at other sizes, as `run --other-sizes` makes them."""
     return msgspec.structs.replace(
-        of,
-        run_id=run_id,
-        preset_sizes=False,
-        verdict=verdict,
-        outcome=outcome,
-        other_than=of.run_id,
-        code=of.names_code,
+        of, run_id=run_id, preset_sizes=False, verdict=verdict, outcome=outcome, other_than=of.run_id, code=of.code
     )
 
 

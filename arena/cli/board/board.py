@@ -22,12 +22,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.option(
-    "--sweep",
-    "--campaign",
-    "sweeps",
-    multiple=True,
-    metavar="NAME",
-    help="Only this sweep; repeatable. [default: everything]",
+    "--sweep", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: everything]"
 )
 @click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")

@@ -16,9 +16,7 @@ from sandbox.protocol.verdict import ExitCode
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--sweep", "--campaign", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: all]"
-)
+@click.option("--sweep", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: all]")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True,
     help="Of the table of results; Parquet needs the extra `parquet`.",

@@ -26,7 +26,7 @@ def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -
     """Void RESULT: it stays in its journal, is in no standing and no score, and is shown struck out with the note.
 
     RESULT is the id of a run, of a sweep's result or of a duel, a journal file, or `last`. It can also be 6 characters or
-    more of a kernel's hash: then all results of that code are voided, whatever its comments. Without RESULT what is voided
+    more of a kernel's hash: then all results of that code are voided, whatever its comment lines. Without RESULT what is voided
     is listed.
     """
     paths = open_session().paths
@@ -82,7 +82,7 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
     entries = _entries(paths, voids)
     found = [(VoidTarget(line.run, "", [line.run]), line) for line in voids.runs.values()]
     for line in voids.kernels.values():
-        same = [entry for entry in entries if entry.names_code == line.code]
+        same = [entry for entry in entries if entry.code == line.code]
         players = sorted({entry.player for entry in same})
         found.append((VoidTarget("", line.code, [entry.run_id for entry in same], players), line))
     return sorted(found, key=lambda pair: pair[1].at)

@@ -5,7 +5,7 @@ import click
 from arena.cli.colour import green, red
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, while_it_is_read
-from arena.errors import ArenaError, UsageError
+from arena.errors import ArenaError
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding, as_script
 from arena.machine.finding import fix_plan as plan_fixes
@@ -18,17 +18,14 @@ _SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
 
 
 @click.command()
-@click.option("--bench", is_flag=True, hidden=True)  # printed by earlier versions
 @click.option("--fix-plan", is_flag=True, help="Print the commands for what is missing, as a shell script; run none.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, bench: bool, fix_plan: bool, as_json: bool) -> None:
+def command(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
     """Say what this machine can do, and what to do about the rest.
 
     Exit code 3 when something is missing that every run needs.
     """
-    if bench:
-        raise UsageError("`doctor --bench` moved: in a checkout, run `python -m benchmarks`")
     paths = find_paths()
     findings = [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
     with while_it_is_read():

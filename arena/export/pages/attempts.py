@@ -147,7 +147,7 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
             written=written.get(line.cell.digest),
             trace=_inside(paths.traces, line.trace_id),
             run=_inside(paths.runs, line.run_id),
-            void=voids.of(line.run_id, line.names_code),
+            void=voids.of(line.run_id, line.code),
         )
         for line in order
     ]

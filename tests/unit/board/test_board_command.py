@@ -72,7 +72,7 @@ def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine
 
 
 def test_text_markdown_and_csv(pkb_arena: CommandLine, sweep: Path) -> None:
-    text = pkb_arena("board", "--campaign", "spring").stdout
+    text = pkb_arena("board", "--sweep", "spring").stdout
     assert "8 × NVIDIA H200" in text
     assert "published model" in text
     assert "50 % [9, 91]" in text
@@ -131,7 +131,7 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert empty.returncode == 0
     assert "GPT-5.5" in empty.stdout
     assert not (home / "data").exists()
-    missing = pkb_arena("board", "--campaign", "x")
+    missing = pkb_arena("board", "--sweep", "x")
     assert missing.returncode == 2
     assert "no sweep 'x'" in missing.stderr
     both = pkb_arena("board", "--json", "--csv")
@@ -171,7 +171,7 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     assert len(json.loads(as_json.stdout)["left_out"]) == 3
     damaged.unlink()
     # The damaged file of a duel is still there.
-    assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3
+    assert pkb_arena("board", "--sweep", "spring", "--json").returncode == 3
 
 
 def test_a_sweep_that_nobody_may_read_is_named(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:

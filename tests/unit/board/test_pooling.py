@@ -35,7 +35,7 @@ KERNEL = "x = 1\n"
 def run(speedup: float, source: str, player: str, run_id: str, **more: object) -> tuple[RunHeader, Result]:
     header = RunHeader(
         run_id=run_id, created=1.0, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
-        kernel_path="", sha256="", source=source, setting=SETTING, **more,  # type: ignore[arg-type]
+        kernel_path="", sha256="", source=source, setting=SETTING, **{"machine": this_machine("cpu").digest} | more,  # type: ignore[arg-type]
     )  # fmt: skip
     result = Result(
         verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None,
@@ -80,7 +80,7 @@ def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
     store = Store(paths.database, paths.runs)
     for number, player in enumerate(("you", "house", "model:m", "mcp")):
         store.record(entry_of(*run(1.2, KERNEL, player, f"usual-{number}")))
-        store.record(entry_of(*run(3.0, "# lucky\n" + KERNEL, player, f"lucky-{number}", machine="")))
+        store.record(entry_of(*run(3.0, "# lucky\n" + KERNEL, player, f"lucky-{number}")))
     players = store.players()
     store.close()
     done = pkb_arena("board", "--json")

@@ -52,7 +52,7 @@ def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> 
     entries = [
         entry("slow", "a = 1", 1.2),
         entry("fast", "a = 2", 2.0),
-        entry("fast-again", "a = 2  # again", 1.9, 2.0),
+        entry("fast-again", "# again\na = 2", 1.9, 2.0),
         entry("untimed", "a = 3", 1.0, 3.0, speedup=None, low=None, high=None),
         entry("other-dtype", "a = 1", 1.1, dtype="float32"),
         entry("wrong", "a = 4", 9.0, verdict=Verdict.WRONG_RESULT),

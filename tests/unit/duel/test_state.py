@@ -104,8 +104,8 @@ def test_the_best_kernel_is_not_the_luckiest_measurement_of_the_same_code() -> N
     usual, lucky = Interval(1.2, 1.1, 1.3), Interval(3.0, 2.9, 3.1)
     duel = state(
         *handed_in("left", 1, speedup=usual, source="x = 1"),
-        *handed_in("left", 2, speedup=lucky, source="x = 1  # again"),
-        *handed_in("left", 3, speedup=usual, source="x = 1  # and again"),
+        *handed_in("left", 2, speedup=lucky, source="# again\nx = 1"),
+        *handed_in("left", 3, speedup=usual, source="# and again\nx = 1"),
         *handed_in("left", 4, speedup=Interval(1.4, 1.3, 1.5), source="x = 2"),
         *handed_in("right", 1, speedup=usual, source="x = 1"),
         *handed_in("right", 2, speedup=lucky, source="\nx = 1"),

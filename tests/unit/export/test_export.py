@@ -24,6 +24,7 @@ from arena.export.pages.attempts import gather_attempts
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
+from arena.records.code_hash import code_hash
 from arena.records.report import RunReport
 from arena.records.voids import Void, append_void
 from arena.rewards import reward
@@ -70,8 +71,8 @@ def sweep(paths: Paths) -> Paths:
         journal.append(
             CellResult(
                 at=at, key=key, cell=cell, problem_id=1, category="collective", class_="C", sha256=content_hash(KERNEL),
-                machine=HERE.digest, worker="local", verdict=verdict.value, detail="", report=report(verdict),
-                spent=paid, trace_id="t1", seconds=1.0,
+                code=code_hash(KERNEL), machine=HERE.digest, worker="local", verdict=verdict.value, detail="",
+                report=report(verdict), spent=paid, trace_id="t1", seconds=1.0,
             )
         )  # fmt: skip
     journal.close()
@@ -154,8 +155,7 @@ def test_another_arena_shows_it_as_from_elsewhere(
 
 
 def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -> None:
-    code = Kernel(KERNEL).sha256  # from a version that had no code hash
-    append_void(sweep.voids, Void(at=1.0, code=code, note="copied", by="anna"))
+    append_void(sweep.voids, Void(at=1.0, code=code_hash(KERNEL), note="copied", by="anna"))
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
     assert (row["verdict"], row["voided"], row["reward"]) == ("PASS", "copied", 0.0)
@@ -286,7 +286,7 @@ def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep:
     for code, arguments, words in (
         (2, ["import", str(tmp_path / "none")], "there is no folder"),
         (2, ["import", str(odd)], "is missing"),
-        (2, ["export", str(tmp_path / "new"), "--campaign", "nope"], "choose from spring"),
+        (2, ["export", str(tmp_path / "new"), "--sweep", "nope"], "choose from spring"),
         (3, ["export", "/proc/nothing/here"], "name a place that can be written"),
     ):
         done = pkb_arena(*arguments)

@@ -254,6 +254,7 @@ def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_
         "r2",
         FIRST,
         Verdict.CRASH,
+        detail="time: it broke. mend it",
         failure=Failure(phase="time", message="it broke", advice="mend it", text="a traceback"),
     )
     run(paths, "r3", SECOND, files={"two.cuh": b"int two;\n", "data.bin": b"\xff\xfe"})

@@ -5,8 +5,9 @@ import json
 import msgspec
 
 from arena.records.header import RunHeader
-from arena.records.report import detail, one_line, report
+from arena.records.report import one_line, report
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.verdict import Verdict
 
 FAILURE = Failure(
@@ -50,26 +51,22 @@ HEADER = RunHeader(
 
 
 def test_detail_names_phase_rank_index_values_and_advice() -> None:
-    said = report(HEADER, RESULT).detail
+    said = report(HEADER, msgspec.structs.replace(RESULT, detail=failure_words(FAILURE))).detail
     for words in ("check", "rank 1", "out[3, 5]", "expected 1.5", "got nan", "Compare with the baseline."):
         assert words in said
     assert "\x1b" not in said
     assert "\n" not in said
 
 
-def test_detail_is_the_referees_own_where_nothing_failed() -> None:
-    assert detail(msgspec.structs.replace(RESULT, failure=None)) == "the referee's words"
-
-
 def test_a_line_that_is_known_is_named_once() -> None:
     failure = Failure(phase="compile", message="SyntaxError at line 4", advice="", line=4)
-    assert detail(msgspec.structs.replace(RESULT, failure=failure)) == "compile: SyntaxError at line 4"
+    assert failure_words(failure) == "compile: SyntaxError at line 4"
 
 
 def test_a_line_that_a_compiler_named_is_not_named_again() -> None:
     for line, more in ((6, ""), (12, "; line 12"), (2, "; line 2")):
         failure = Failure(phase="compile", message="kernel.py:6:12: no such name", advice="", line=line)
-        said = detail(msgspec.structs.replace(RESULT, failure=failure))
+        said = failure_words(failure)
         assert said == "compile: kernel.py:6:12: no such name" + more
 
 

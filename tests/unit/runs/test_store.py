@@ -13,7 +13,6 @@ from stored_runs import entry_in
 
 from arena.errors import StoreError
 from arena.machine.doctor import _files
-from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.records import index_file
 from arena.records.code_hash import code_hash
@@ -160,13 +159,6 @@ def test_measurements_in_different_settings_are_not_pooled(store: Store) -> None
     assert best.speedup == 2.5
 
 
-def test_runs_without_a_recorded_machine_are_this_machines(store: Store) -> None:
-    store.record(entry_of(header("a", machine=""), result()))
-    entry = entry_in(store, "a")
-    assert entry is not None
-    assert entry.machine == this_machine("cpu").digest
-
-
 def test_only_failures_are_unsolved(store: Store) -> None:
     store.record(entry_of(header("a"), result(Verdict.CRASH)))
     standing = store.standings()[13]
@@ -177,15 +169,13 @@ def test_an_entry_has_the_clock_of_the_headline_and_what_both_would_have_seen(st
     both = Speedup(call=Interval(1.1, 0.6, 2.0), device=Interval(1.2, 1.1, 1.3))
     told = msgspec.structs.replace(result(speedup=1.0, outcome="faster"), speedup=both, clock="device")
     store.record(entry_of(header("a"), told))
-    store.record(entry_of(header("b", 2.0), result(speedup=1.5, outcome="faster")))
-    entry, older = entry_in(store, "a"), entry_in(store, "b")
+    store.record(entry_of(header("b", 2.0), result(Verdict.CRASH)))
+    entry = entry_in(store, "a")
     assert entry is not None
-    assert older is not None
     assert (entry.clock, entry.speedup, entry.low) == ("device", 1.2, 1.1)
     assert entry.call_sees is not None
     assert entry.device_sees is not None
     assert entry.device_sees < 20 < entry.call_sees
-    assert (older.clock, older.speedup, older.call_sees) == ("", 1.5, None)
     assert [each.run_id for each in store.last_timed(9)] == ["a"]
 
 

@@ -75,10 +75,6 @@ def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Path
     assert caught.value.exit_code == 2
 
 
-def test_a_key_for_the_former_name_of_an_action_still_works() -> None:
-    assert check_settings({"keymap": {"hand_in": "f9", "run": "ctrl+r"}}).keymap == {"submit": "f9", "run": "ctrl+r"}
-
-
 @pytest.mark.parametrize("values", [{"world": "two"}, {"world": -1}, {"device": "tpu"}, {"keymap": {"run": 5}}])
 def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(values))):
