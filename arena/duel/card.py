@@ -3,7 +3,7 @@
 import math
 from xml.sax.saxutils import escape
 
-from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
+from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName, Winner
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
 from arena.setting_choice import sizes_words
@@ -58,6 +58,27 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     return f"{header.player(ended.winner).short} wins: {ended.reason}"
 
 
+def abandoned_words(state: DuelState) -> str:
+    """Returns what stood: "abandoned in the final (it was cancelled): house over you ▲ 1.31× [1.28, 1.34] end-to-end"."""
+    header = state.header
+    if state.final is None:
+        stood = ", ".join(f"{header.player(side).short} {_best_words(state.side(side))}" for side in SIDES)
+    elif state.final_samples:
+        last = state.final_samples[-1]
+        first, second, speed = _first(header, last.speedup, "right" if last.speedup.high < 1 else "left")
+        stood = f"{first} over {second} {speed_words(speed, last.clock)}, round {last.round} of {last.rounds}"
+    else:
+        stood = "nothing was timed"
+    where = "abandoned" if state.final is None else "abandoned in the final"
+    return f"{where} ({state.abandoned}): {stood}"
+
+
+def _best_words(side: SideState) -> str:
+    if side.best is None:
+        return "has no correct kernel"
+    return speed_words(side.best.speedup, side.best.clock) if side.best.speedup is not None else "has a correct kernel"
+
+
 def speed_words(speed: Interval, clock: str = "") -> str:
     """Returns "▲ 1.31× [1.28, 1.34] end-to-end"; without the median if it is too noisy.
 
@@ -103,8 +124,12 @@ def shortened(reason: str) -> str:
 def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interval]:
     """Returns (first, second, speedup of first over second). The winner is first; in a draw, the left side. Needs a final."""
     assert ended.speedup is not None
-    first, second, speed = header.left.short, header.right.short, ended.speedup
-    if ended.winner == "right" and speed.low > 0:
+    return _first(header, ended.speedup, ended.winner)
+
+
+def _first(header: DuelHeader, speed: Interval, winner: Winner) -> tuple[str, str, Interval]:
+    first, second = header.left.short, header.right.short
+    if winner == "right" and speed.low > 0:
         return second, first, Interval(1 / speed.median, 1 / speed.high, 1 / speed.low)
     return first, second, speed
 

@@ -2,13 +2,16 @@
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from arena.duel.events import (
+    SIDES,
     Abandoned,
     AnyDuelEvent,
     DuelEnded,
@@ -19,12 +22,15 @@ from arena.duel.events import (
     decode_duel_event,
     decode_header,
 )
+from arena.duel.state import DuelState
 from arena.errors import FolderUnwritable, MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
 from arena.records.code_hash import code_hash
 from arena.records.header import Journal, first_line, later_lines
 from arena.records.voids import NO_VOIDS, Void, Voids
 
+SILENT_S = 900.0
+"""A duel without an end counts as abandoned if its journal did not grow for this time, in seconds."""
 _TAIL_BYTES = 1 << 16
 """Bytes read from a journal's end to find its last line."""
 
@@ -38,6 +44,19 @@ class DuelRecord(msgspec.Struct, frozen=True):
     """The journal's file; None for a duel without one."""
     voided: Void | None = None
     """The mark because of which it does not count for ratings; None: it counts."""
+
+
+@dataclass(frozen=True)
+class AbandonedDuel:
+    """A duel that was not decided, although a kernel of it was judged. It is not rated."""
+
+    state: DuelState
+    path: Path
+
+    @property
+    def header(self) -> DuelHeader:
+        """The players, the problem and the rules."""
+        return self.state.header
 
 
 def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
@@ -106,6 +125,24 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
         if isinstance(last, DuelEnded):
             found.append(DuelRecord(header, last, path, _voided(header, last, path, voids)))
     return found, damaged
+
+
+def abandoned_duels(folder: Path) -> list[AbandonedDuel]:
+    """Returns the duels that were abandoned after a verdict, or whose journal ends early, oldest first."""
+    found = []
+    for path in files_in(folder, ".jsonl"):
+        with suppress(OSError, ValueError):
+            last = ending(path)
+            if isinstance(last, DuelEnded) or (last is None and time.time() - path.stat().st_mtime < SILENT_S):
+                continue
+            state = DuelState(read_duel_header(path))
+            for event in read_duel(path):
+                state.apply(event)
+            if not state.over:
+                state.apply(Abandoned(at=state.at, reason="its journal ends early"))
+            if state.ended is None and any(each.judged for side in SIDES for each in state.side(side).attempts):
+                found.append(AbandonedDuel(state, path))
+    return found
 
 
 def damage(path: Path, error: Exception) -> MachineError:

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from arena.duel.card import winner_words
+from arena.duel.card import abandoned_words, winner_words
 from arena.duel.events import short_name
-from arena.duel.journal import DuelRecord, duel_records
+from arena.duel.journal import AbandonedDuel, DuelRecord, abandoned_duels, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
@@ -30,7 +30,7 @@ _ONE_ROW_FROM = 110
 """Columns from which a duel fits into one row."""
 
 
-class DuelBoard(Dialog[DuelRecord | None]):
+class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
     """Dismisses with the duel to replay."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
@@ -43,7 +43,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self.services = services
-        self.records: list[DuelRecord] = []
+        self.records: list[DuelRecord | AbandonedDuel] = []
         self.found: list[Rating] = []
         self.category = ALL
 
@@ -61,9 +61,11 @@ class DuelBoard(Dialog[DuelRecord | None]):
         import asyncio
 
         voids = await asyncio.to_thread(read_voids, self.services.paths.voids)
-        self.records = await asyncio.to_thread(duel_records, self.services.paths.duels, voids)
-        self.records.reverse()
-        self.found = ratings(self.records)
+        folder = self.services.paths.duels
+        decided = await asyncio.to_thread(duel_records, folder, voids)
+        self.records = [*decided, *await asyncio.to_thread(abandoned_duels, folder)]
+        self.records.sort(key=lambda record: record.header.created, reverse=True)
+        self.found = ratings(decided)
         duels = self.query_one("#duels", OptionList)
         duels.display = bool(self.records)
         if self.records:
@@ -120,16 +122,20 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.dismiss(self.records[event.option_index])
 
 
-def _line(record: DuelRecord, width: int) -> Content:
+def _line(record: DuelRecord | AbandonedDuel, width: int) -> Content:
     """Returns one row, or two if it is too narrow: time and problem, then players and result."""
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
     names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
+    if isinstance(record, AbandonedDuel):
+        result, style, voided = abandoned_words(record.state), "$warning", None
+    else:
+        result, style, voided = winner_words(header, record.ended), "$muted", record.voided
     line = Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
         ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
         (f"{names}  ", "$accent"),
-        (printable(winner_words(header, record.ended)), "$muted"),
+        (printable(result), style),
     )
-    return line if record.voided is None else struck_out(line, record.voided, width)
+    return line if voided is None else struck_out(line, voided, width)

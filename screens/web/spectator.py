@@ -17,7 +17,7 @@ from textual.binding import BindingType
 
 from arena.cli import exit_code_of
 from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event, decode_header
-from arena.duel.journal import ending
+from arena.duel.journal import SILENT_S, ending
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
 from arena.paths import Paths, find_paths, paths_in
@@ -39,8 +39,6 @@ from screens.widgets.source_bars import SourceBar
 from screens.widgets.text_lines import PlainStatic
 
 FOLLOW_S = 0.2
-DUEL_GOES_ON_S = 900.0
-"""A duel without an end counts as aborted if its journal did not grow for this time, in seconds."""
 NO_REFEREE = ("/bin/false",)
 LOOKING = {
     *("next_view", "find", "find_text", "go_to_line", "wrap", "jump", "zoom", "next_pane"),
@@ -170,7 +168,7 @@ class SpectatorApp(ArenaApp):
         except (OSError, ValueError):
             return run
         if ended is None:
-            return duel if time.time() - duel_at < DUEL_GOES_ON_S else run
+            return duel if time.time() - duel_at < SILENT_S else run
         return duel if duel_at >= run_at else run
 
     async def _take(self, line: bytes) -> None:

@@ -1,14 +1,17 @@
 """A match from its first kernel to its outcome, with the scripted referee."""
 
 import asyncio
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from arena.duel.card import abandoned_words
 from arena.duel.events import (
     SIDES,
     WAITING,
@@ -17,16 +20,17 @@ from arena.duel.events import (
     DuelEnded,
     DuelPlayer,
     FinalBegan,
+    FinalMeasured,
     KernelJudged,
     KernelJudging,
     Left,
     Submitted,
 )
-from arena.duel.journal import duel_records, read_duel, read_duels
+from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
 from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
-from arena.errors import FolderUnwritable, PlayerFailed, UsageError
+from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.machine.facts import NoJail
 from arena.paths import Paths
 from arena.players.file import FilePlayer
@@ -40,7 +44,7 @@ from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, load_problem
-from sandbox.protocol.events import Setting
+from sandbox.protocol.events import Interval, Result, Setting
 from sandbox.protocol.verdict import Verdict
 from screens.duel.words import status
 
@@ -313,6 +317,47 @@ async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engi
     assert isinstance(told(match, paths)[-1], Abandoned)
     assert duel_records(paths.duels) == []
     assert engine.running is None
+
+
+async def test_a_duel_that_is_left_in_the_final_is_listed(
+    make_match: MakeMatch, paths: Paths, pkb_arena: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+
+    async def endless() -> Result:
+        match.tell(FinalBegan(left=1, right=1, run_id="r"))
+        return await asyncio.Future[Result]()
+
+    monkeypatch.setattr(match._kernels, "final", endless)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: match.state.stage == "final")
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert duel_records(paths.duels) == []
+    (left,) = abandoned_duels(paths.duels)
+    assert abandoned_words(left.state) == "abandoned in the final (it was cancelled): nothing was timed"
+    measured = FinalMeasured(round=19, rounds=20, speedup=Interval(0.5, 0.4, 0.6), clock="call")
+    left.state.apply(measured)
+    assert abandoned_words(left.state).endswith(": b over a ▲ 2.00× [1.67, 2.50] end-to-end, round 19 of 20")
+    assert "abandoned in the final" in pkb_arena("duels").stdout
+
+
+async def test_a_duel_that_the_harness_broke_is_listed(make_match: MakeMatch, paths: Paths) -> None:
+    with pytest.raises(MachineError):
+        await make_match(fixed("die", "a"), fixed("pass", "b")).play()
+    (broken,) = abandoned_duels(paths.duels)
+    assert "a has no correct kernel, b ▲ 1.50×" in abandoned_words(broken.state)
+
+
+async def test_a_duel_whose_arena_was_killed_is_listed(make_match: MakeMatch, paths: Paths) -> None:
+    await make_match(fixed("pass", "a"), fixed("pass", "b")).play()
+    (path,) = paths.duels.glob("*.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert abandoned_duels(paths.duels) == []  # it may still be played
+    os.utime(path, (0, 0))
+    (killed,) = abandoned_duels(paths.duels)
+    assert "its journal ends early" in abandoned_words(killed.state)
 
 
 async def test_a_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: Paths) -> None:
