@@ -84,6 +84,11 @@ class Budget:
                 self.refused()
             self.begin(self._prompt)  # the cost of the failed request stays counted
 
+    def uncounted(self, most: int) -> None:
+        """Counts the request at its maximum unless the provider has counted the whole answer. most: tokens of an answer."""
+        if self._request is not None and self._request.estimated:
+            self._request = self._cost(self._request.read, max(most, self._request.written), estimated=True)
+
     def refused(self) -> None:
         """Cancels the cost of a refused request, unless a part of its answer had arrived."""
         if self._request is not None and self._request.estimated and not self._request.written:

@@ -105,6 +105,11 @@ def use(what, size):
                 kept.append(b"x" * (1 << 20))
             elif what == "processes":
                 kept.append(subprocess.Popen(["sleep", "600"]))
+            elif what == "connections":
+                with open(os.environ["PKB_ARENA_MCP"]) as file:
+                    tools = json.load(file)["mcpServers"]["arena"]["args"][-1]
+                kept.append(socket.socket(socket.AF_UNIX))
+                kept[-1].connect(tools)
             else:
                 with open(os.path.join(os.environ["HOME"], "filled"), "ab") as file:
                     kept.append(file.write(b"x" * (1 << 20)))

@@ -60,6 +60,11 @@ class Hiding:
         self._rest = ""
         return text
 
+    @property
+    def holds(self) -> bool:
+        """Whether text is held back."""
+        return bool(self._rest)
+
     def end(self) -> str:
         """Returns the text that was held back."""
         rest, self._rest = self._rest, ""

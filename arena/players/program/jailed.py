@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,9 +16,9 @@ from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import bridge
 from arena.players.program.gateway import Gateway
-from arena.players.program.mcp_server import require_sdk, serve_connection
+from arena.players.program.mcp_server import MESSAGE_BYTES, require_sdk, serve_connection
 from arena.players.program.program import AgentProgram
-from arena.players.program.watch import LEAVE_S, ProgramEnd, Watch
+from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch
 from arena.players.tools import ToolSet
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import WITH_AGENTS, agent_interpreter
@@ -25,8 +27,10 @@ from sandbox.machine.locked_folder import AGENT, LockedFolder
 
 PORT = 8765
 """Port of the gateway to the provider inside the jail, which has its own network namespace."""
-MESSAGE_BYTES = 16 << 20
-"""Maximum size of one message to the tools."""
+TOOL_TIMEOUT_MS = 7_200_000
+"""For MCP clients that read it. A tool call blocks until the devices are free."""
+TOOL_CONNECTIONS = 4
+"""Most connections of a program to its tools at once."""
 
 
 def agent_jail() -> Jail:
@@ -62,15 +66,21 @@ async def run_program(
         _write(folder / "task.md", task)
         shutil.copy(bridge.__file__, folder / "bridge.py")
         (folder / "bridge.py").chmod(0o644)
-        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", watch.hear))
+        exceeded: list[str] = []
+        enough = watch.enough
+        watch = replace(watch, enough=lambda: LIMIT + exceeded[0] if exceeded else enough())
+        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", exceeded.append))
         python, bridge_file, socket = (str(agent_interpreter()), str(folder / "bridge.py"), str(folder / "tools.sock"))
         start = [python, "-I", "-S", bridge_file]
-        endpoint = ""
+        endpoint = model_socket = ""
         if program.model is not None:
-            gateway = Gateway(program.model, budget or Budget(program.model), folder / "model.sock")
+            model_socket = str(folder / "model.sock")
+            model_budget = budget or Budget(program.model)
+            gateway = Gateway(program.model, model_budget, Path(model_socket), exceeded.append, watch.hear)
             await stack.enter_async_context(gateway)
             endpoint = f"http://127.0.0.1:{PORT}{gateway.base_path}"
-        server = {"command": python, "args": ["-I", "-S", bridge_file, "stdio", socket]}
+        server = {"command": python, "args": ["-I", "-S", bridge_file, "stdio", socket], "timeout": TOOL_TIMEOUT_MS}
+        _write(folder / "run", f'#!/bin/sh\nexec {shlex.join([*start, "run", socket])} "$@"\n', 0o755)
         _write(folder / "mcp.json", msgspec.json.encode({"mcpServers": {"arena": server}}).decode())
         places = {
             "{mcp}": str(folder / "mcp.json"),
@@ -82,10 +92,10 @@ async def run_program(
             "{model}": program.model.model if program.model is not None else "",
         }
         argv = [_filled(word, places) for word in program.command]
-        if endpoint:
-            argv = [*start, "port", str(PORT), str(folder / "model.sock"), *argv]
+        argv = [*start, "play", socket, str(PORT), model_socket, *argv]
         extra = {name: _filled(value, places) for name, value in program.environment.items()}
         extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
+        extra["PKB_ARENA_RUN"] = str(folder / "run")
         hidden = (paths.config, paths.data, paths.state)
         readable = (folder, *program.readable)
         # In a thread, because the search for a writable control group starts a process.
@@ -108,22 +118,28 @@ async def run_program(
             raise PlayerFailed(f"{program.name} cannot be started: {error}") from None
         finally:
             wrapped.close()
-        return await watch.to_its_end(process, usage)
+        ended = await watch.to_its_end(process, usage)
+        return replace(ended, code=None, stopped=LIMIT + exceeded[0]) if exceeded and not ended.stopped else ended
 
 
 @asynccontextmanager
-async def _tool_socket(tools: ToolSet, path: Path, hear: Callable[[str], None]) -> AsyncIterator[None]:
+async def _tool_socket(tools: ToolSet, path: Path, exceeded: Callable[[str], object]) -> AsyncIterator[None]:
+    """Serves the tools. exceeded: called with the limit that the program has broken."""
     connections: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(serve_connection(tools, reader, writer))
+        if len(connections) == TOOL_CONNECTIONS:
+            exceeded(f"connections: it opened more than {TOOL_CONNECTIONS} to its tools at once")
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(serve_connection(tools, reader, writer, exceeded))
         connections.add(task)
         task.add_done_callback(ended)
 
     def ended(task: asyncio.Task[None]) -> None:
         connections.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            hear(f"[a connection to the tools broke: {error!r}]\n")
+        if not task.cancelled():
+            task.exception()  # a connection that breaks is the program's own business
 
     try:
         server = await asyncio.start_unix_server(accept, path, limit=MESSAGE_BYTES)
@@ -150,9 +166,9 @@ def _folder() -> Iterator[Path]:
         yield inner
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
     path.write_text(text, encoding="utf-8")
-    path.chmod(0o644)
+    path.chmod(mode)
 
 
 def _filled(word: str, places: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -23,6 +24,9 @@ from arena.records.header import new_id
 from arena.records.report import one_line
 
 BUDGET = "budget"
+_ERROR = re.compile(
+    r"error(?!s? report)|exception|fatal|panic|cannot|not found|denied|no such|unknown|invalid", re.IGNORECASE
+)
 SPENT_S = 10.0
 """Seconds that a program may continue after its budget is spent. Each tool call restarts the count."""
 
@@ -148,8 +152,16 @@ def _why(ended: ProgramEnd, budget: Budget | None) -> str:
         return BUDGET
     if not ended.code:
         return "done"
-    last = one_line(ended.last_words[-300:])
-    return f"failed: exit status {ended.code}" + (f": {last}" if last else "")
+    said = _first_and_last(ended.errors or ended.last_words)
+    return f"failed: exit status {ended.code}" + (f": {said}" if said else "")
+
+
+def _first_and_last(output: str) -> str:
+    """Returns the first line of a program's output that tells an error, and the last two lines, in one line."""
+    lines = [one_line(line)[:200] for line in output.splitlines() if line.strip()]
+    first = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
+    last = [line for line in lines[-2:] if line != first]
+    return " … ".join(filter(None, [first, *last]))
 
 
 async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:

@@ -14,6 +14,7 @@ from arena.models.templates import read_template
 from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
+from arena.players.program import bridge
 from arena.players.prompts.feedback import build_words, fenced, fenced_kernel, verdict_words
 from arena.players.trace import TraceRecorder
 from arena.words.headline import WHERE, outcome_words
@@ -102,6 +103,11 @@ class TaskTools:
             case "compile" | "run":
                 kernel = tools.kernel_in(tools.arguments_of(arguments, tools.KernelArguments).source)
                 return tools.result(name, await (self._run if name == tools.RUN else self._compile)(kernel))
+            case bridge.LEFT:
+                kernel = tools.kernel_in(tools.arguments_of(arguments, tools.KernelArguments).source)
+                if any(attempt.answer.kernel == kernel for attempt in self.attempts):
+                    return tools.result(name, "Already submitted.")
+                return tools.result(name, await self._run(kernel))
             case "history":
                 tools.arguments_of(arguments, _Nothing)
                 return tools.result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")

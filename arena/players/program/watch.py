@@ -10,6 +10,8 @@ from sandbox.jail.usage import AgentUsage
 
 WORDS_BYTES = 4 << 20
 """Maximum bytes of a program's output per attempt; the rest is dropped."""
+ERRORS_BYTES = 256 << 10
+"""Maximum bytes of a program's stderr that are kept, half of them from its end."""
 LAST_WORDS_BYTES = 4000
 CHECK_S = 0.25
 """Seconds between two checks of the limits."""
@@ -25,8 +27,10 @@ class ProgramEnd:
 
     code: int | None
     """Exit status; None if it was stopped."""
+    errors: str
+    """Its stderr."""
     last_words: str
-    """The last bytes of its stderr, as text."""
+    """The end of its stdout."""
     stopped: str = ""
     """Why it was stopped: TIME, LIMIT + its name, or the text of `Watch.enough`. Empty if it exited by itself."""
 
@@ -44,10 +48,10 @@ class Watch:
 
     async def to_its_end(self, process: asyncio.subprocess.Process, usage: AgentUsage) -> ProgramEnd:
         """Waits until the program ends or is stopped, and kills all its processes. Cancelling stops the program."""
-        output, errors = process.stdout, process.stderr
-        assert output is not None
-        assert errors is not None
-        last = bytearray()
+        stdout, stderr = process.stdout, process.stderr
+        assert stdout is not None
+        assert stderr is not None
+        last, first_errors, last_errors = bytearray(), bytearray(), bytearray()
         told = 0
 
         def said(piece: bytes) -> None:
@@ -55,13 +59,18 @@ class Watch:
             if told <= WORDS_BYTES:
                 self.hear(printable(piece.decode("utf-8", "replace")))
             told += len(piece)
-
-        def complained(piece: bytes) -> None:
             last.extend(piece)
             del last[:-LAST_WORDS_BYTES]
 
+        def complained(piece: bytes) -> None:
+            room = ERRORS_BYTES // 2 - len(first_errors)
+            first_errors.extend(piece[:room])
+            last_errors.extend(piece[room:])
+            if len(last_errors) > ERRORS_BYTES // 2:
+                del last_errors[: -ERRORS_BYTES // 2]
+
         async def ended() -> int:
-            await asyncio.gather(_read(output, said), _read(errors, complained))
+            await asyncio.gather(_read(stdout, said), _read(stderr, complained))
             return await process.wait()
 
         ending = asyncio.create_task(ended())
@@ -83,7 +92,10 @@ class Watch:
             ending.cancel()
         if not stopped and (passed := await asyncio.to_thread(usage.left_behind)):
             stopped = LIMIT + passed
-        return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
+        errors, end = _as_text(first_errors + last_errors), _as_text(last)
+        if errors:
+            self.hear(f"\n[stderr]\n{errors}\n")
+        return ProgramEnd(None if stopped else code, errors, end, stopped)
 
     async def _until_stopped(self, pid: int, usage: AgentUsage) -> str:
         """Waits for a reason to stop the program, and returns it."""
@@ -98,6 +110,10 @@ class Watch:
                 return LIMIT + excess
             if reason := self.enough():
                 return reason
+
+
+def _as_text(output: bytearray) -> str:
+    return printable(output.decode("utf-8", "replace")).strip()
 
 
 async def _read(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:

@@ -39,6 +39,7 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
         ({"processes": 100_000}, CAPS, "processes", "processes and threads, more than the 64 it may have"),
         ({"disk": 100_000}, CAPS, "disk", "MiB, more than the 96 MiB it may have"),
         ({"cpu": 600}, replace(CAPS, cpu_seconds=2.0), "CPU time", "more than the 2 s they may have"),
+        ({"connections": 100_000}, CAPS, "connections", "it opened more than 4 to its tools at once"),
     ],
 )
 async def test_who_goes_over_a_cap_is_ended_and_told_which(

@@ -11,16 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import playing_agent
 import pytest
-from model_server import KEY, ModelServer, status, streamed
+from model_server import KEY, ModelServer, streamed
 
 from arena.errors import MachineError, RunRefused, UsageError
-from arena.models.budget import Budget, Spent
 from arena.paths import Paths
 from arena.players.program import jailed
-from arena.players.program.gateway import Gateway
 from arena.players.program.program import find_program
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
@@ -135,28 +132,6 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     assert KEY in seen.headers.values()
     assert (played.spent.read, played.spent.written, played.reason) == (100, 50, "budget")
     assert KEY not in (paths.traces / f"{played.trace_id}.jsonl").read_text()
-
-
-async def test_its_gateway_passes_answers_and_counts_of_tokens_only(
-    model_server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("TEST_KEY", KEY)
-    model = ModelSettings(
-        provider="anthropic", model="cheap", base_url=model_server.url, key_env="TEST_KEY", price_in=1.0, price_out=1.0
-    )
-    budget = Budget(model)
-    model_server.replies = [status("200 OK", '{"input_tokens": 9}'), status("402 Payment Required"), streamed("hello")]
-    below = ["batches", "batches/1/cancel", "count_tokens/", "../files", "x/count_tokens"]
-    paths_asked = [f"/v1/messages/{path}" for path in (*below, "count_tokens")] + ["/v1/messages"] * 2
-    async with Gateway(model, budget, tmp_path / "model.sock"):
-        transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "model.sock"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
-            answers = [(await client.post(path, json={"model": "dear"})).status_code for path in paths_asked[:-1]]
-            assert budget.spent == Spent()
-            answers.append((await client.post(paths_asked[-1], json={"model": "dear"})).status_code)
-    assert answers == [403] * len(below) + [200, 402, 200]
-    assert [seen.path for seen in model_server.seen] == paths_asked[-3:]
-    assert (budget.spent.read, budget.spent.written) == (100, 50)
 
 
 @pytest.mark.slow
