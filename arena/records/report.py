@@ -8,8 +8,7 @@ import msgspec
 from arena.records.header import RunHeader
 from arena.words.untrusted_text import printable
 from sandbox.protocol import events
-from sandbox.protocol.result import Energy
-from sandbox.protocol.unjudged import harness_error_result
+from sandbox.protocol.result import Energy, harness_error_result
 from sandbox.protocol.verdict import Verdict
 
 

@@ -27,7 +27,7 @@ from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
-from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import Leaves, ProblemCode

@@ -11,9 +11,24 @@ import msgspec
 
 from sandbox.memory.places import TensorPlace
 from sandbox.protocol import frames
-from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.transfers import Transfers
+from sandbox.protocol.verdict import Verdict
+
+
+class OutputFinding(msgspec.Struct, frozen=True):
+    """One rank's comparison of one iteration."""
+
+    verdict: Verdict
+    message: str = ""
+    """The reason if no figures were computed: the structure is wrong, or nothing was written."""
+    output: str | None = None
+    """The output that `message` is about."""
+    outputs: list[OutputError] = []
+    """Figures of every output, in canonical order; empty if there is a `message`."""
+    paper: bool = False
+    """Whether upstream's rule accepts all outputs."""
 
 
 class RankMessage(msgspec.Struct, frozen=True):

@@ -1,8 +1,10 @@
 """The result of a run and its parts. Microseconds in fields that end in `_us`, seconds in `Seconds`."""
 
+import re
+
 import msgspec
 
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.verdict import ADVICE, Verdict
 
 
 class Batches(msgspec.Struct, frozen=True):
@@ -185,3 +187,54 @@ class Result(msgspec.Struct, frozen=True):
     """Times of the baseline variants in this setting, by name, measured before."""
     energy: Energy | None = None
     """None if it was not asked for, or the kernel failed."""
+
+
+def failure_words(failure: Failure) -> str:
+    """The failure in one line: phase, rank, message, place, values and advice. Its texts come from an untrusted process."""
+    where = failure.phase if failure.rank is None else f"{failure.phase}, rank {failure.rank}"
+    parts = [f"{where}: {failure.message.rstrip('.')}"]
+    if failure.line is not None and not names_line(failure.message, failure.line):
+        parts.append(f"line {failure.line}")
+    if failure.index is not None:
+        index = ", ".join(map(str, failure.index))
+        parts.append(f"first wrong {failure.output or 'output'}[{index}]")
+    if failure.expected is not None or failure.got is not None:
+        parts.append(f"expected {failure.expected}, got {failure.got}")
+    words = "; ".join(parts) + (f". {failure.advice}" if failure.advice else "")
+    return " ".join(words.split())
+
+
+def names_line(text: str, line: int) -> bool:
+    """Whether a text already names the line, in words or as a compiler does ("kernel.py:6: ...")."""
+    return re.search(rf"\bline {line}\b|[A-Za-z_]:{line}:", text) is not None
+
+
+TEXT = 65536
+"""Characters of a traceback that are kept, from its end."""
+
+
+def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: bool = False) -> Result:
+    """The result of a run whose kernel was not judged."""
+    return Result(
+        verdict=verdict,
+        detail=failure_words(failure),
+        failure=failure,
+        paper_rule=None,
+        error=None,
+        speedup=None,
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=Seconds(),
+        jail=jail,
+        sealed=sealed,
+    )
+
+
+def harness_error_result(
+    phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False, advice: str = ""
+) -> Result:
+    """A HARNESS_ERROR in a phase: the kernel is not at fault. text: a traceback or prints. advice: instead of the usual."""
+    advice = advice or ADVICE[Verdict.HARNESS_ERROR]
+    failure = Failure(phase=phase, message=message, advice=advice, text=text[-TEXT:])
+    return unjudged_result(Verdict.HARNESS_ERROR, failure, jail, sealed)

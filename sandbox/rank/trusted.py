@@ -12,8 +12,8 @@ from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import messages
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.baseline_measurement import BaselineMeasurement
 from sandbox.rank.memory_room import lack_of_memory

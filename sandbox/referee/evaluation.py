@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
-from sandbox.protocol.failure_words import failure_words
-from sandbox.protocol.result import Energy, Samples
+from sandbox.protocol.result import Energy, Samples, failure_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES

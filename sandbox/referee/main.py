@@ -35,7 +35,7 @@ from sandbox.protocol.events import (
     Waiting,
 )
 from sandbox.protocol.messages import Order
-from sandbox.protocol.unjudged import harness_error_result, unjudged_result
+from sandbox.protocol.result import harness_error_result, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck

@@ -12,8 +12,8 @@ import msgspec
 
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
-from sandbox.protocol.failure_words import failure_words
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.result import failure_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation

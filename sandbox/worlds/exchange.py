@@ -13,8 +13,8 @@ from sandbox.machine.devices.pace import distinct_calls
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import LOST, Kind
+from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.failures import HarnessFailed, OutputsLost

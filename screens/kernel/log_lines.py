@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from arena.records.report import output_of
 from sandbox.protocol import events
-from sandbox.protocol.failure_words import names_line
+from sandbox.protocol.result import names_line
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 

@@ -9,7 +9,7 @@ from arena.cli.output import print_json, while_it_is_read
 from arena.cli.players.writing_plan import Plan, player_of
 from arena.cli.players.writing_progress import WritingProgress
 from arena.cli.players.writing_report import WritingReport, print_writing, report_of
-from arena.cli.runs.progress import RunProgress
+from arena.cli.runs.run import RunProgress
 from arena.paths import NAMED, make_folder, unwritable, write_named_file
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best

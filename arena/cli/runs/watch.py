@@ -12,8 +12,8 @@ from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import CliSession, open_session
 from arena.cli.output import compact, print_json, print_line
-from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
+from arena.cli.runs.run import RunProgress
 from arena.errors import RunCancelled, UsageError
 from arena.runs.engine import Engine
 from arena.runs.judge import RunInProgress

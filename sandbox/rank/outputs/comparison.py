@@ -19,7 +19,7 @@ from problems.setting import RankSetting
 from sandbox.memory import slots
 from sandbox.memory.trees import Output, flatten, unflatten
 from sandbox.protocol.events import OutputError
-from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
 from sandbox.rank.outputs.nearness import FAR, distance, distance_of_slots

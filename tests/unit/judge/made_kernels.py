@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sandbox.protocol.events import OutputError
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, Reveal
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
 from sandbox.protocol.transfers import Transfers
 from sandbox.protocol.verdict import Verdict
 

@@ -14,7 +14,7 @@ from made_worlds import MadeGate, MadeProcesses, MadeRanks
 import problems
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import NONE
-from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.devices import Cpu
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu
 from sandbox.machine.scheduling import Share

@@ -10,9 +10,8 @@ from made_kernels import Fault, MadeKernel, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs
+from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.stacks import place_of

@@ -8,8 +8,7 @@ from made_kernels import MadeOracle, figures, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import OutputError, RankChecked
-from sandbox.protocol.finding import OutputFinding
-from sandbox.protocol.messages import Arm, CompareOutputs, Draw, MakeArenas, Reveal
+from sandbox.protocol.messages import Arm, CompareOutputs, Draw, MakeArenas, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed

@@ -10,9 +10,8 @@ from made_machine import MadeCpu, MadeGpu, MadeMachine
 from sandbox.machine.devices.pace import MOST_DISTINCT
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import RankChecked, Timed
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
+from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.rounds import FEWEST_CALLS, LEAST_ROUNDS, NOOP_EVERY, NOOP_FIRST, Rounds
 from sandbox.timing.stopping_rule import LEAST_PAIRS, StoppingRule

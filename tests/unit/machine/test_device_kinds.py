@@ -10,8 +10,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.jail import memory
-from sandbox.machine.devices import KINDS, kind_of
-from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.devices import KINDS, Cpu, kind_of
 from sandbox.machine.devices.kind import Throughput
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu

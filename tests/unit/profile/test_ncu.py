@@ -18,7 +18,7 @@ from arena.profile.ncu_words import kernel_lines, ncu_text, rule_lines
 from arena.profile.profiling import profile_with_ncu
 from problems.catalogue import HOME
 from sandbox.jail.choice import choose
-from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.devices import Cpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.ncu import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode

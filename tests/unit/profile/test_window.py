@@ -12,7 +12,7 @@ from arena.profile.gpu_rules import gpu_ranks
 from arena.profile.rules import first_failure
 from problems.catalogue import HOME
 from sandbox.jail.choice import choose
-from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.devices import Cpu
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel

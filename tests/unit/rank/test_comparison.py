@@ -12,7 +12,7 @@ from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers

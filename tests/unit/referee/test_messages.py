@@ -7,9 +7,8 @@ import socket
 from sandbox.memory.places import TensorPlace
 from sandbox.protocol import frames, messages
 from sandbox.protocol.events import OutputError
-from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import ORDERS, REPLIES, Arm, Compared, Go, SlotTable, decode_reply
+from sandbox.protocol.messages import ORDERS, REPLIES, Arm, Compared, Go, OutputFinding, SlotTable, decode_reply
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.rank_wire import RankWire
 

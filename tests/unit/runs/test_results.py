@@ -7,7 +7,7 @@ import msgspec
 from arena.records.header import RunHeader
 from arena.records.report import one_line, report
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
-from sandbox.protocol.failure_words import failure_words
+from sandbox.protocol.result import failure_words
 from sandbox.protocol.verdict import Verdict
 
 FAILURE = Failure(
