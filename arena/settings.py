@@ -204,7 +204,7 @@ def load_settings(paths: Paths) -> Settings:
         raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}", "correct that line") from None
     settings = check_settings(values, str(path))
     if settings.theme not in (names := theme_names(paths)):
@@ -219,7 +219,7 @@ def theme_names(paths: Paths) -> list[str]:
     for file in sorted((paths.config / "themes").glob("*.toml")):
         try:
             name = tomllib.loads(file.read_text(encoding="utf-8")).get("name", file.stem)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             name = file.stem
         names.append(str(name))
     return names

@@ -19,8 +19,9 @@ from arena.machine.fingerprint import this_machine
 from arena.models.budget import BudgetPool
 from arena.paths import Paths, make_folder, paths_in
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
 from arena.records.index import Store
+from arena.records.json_lines import Journal
 from arena.records.run_record import entry_of
 from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of

@@ -255,7 +255,7 @@ def load_problem(folder: Path) -> Problem:
             )
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise ProblemError(f"{path}: {error}") from None
     try:
         file = msgspec.convert(values, ProblemFile)

@@ -52,7 +52,7 @@ def load_theme(path: Path) -> Theme:
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ThemeError(f"{path}: {error}") from None
     values.setdefault("name", path.stem)
     for key in _COLOURS:

@@ -65,7 +65,7 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
     """
     try:
         values = tomllib.loads(script_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", "correct that line") from None
     try:
         script = msgspec.convert(values, DemoScript)

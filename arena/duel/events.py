@@ -1,9 +1,11 @@
 """The events of a duel. The screen, the journal on disk and the replay use the same ones."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+from arena.records.json_lines import decoder
 from sandbox.protocol.events import Interval, Setting
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
@@ -272,5 +274,5 @@ AnyDuelEvent = (
     | Abandoned
 )
 
-decode_header = msgspec.json.Decoder(DuelHeader).decode
-decode_duel_event = msgspec.json.Decoder(AnyDuelEvent).decode
+decode_header: Callable[[bytes], DuelHeader] = decoder(DuelHeader)
+decode_duel_event: Callable[[bytes], AnyDuelEvent] = decoder(AnyDuelEvent)

@@ -1,7 +1,6 @@
 """Journals of duels on disk: a header, then one event per line. Also the records that the board shows."""
 
 import errno
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,13 +25,11 @@ from arena.duel.state import DuelState
 from arena.errors import FolderUnwritable, MachineError, why
 from arena.paths import Paths, files_in, make_folder, unwritable
 from arena.records.code_hash import code_hash
-from arena.records.header import Journal, first_line, later_lines
+from arena.records.json_lines import Journal, last_line, read_first, read_later
 from arena.records.voids import NO_VOIDS, Void, Voids
 
 SILENT_S = 900.0
 """A duel without an end counts as abandoned if its journal did not grow for this time, in seconds."""
-_TAIL_BYTES = 1 << 16
-"""Bytes read from a journal's end to find its last line."""
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
@@ -90,12 +87,12 @@ def read_duel_header(path: Path) -> DuelHeader:
     Raises:
         OSError, ValueError: the file cannot be read, or is not a duel's journal.
     """
-    return decode_header(first_line(path))
+    return read_first(path, decode_header)
 
 
 def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
     """Yields a duel's events in order. Stops at an unreadable line, such as one that a crash truncated."""
-    return later_lines(path, decode_duel_event)
+    return read_later(path, decode_duel_event)
 
 
 def duel_records(folder: Path, voids: Voids = NO_VOIDS) -> list[DuelRecord]:
@@ -176,9 +173,6 @@ def ending(path: Path) -> DuelEnded | Abandoned | None:
     Raises:
         OSError, ValueError: the file cannot be read, or its last line is not a duel's event.
     """
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().splitlines()
-    event = decode_duel_event(lines[-1]) if lines else None
+    line = last_line(path)
+    event = decode_duel_event(line) if line else None
     return event if isinstance(event, DuelEnded | Abandoned) else None

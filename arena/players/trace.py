@@ -27,7 +27,8 @@ from arena.models.conversation import (
 )
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
-from arena.records.header import Journal, first_line, later_lines, new_id
+from arena.records.header import new_id
+from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.report import RunReport
 from arena.runs.origin import Origin
 from problems.specification import Problem
@@ -195,8 +196,8 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
 AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Drafted | Called | Returned | Answered | Judged | Ended
 Listener = Callable[[AnyTraceEvent], None]
 
-_decode_header = msgspec.json.Decoder(TraceHeader).decode
-_decode_event = msgspec.json.Decoder(AnyTraceEvent).decode
+_decode_header: Callable[[bytes], TraceHeader] = decoder(TraceHeader)
+_decode_event: Callable[[bytes], AnyTraceEvent] = decoder(AnyTraceEvent)
 
 
 class TraceRecorder:
@@ -308,9 +309,9 @@ def read_trace_header(path: Path) -> TraceHeader:
     Raises:
         OSError, ValueError: the file cannot be read, or is not a trace.
     """
-    return _decode_header(first_line(path))
+    return read_first(path, _decode_header)
 
 
 def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
     """Yields a trace's events in order. Stops at an unreadable line, such as one that a crash truncated."""
-    return later_lines(path, _decode_event)
+    return read_later(path, _decode_event)

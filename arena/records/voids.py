@@ -3,17 +3,15 @@
 The journal `voids.jsonl` has one line for each mark and one for each mark that was taken back.
 """
 
-import fcntl
 import functools
-import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from arena.errors import FolderUnwritable, PathRefused, why
 from arena.paths import make_folder, unwritable
+from arena.records.json_lines import append_line, decoder, whole_lines
 from arena.records.report import one_line
 
 NOTE_CHARACTERS = 500
@@ -45,6 +43,9 @@ class Void(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def words(self) -> str:
         """ "voided by anna: reads the expected output"."""
         return f"voided by {self.by}: {self.note}"
+
+
+_decode: Callable[[bytes], Void] = decoder(Void)
 
 
 class Voids:
@@ -100,51 +101,28 @@ def read_voids(path: Path) -> Voids:
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, inode: int, changed: int, size: int) -> Voids:
     lines, damaged = [], []
-    with path.open("rb") as file:
-        for number, data in enumerate(file, 1):
-            if not data.endswith(b"\n"):
-                break  # a line that a crash cut short
-            try:
-                lines.append(msgspec.json.decode(data, type=Void))
-            except ValueError:
-                damaged.append(str(number))
+    for line in whole_lines(path):
+        try:
+            lines.append(_decode(line.data))
+        except ValueError:
+            damaged.append(str(line.number))
     numbers = f"line{'s' * (len(damaged) > 1)} {', '.join(damaged)}"
     return Voids(lines, f"{path}: {numbers} cannot be read; what they voided counts" if damaged else "")
 
 
 def append_void(path: Path, line: Void) -> None:
-    """Adds a line, and returns when it is on the disk. A line that a crash cut short is removed first.
+    """Adds a line, and returns when it is on the disk.
 
     Raises:
-        FolderUnwritable: it could not be written; the file is as it was.
+        FolderUnwritable: it could not be written; the file has the lines that it had.
     """
     make_folder(path.parent)
-    data = msgspec.json.encode(line) + b"\n"
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
+        append_line(path, line)
+    except PermissionError as error:
         raise unwritable(path.parent, error) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _write(file, data)
     except OSError as error:
         raise FolderUnwritable(f"cannot write {path}: {why(error)}", "free some space, and try again") from None
-    finally:
-        os.close(file)
-
-
-def _write(file: int, data: bytes) -> None:
-    end = os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1
-    try:
-        os.ftruncate(file, end)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(file, data[written:], end + written)
-        os.fsync(file)
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, end)
-        raise
 
 
 def clean_note(text: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from arena.errors import RefereeFailed
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
-from arena.records.header import Journal
 from arena.records.index import Store
+from arena.records.json_lines import Journal
 from arena.records.report import harness_error
 from arena.runs.engine_run import EngineRun, Terminal
 from arena.runs.referee_process import COMMAND, RefereeProcess

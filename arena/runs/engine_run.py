@@ -5,7 +5,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from arena.errors import RunCancelled, RunRefused
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
+from arena.records.json_lines import Journal
 from arena.runs.judge import Judgement
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused

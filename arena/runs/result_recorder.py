@@ -10,6 +10,7 @@ from arena.records.comparisons import comparison_of
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.index_file import mark_stale
+from arena.records.json_lines import sync
 from arena.records.run_record import entry_of
 from arena.runs.run_request import Notice
 from arena.workspace import baseline_variant_times
@@ -61,6 +62,7 @@ class ResultRecorder:
             self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
     def _write(self, header: RunHeader, result: Result) -> None:
+        sync(self._paths.runs / f"{header.run_id}.jsonl")
         if header.versus:
             self._index().record_comparison(comparison_of(header, result))
             return

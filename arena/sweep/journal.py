@@ -1,22 +1,17 @@
-"""A sweep's journal: one line per result, synced to disk before the next result is written.
+"""A sweep's journal: one line per result, synced to disk before the next result is written."""
 
-A line that a crash or a full disk cut short is removed.
-"""
-
-import fcntl
-import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
+from fcntl import LOCK_EX, LOCK_NB
 from pathlib import Path
-
-import msgspec
 
 from arena.errors import MachineError, PathRefused, UsageError, why
 from arena.machine.facts import installed_version
 from arena.models.budget import Spent
 from arena.paths import Paths, files_in, make_folder, unwritable
+from arena.records.json_lines import Follower, LineFile, RawLine, encode, whole_lines
 from arena.sweep import records
 from arena.sweep.plan import SweepPlan
 from arena.sweep.workers import Worker
@@ -44,18 +39,14 @@ class SweepJournal:
         make_folder(path.parent)
         self.path = path
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unwritable(path.parent, error) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
+            self._file = LineFile(path, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
             raise MachineError(
                 f"another process is at work on the sweep {name}",
                 "wait for it, watch it in the app (c in the list of problems), or choose another --name",
             ) from None
-        self._size = 0
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
         self._session_start = self._session_end = -1
         """Offsets of the line of this process's session, and of the line after it; -1 before it begins."""
         self._done: set[str] = set()
@@ -65,23 +56,15 @@ class SweepJournal:
         """Spent by all sessions so far. Unfinished requests of a killed session are not counted."""
         self.sessions: list[records.SweepSession] = []
         try:
-            self._read()
-            if not self._size:
+            for line in whole_lines(self.path):
+                self._note(line.offset, _decoded(self.path, line))
+            if not self._file.size:
                 self.append(records.SweepOpened(at=time.time(), name=name))
         except BaseException:
             self.close()
             raise
 
-    def _read(self) -> None:
-        for offset, end, line in _lines(self.path):
-            self._size = end
-            self._note(line, offset)
-        try:
-            os.ftruncate(self._file, self._size)  # removes a line that a crash cut short
-        except OSError as error:
-            raise unwritable(self.path.parent, error) from None
-
-    def _note(self, line: records.AnyLine, offset: int) -> None:
+    def _note(self, offset: int, line: records.AnyLine) -> None:
         match line:
             case records.CellResult():
                 if line.final:
@@ -100,23 +83,17 @@ class SweepJournal:
         Raises:
             MachineError: the line could not be written; the file is unchanged.
         """
-        data = msgspec.json.encode(line) + b"\n"
+        offset = self._file.size
         try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._file, data[written:], self._size + written)
-            os.fsync(self._file)
+            self._file.append(encode(line))
         except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._file, self._size)
             raise MachineError(
                 f"cannot write {self.path}: {error.strerror}",
                 "free some disk space, then continue with --resume; all results so far are in the file",
             ) from None
-        self._note(line, self._size)
+        self._note(offset, line)
         if isinstance(line, records.SweepSession):
-            self._session_start, self._session_end = self._size, self._size + len(data)
-        self._size += len(data)
+            self._session_start, self._session_end = offset, self._file.size
 
     def is_done(self, key: str) -> bool:
         """Whether there is a result with this key."""
@@ -134,17 +111,16 @@ class SweepJournal:
 
     def leave(self) -> None:
         """Closes the journal, and removes it if no session began."""
-        if self._file >= 0 and not self.sessions:
+        if not self.sessions:
             self.discard()
         self.close()
 
     def withdraw_session(self) -> None:
         """Removes the line of the last session if no line follows it. `leave` then discards a new journal."""
-        if self.sessions and self._size == self._session_end:
-            self._size = self._session_start
+        if self.sessions and self._file.size == self._session_end:
             self.sessions.pop()
             with suppress(OSError):
-                os.ftruncate(self._file, self._size)
+                self._file.cut(self._session_start)
 
     def discard(self) -> None:
         """Removes the journal, and closes it."""
@@ -153,38 +129,21 @@ class SweepJournal:
 
     def close(self) -> None:
         """Closes the journal, so that another process can open it. May be called twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, records.AnyLine]]:
-    """Yields (offset, offset of the next line, line) for every whole line.
-
-    Raises:
-        JournalDamaged: the file is no sweep's journal, or damaged before its end.
-    """
-    offset = 0
-    with path.open("rb") as file:
-        for number, data in enumerate(file, 1):
-            if not data.endswith(b"\n"):
-                return
-            yield offset, offset + len(data), _decoded(path, number, data)
-            offset += len(data)
-
-
-def _decoded(path: Path, number: int, data: bytes) -> records.AnyLine:
-    """Decodes line `number` (from 1) of a journal. Raises JournalDamaged."""
+def _decoded(path: Path, line: RawLine) -> records.AnyLine:
+    """Decodes a line of a journal. Raises JournalDamaged."""
     try:
-        line: records.AnyLine = records.decode_line(data)
-        if number == 1 and not isinstance(line, records.SweepOpened):
-            raise msgspec.ValidationError("the first line names no sweep")
+        found = records.decode_line(line.data)
+        if line.number == 1 and not isinstance(found, records.SweepOpened):
+            raise ValueError("the first line names no sweep")
     except ValueError:
-        what = f"{path}: line {number} is no line of a sweep's journal"
-        if number == 1:
+        what = f"{path}: line {line.number} is no line of a sweep's journal"
+        if line.number == 1:
             raise NoJournal(what, "move the file elsewhere") from None
         raise JournalDamaged(what, "remove that line, or move the file elsewhere") from None
-    return line
+    return found
 
 
 def read_lines(path: Path) -> Iterator[records.AnyLine]:
@@ -194,39 +153,24 @@ def read_lines(path: Path) -> Iterator[records.AnyLine]:
         OSError: it cannot be read.
         JournalDamaged: it is no sweep's journal.
     """
-    return (line for _, _, line in _lines(path))
+    return (_decoded(path, line) for line in whole_lines(path))
 
 
-class JournalReader:
-    """Follows a journal that another process writes."""
+def new_lines(follower: Follower) -> list[records.AnyLine]:
+    """Returns the lines that another process has added since the last call. Blocks for milliseconds.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
-        self._lines = 0
-
-    def more(self, most: int = 2000) -> list[records.AnyLine]:
-        """Returns the lines that were added since the last call, at most `most`. Blocks for milliseconds.
-
-        Raises:
-            OSError: the file is gone.
-            JournalDamaged: the next line is not a journal's; earlier calls have returned all lines before it.
-        """
-        found: list[records.AnyLine] = []
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            for data in file:
-                if not data.endswith(b"\n") or len(found) >= most:
-                    break
-                try:
-                    found.append(_decoded(self.path, self._lines + 1, data))
-                except JournalDamaged:
-                    if found:
-                        break  # the next call begins with it
-                    raise
-                self._offset += len(data)
-                self._lines += 1
-        return found
+    Raises:
+        OSError: the file is gone.
+        JournalDamaged: the next line is not a journal's; earlier calls have returned all lines before it.
+    """
+    found: list[records.AnyLine] = []
+    try:
+        for line in follower.more():
+            found.append(_decoded(follower.path, line))
+    except JournalDamaged:
+        if not found:
+            raise
+    return found
 
 
 def sweep_path(folder: Path, name: str) -> Path:

@@ -20,9 +20,10 @@ import msgspec
 from arena.errors import ArenaError, MachineError
 from arena.machine.fingerprint import Machine, this_machine
 from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.index_file import mark_stale
+from arena.records.json_lines import Journal
 from arena.records.report import harness_error
 from arena.records.run_record import entry_of
 from arena.runs.engine import Engine

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 import problems
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
+from arena.records.json_lines import decoder
 from arena.records.ranking import Measurement
 from arena.records.report import RunReport
 from arena.sweep.plan import SweepPlan
@@ -150,7 +151,7 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult
 
-decode_line = msgspec.json.Decoder(AnyLine).decode
+decode_line: Callable[[bytes], AnyLine] = decoder(AnyLine)
 
 
 def cut_short(report: RunReport) -> RunReport:

@@ -14,9 +14,10 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
 
 from arena.errors import why
+from arena.records.json_lines import Follower
 from arena.records.voids import NO_VOIDS, read_voids
 from arena.sweep.grid import Square, SweepGrid, holds_words
-from arena.sweep.journal import JournalDamaged, JournalReader, journals
+from arena.sweep.journal import JournalDamaged, journals, new_lines
 from arena.words.headline import TOO_NOISY
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
@@ -91,8 +92,6 @@ def player_heading(player: str) -> str:
 
 
 FOLLOW_S = 0.5
-LINES = 2000
-"""Lines of a journal that are read at a time; this takes some milliseconds in a thread."""
 EMPTY = """No sweep yet. This command starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
@@ -124,7 +123,7 @@ class SweepScreen(BaseScreen):
         self.number = 0
         """The index of the sweep shown; 0 is the newest."""
         self._voids = NO_VOIDS
-        self._reader: JournalReader | None = None
+        self._reader: Follower | None = None
         self._reading = False
         self._shown: dict[tuple[str, str], str] = {}
         """Words of every cell on the screen."""
@@ -165,7 +164,7 @@ class SweepScreen(BaseScreen):
     def _begin(self, number: int) -> None:
         self.number = number
         self.grid = SweepGrid(self._voids)
-        self._reader = JournalReader(self.paths[number])
+        self._reader = Follower(self.paths[number])
         self._columns, self._rows = [], []
         self._shown.clear()
         self.query_one("#sweep-grid", DataTable).clear(columns=True)
@@ -178,10 +177,10 @@ class SweepScreen(BaseScreen):
             self._reading = True
             self.start(self._read(self._reader), "read")
 
-    async def _read(self, reader: JournalReader) -> None:
+    async def _read(self, reader: Follower) -> None:
         """Applies new lines of the journal. A long one is read in pieces, so that the screen stays responsive."""
         try:
-            while lines := await asyncio.to_thread(reader.more, LINES):
+            while lines := await asyncio.to_thread(new_lines, reader):
                 if reader is not self._reader:
                     return
                 for line in lines:

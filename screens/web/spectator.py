@@ -11,22 +11,21 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from arena.cli import exit_code_of
-from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event, decode_header
+from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event
+from arena.duel.events import decode_header as decode_duel_header
 from arena.duel.journal import SILENT_S, ending
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
 from arena.paths import Paths, find_paths, paths_in
-from arena.records.header import RunHeader
-from arena.records.json_lines import GrowingFile, newest_journal
+from arena.records.header import RunHeader, decode_event, decode_header
+from arena.records.json_lines import Follower, newest_journal
 from arena.settings import Settings, load_settings
 from problems.catalogue import UnknownProblem
 from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, sweep_temporary
-from sandbox.protocol.events import decode_event
 from screens.actions import Scope, bindings
 from screens.app import ArenaApp
 from screens.base import BaseScreen
@@ -136,7 +135,7 @@ class SpectatorApp(ArenaApp):
         """watched: the folders of the arena that is followed."""
         super().__init__(services)
         self._watched = watched
-        self._file: GrowingFile | None = None
+        self._file: Follower | None = None
         self._headed = False
         self._screen: BaseScreen | None = None
 
@@ -152,9 +151,9 @@ class SpectatorApp(ArenaApp):
         while True:
             path = await asyncio.to_thread(self._newest)
             if path is not None and (self._file is None or path != self._file.path):
-                self._file, self._headed = GrowingFile(path), False
+                self._file, self._headed = Follower(path), False
             if self._file is not None:
-                for line in await asyncio.to_thread(lambda file: list(file.lines()), self._file):
+                for line in await asyncio.to_thread(_added, self._file):
                     await self._take(line)
             await asyncio.sleep(FOLLOW_S)
 
@@ -188,7 +187,7 @@ class SpectatorApp(ArenaApp):
     async def _begin(self, line: bytes, *, duel: bool) -> None:
         """Shows another run or duel, whose journal begins with `line`."""
         try:
-            header = decode_header(line) if duel else msgspec.json.decode(line, type=RunHeader)
+            header = decode_duel_header(line) if duel else decode_header(line)
             if isinstance(header, DuelHeader):
                 await self._show(WatchedDuelScreen(self, header))
             else:
@@ -213,6 +212,14 @@ class SpectatorApp(ArenaApp):
             await self.pop_screen()
         self._screen = screen
         await self.push_screen(screen)
+
+
+def _added(file: Follower) -> list[bytes]:
+    """Returns the lines that were added since the last call; none if the file is gone. Blocks for milliseconds."""
+    try:
+        return [line.data for line in file.more()]
+    except OSError:
+        return []
 
 
 def watching_services(folder: Path, settings: Settings) -> Services:

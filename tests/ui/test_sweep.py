@@ -9,7 +9,8 @@ import pytest
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
+from arena.records.json_lines import Journal
 from arena.records.report import report
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan

@@ -2,8 +2,9 @@
 
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
 from arena.records.index import Store
+from arena.records.json_lines import Journal
 from arena.records.run_record import Entry
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict

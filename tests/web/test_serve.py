@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from arena.paths import Paths
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
+from arena.records.json_lines import Journal
 from arena.settings import Settings, save_settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import RunStarted, decode_event

@@ -18,7 +18,8 @@ from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Thought, ToolCall, ToolResult
 from arena.paths import Paths
 from arena.players.trace import TraceHeader, TraceRecorder
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
+from arena.records.json_lines import Journal
 from arena.records.report import OtherSize, RunReport, report
 from arena.records.voids import Void, append_void
 from arena.sweep.journal import SweepJournal

@@ -34,7 +34,7 @@ from arena.players.trace import (
     read_trace,
     read_trace_header,
 )
-from arena.records.header import Journal
+from arena.records.json_lines import Journal
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from arena.records.header import Journal, RunHeader, read_events, read_header
+from arena.records.header import RunHeader, read_events, read_header
+from arena.records.json_lines import Journal
 from sandbox.protocol.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
 from sandbox.protocol.verdict import Verdict
 
@@ -90,7 +91,8 @@ def test_what_a_full_disk_held_back_is_written_when_there_is_room(tmp_path: Path
     journal.append(EVENTS[0])
     path.unlink()
     room = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    os.dup2(room, journal._file)  # the same open file, on a disk with room
+    assert journal._file is not None
+    os.dup2(room, journal._file._file)  # the same open file, on a disk with room
     os.close(room)
     journal.append(EVENTS[1])
     journal.close()

@@ -16,8 +16,9 @@ from arena.machine.doctor import _files
 from arena.paths import Paths
 from arena.records import index_file
 from arena.records.code_hash import code_hash
-from arena.records.header import Journal, RunHeader
+from arena.records.header import RunHeader
 from arena.records.index import Store
+from arena.records.json_lines import Journal
 from arena.records.run_record import Entry, entry_of
 from arena.runs.result_recorder import ResultRecorder
 from arena.runs.run_request import Notice

@@ -16,12 +16,13 @@ from arena.errors import ArenaError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
+from arena.records.json_lines import Follower
 from arena.sweep.journal import (
     JournalDamaged,
-    JournalReader,
     SweepJournal,
     journals,
     last_plan,
+    new_lines,
     open_journal,
     plan_to_go_on,
     read_lines,
@@ -87,8 +88,9 @@ def until_damage(lines: Iterator[AnyLine]) -> tuple[list[AnyLine], bool]:
     return found, False
 
 
-def all_of(reader: JournalReader) -> Iterator[AnyLine]:
-    while lines := reader.more(most=3):
+def followed(path: Path) -> Iterator[AnyLine]:
+    follower = Follower(path)
+    while lines := new_lines(follower):
         yield from lines
 
 
@@ -97,7 +99,7 @@ def all_of(reader: JournalReader) -> Iterator[AnyLine]:
 def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> None:
     path = written(paths, WHOLE[:length])
     there = LINES[: WHOLE[:length].count(b"\n")]
-    assert list(read_lines(path)) == list(all_of(JournalReader(path))) == there
+    assert list(read_lines(path)) == list(followed(path)) == there
     journal = open_journal(paths, "c", resume=True)
     assert [key for key in KEYS if journal.is_done(key)] == [
         line.key for line in there if isinstance(line, CellResult) and line.final
@@ -117,7 +119,7 @@ def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> N
 def test_a_wrong_byte_is_found_or_costs_its_own_line(paths: Paths, flip: Flip) -> None:
     path = written(paths, flip.data)
     found, damaged = until_damage(read_lines(path))
-    assert until_damage(all_of(JournalReader(path))) == (found, damaged)
+    assert until_damage(followed(path)) == (found, damaged)
     assert found[: flip.line] == LINES[: flip.line]
     if damaged:
         assert len(found) in (flip.line, flip.line + 1)
