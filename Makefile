@@ -1,4 +1,5 @@
-# `make arena` opens the app. `make test` checks everything in minutes; `make quick` runs lint and the tests that start no worlds;
+# `make arena` opens the app. `make test` checks the code; `make check-problems` checks the data and the house kernel of each
+# problem, and runs whenever problems/ has changed; `make quick` runs lint and the tests that start no worlds;
 # `make test-all` adds the long tests; `make bench` measures. Needs python3 (3.11 or newer, with venv), make and gcc.
 #
 # `make arena` installs the section [arena] of requirements.lock into .venv. The checks add [checks] and [compilers].
@@ -17,9 +18,9 @@ WORKERS ?= 3
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests are compiled once and not by every process, whatever the environment says.
-test test-all quick: export PYTHONDONTWRITEBYTECODE :=
+test test-all check-problems quick: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: arena test test-all quick lint test-gpu bench environment clean
+.PHONY: arena test test-all check-problems quick lint test-gpu bench environment clean
 
 arena: environment
 	@$(BIN)/pkb-arena
@@ -27,7 +28,11 @@ arena: environment
 test: lint
 	@echo "Running the tests: 8 to 11 minutes on 2 cores."
 	$(BIN)/pytest -q -m "gpu and not long" tests/gpu
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu and not problems"
+
+check-problems: environment $(CHECKS)
+	@echo "Checking the data and the house kernel of each problem."
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "problems and not long"
 
 test-all: lint
 	@echo "Running all tests, the long ones too."
@@ -35,7 +40,7 @@ test-all: lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
 quick: lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not long and not gpu" tests/unit tests/ui
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not long and not gpu and not problems" tests/unit tests/ui
 
 # The tests of tests/gpu that need GPUs use them one after another.
 test-gpu: environment $(CHECKS)

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ from sandbox.jail.choice import choose
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
 
+# A job that a script starts in the background ignores SIGINT, and so would all programs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # collections during imports find nothing and take a third of the import time
 
 

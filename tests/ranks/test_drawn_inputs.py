@@ -48,6 +48,7 @@ def alike() -> list[dict[str, list[str]]]:
     return found
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
 def test_no_input_is_the_same_in_every_iteration(problem, alike):
     names = {name for rank in alike for name in rank[problem.slug]}

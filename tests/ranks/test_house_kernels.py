@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,26 +28,38 @@ CALLS = 6
 
 
 def worlds_of(problem: Problem) -> Iterator[Any]:
-    """Yields (problem, world). One world size, 3 if allowed, runs in `make test`; the others are marked long."""
-    quick = [world for world in (3, 2, 1) if world in problem.worlds][:1]
+    """Yields (problem, world): 3 where it is allowed, for `make check-problems`; the others are marked long."""
+    checked = [world for world in (3, 2, 1) if world in problem.worlds][:1]
     for world in (1, 2, 3, 5, 8):
         if world in problem.worlds:
-            marks = [] if world in quick else [pytest.mark.long]
-            yield pytest.param(problem, world, marks=marks, id=f"{problem.slug}-{world}")
+            mark = pytest.mark.problems if world in checked else pytest.mark.long
+            yield pytest.param(problem, world, marks=mark, id=f"{problem.slug}-{world}")
 
 
 def test_every_problem_has_a_house_kernel():
     assert [problem.id for problem in HOUSE] == [problem.id for problem in load_catalogue().problems]
 
 
+@pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
+def test_it_agrees_in_its_first_dtype(in_ranks, problem):
+    world = 2 if 2 in problem.worlds else min(problem.worlds)
+    agrees(in_ranks, problem, world, [(sizes_of(problem)[0], problem.dtypes[0])])
+
+
 @pytest.mark.parametrize(("problem", "world"), [case for problem in HOUSE for case in worlds_of(problem)])
-def test_it_agrees_with_the_oracle(in_ranks, problem, world):
+def test_it_agrees_at_all_legal_settings(in_ranks, problem, world):
+    agrees(in_ranks, problem, world, list(itertools.product(sizes_of(problem), problem.dtypes)))
+
+
+def agrees(in_ranks: Any, problem: Problem, world: int, settings: Sequence[tuple[dict[str, int], str]]) -> None:
+    """Asserts that a house kernel agrees with the oracle at settings (sizes, dtype), and changes no input."""
+
     def work(rank: int, world: int) -> list[tuple[float, bool]]:
         module = types.ModuleType("kernel")
         exec(problem.house_source, module.__dict__)
         code = ProblemCode(problem)
         found = []
-        for sizes, dtype in itertools.product(sizes_of(problem), problem.dtypes):
+        for sizes, dtype in settings:
             run_dtype = getattr(torch, dtype)
             setting = code.setting(problem.sizes("tiny", sizes), "tiny", run_dtype, torch.device("cpu"))
             for seed in range(CALLS):

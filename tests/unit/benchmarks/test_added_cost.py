@@ -16,6 +16,7 @@ from sandbox.protocol.events import Interval, Microseconds, Speedup
 CATALOGUE = load_catalogue()
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", CATALOGUE.problems, ids=lambda problem: problem.stem)
 def test_every_baseline_takes_a_cost(problem: Any) -> None:
     for text in (with_host_cost(problem, 0.2), with_device_cost(problem, 3.25)):

@@ -124,6 +124,7 @@ def changeable(value: Any) -> Iterator[Any]:
         yield value
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
 def test_arguments_made_twice_share_no_object(problem: Any) -> None:
     code, setting, tensors = settled(problem.slug)

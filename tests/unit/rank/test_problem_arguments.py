@@ -24,6 +24,7 @@ def shape_of(value: Any) -> Any:
     return value
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
 def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> None:
     found = opened(problem, problem.dtypes[0])
@@ -41,6 +42,7 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
         assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
 def test_arguments_are_the_same_with_the_withheld_inputs_of_another_iteration(problem: Problem) -> None:
     draws = [found for seed in SEEDS if (found := opened(problem, problem.dtypes[0], seed)) is not None]

@@ -27,6 +27,7 @@ def _bound(tree: ast.Module) -> list[str]:
     return names
 
 
+@pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=IDS)
 def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(problem):
     text = variant_source(problem, GRAPH, "cuda")
