@@ -80,7 +80,7 @@ def user_name(name: str) -> PlayerName:
     """
     if not re.fullmatch(r"\S.{0,58}\S|\S", name):
         raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 characters, without spaces at the ends")
-    if name in NAMED or name.partition(":")[0] in (PlayerKind.MODEL, PlayerKind.AGENT):
+    if name in NAMED or name.partition(":")[0] in _WITH_COLON:
         # Its results would count as that kernel's. Later verdicts even reuse the times of baseline variants.
         raise UsageError(f"a file's player cannot be called {name!r}", "that name stands for other kernels")
     return PlayerName(PlayerKind.USER, name)

@@ -58,9 +58,13 @@ def read_kernel(path: Path) -> KernelFile:
     path: a Python file, or a folder with kernel.py and the other files of the kernel.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB; or the folder has no
-            kernel.py, or a file that a kernel may not have: see `other_files`.
+        UsageError: there is no such file, it cannot be read, its name or text is not UTF-8, or it has more than 4 MiB; or the
+            folder has no kernel.py, or a file that a kernel may not have: see `other_files`.
     """
+    try:
+        os.fspath(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the name of {path} is not UTF-8 text", "rename it; journals hold names as text") from None
     files: Files = {}
     try:
         if path.is_dir():

@@ -46,6 +46,7 @@ from sandbox.referee.lease import Lease, devices_of
 from sandbox.referee.measurements import UNMEASURED, R, calibrated, transfers_timed
 from sandbox.referee.run_request import backend_failure, check_files, check_setting, with_sources
 from sandbox.referee.versus import Versus
+from sandbox.referee.wording import lost_a_rank
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
@@ -189,11 +190,16 @@ class Referee:
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
             prepared, references = self.prepare(run)
             rival = self.contenders.take_rival(run.setting) if run.versus is not None else None
-            contender = self.contenders.take(run.setting)
-            evaluation, judge = self.new_evaluation(run, prepared, contender, references, rival)
-            evaluation.correctness.started = started
-            evaluation.leased = partial(self.leased, run.setting, run.run_id)
-            result = msgspec.structs.replace(judge(), jail=self.jail.name)
+            begin = partial(self.new_evaluation, run, prepared, references, rival, started)
+            contender, evaluation, judge = begin()
+            result = judge()
+            if own and lost_a_rank(result):
+                self.end_contenders()
+                contender, evaluation, judge = begin()
+                result = judge()
+                if lost_a_rank(result):
+                    raise HarnessFailed(f"the baseline lost a rank twice: {result.detail}")
+            result = msgspec.structs.replace(result, jail=self.jail.name)
             if result.verdict is Verdict.PASS:
                 result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
@@ -222,17 +228,30 @@ class Referee:
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.pipe.end_run()
-            for killed in self.contenders.end():
-                self.oracle.examine(killed)
+            self.end_contenders()
             if not self.pipe.hung_up and evaluation is not None:
                 self.references.note_run(self.oracle.prepared, run.setting)
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting)
 
+    def end_contenders(self) -> None:
+        """Kills the contender and its rival after their run."""
+        for killed in self.contenders.end():
+            self.oracle.examine(killed)
+
     def new_evaluation(
+        self, run: events.Run, prepared: PreparedSetting, references: list[World], rival: World | None, started: float
+    ) -> tuple[World, Evaluation, Callable[[], events.Result]]:
+        """A contender, its evaluation, and the function that judges the whole run."""
+        contender = self.contenders.take(run.setting)
+        evaluation, judge = self._evaluation(run, prepared, contender, references, rival)
+        evaluation.correctness.started = started
+        evaluation.leased = partial(self.leased, run.setting, run.run_id)
+        return contender, evaluation, judge
+
+    def _evaluation(
         self, run: events.Run, prepared: PreparedSetting, contender: World, references: list[World], rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
-        """The contender's evaluation, and the function that judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, prepared, contender, self.await_all, self.emit, timer=self.timer)

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from sandbox.protocol.events import Failure, OutputError
+from sandbox.protocol.events import Failure, OutputError, Result
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
@@ -52,6 +52,12 @@ _TRACEBACK = "Traceback (most recent call last)"
 _KILLED = (
     "SIGKILL usually means that memory ran out: allocate less, or reuse buffers. Otherwise find who ended the process."
 )
+
+
+def lost_a_rank(result: Result) -> bool:
+    """Whether a rank ended by a signal or by itself. Only a kernel is at fault for that, never the baseline."""
+    killed = result.verdict is Verdict.OUT_OF_MEMORY and signal.SIGKILL.name in result.detail
+    return killed or result.verdict is Verdict.CRASH
 
 
 def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:

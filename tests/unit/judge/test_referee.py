@@ -1,6 +1,7 @@
 """The referee's commands on simulated worlds: whatever fails, every run ends in one event and affects no later run."""
 
 import itertools
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -74,6 +75,23 @@ def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(told: 
     assert len(machine.started["baseline"]) == 1
     assert len(machine.started["reference"]) == 2
     assert machine.started["spare"][0].state is machine.started["spare"][1].state is State.DEAD
+
+
+@pytest.mark.parametrize(
+    ("losses", "kernel", "verdict"),
+    [(1, "baseline", Verdict.PASS), (2, "baseline", Verdict.HARNESS_ERROR), (1, "kernel.py", Verdict.OUT_OF_MEMORY)],
+)
+def test_a_baseline_is_never_at_fault_for_a_lost_rank(
+    losses: int, kernel: str, verdict: Verdict, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine()
+    machine.faults["spare"] = [[Fault(Kind.GO, status=int(signal.SIGKILL), after=3)] for _ in range(losses)]
+    run = msgspec.structs.replace(machine.run(rounds=6), kernel_name=kernel, source="" if kernel == "baseline" else "x")
+    referee = machine.referee()
+    referee.judge(run)
+    assert result(told()).verdict is verdict
+    referee.judge(machine.run(rounds=6))
+    assert result(told()).verdict is Verdict.PASS
 
 
 def test_a_spare_opens_the_next_problem_while_the_reference_worlds_do(

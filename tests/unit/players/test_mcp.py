@@ -159,7 +159,7 @@ def test_without_the_sdk_the_command_says_what_to_install(pkb_arena, tmp_path: P
 
 
 def test_the_names_of_other_kernels_are_no_players(paths: Paths):
-    for name in ("baseline", "house", "agent:somebody"):
+    for name in ("baseline", "house", "agent:somebody", "file:mine"):
         with pytest.raises(UsageError, match=name):
             ArenaTools(Engine(paths), load_catalogue([]), Settings(), paths, Terms(player=name))
 

@@ -131,6 +131,13 @@ def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | 
         read_kernel(path)
 
 
+def test_a_name_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path / "kernel") + b"\xff.py"))
+    path.touch()
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_kernel(path)
+
+
 def test_a_folder_is_no_kernel(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="folder"):
         read_kernel(tmp_path)
