@@ -42,7 +42,10 @@ COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
 _FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
 _IMPORT = re.compile(r"\s*import\s+(.*)")
 _EXCEPT = re.compile(r"\s*except\b.*:")
-_CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
+_CALL = re.compile(r"\b(?:torch|dist|baseline|F)((?:\.\w+)*)\(")
+_ASKS = re.compile(r"(?:get|is|set)_|(?:empty_cache|synchronize|barrier|manual_seed|device)$")
+"""Matches names of library functions that ask or set something, and neither compute nor communicate."""
+_DEFINES = re.compile(r"\s*(?:(?:async )?def (\w+)\(|(\w+)\s*=\s*lambda\b)")
 
 
 def labels(kernel: Kernel) -> list[str]:
@@ -55,7 +58,7 @@ def labels(kernel: Kernel) -> list[str]:
     compiled = any(name.endswith(COMPILED) for name in kernel.files)
     if not compiled and not any(_within(module, own) for module in modules for own in OWN_CODE):
         found.append(LIBRARY)
-    if any(_computes(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
+    if any(_falls_back(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
         found.append(FALLBACK)
     return found
 
@@ -83,9 +86,39 @@ def _within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-def _computes(lines: list[str], number: int) -> bool:
-    """Whether the handler that starts in this line calls the library."""
-    head = lines[number]
-    depth = len(head) - len(head.lstrip())
-    body = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) > depth, lines[number + 1 :])
-    return any(_CALL.search(line) and not line.lstrip().startswith(("raise ", "#")) for line in body)
+def _falls_back(lines: list[str], number: int) -> bool:
+    """Whether the handler that starts in this line replaces a result by the library's.
+
+    In a function it calls the library and does not raise again. At the top level it defines a function that calls the
+    library, and the rest of the text calls this function.
+    """
+    depth = _depth(lines[number])
+    body = list(takewhile(lambda line: not line.strip() or _depth(line) > depth, lines[number + 1 :]))
+    own, defined, inside = [], [], ""
+    for line in body:
+        if inside and line.strip() and _depth(line) > _depth(inside):
+            if _computes(line):
+                defined.append(inside)
+        elif _DEFINES.match(line):
+            inside = line
+            if "lambda" in line and _computes(line):
+                defined.append(line)
+        else:
+            inside = ""
+            own.append(line.lstrip())
+    if depth and not any(line.startswith("raise") for line in own) and any(map(_computes, own)):
+        return True
+    rest = "\n".join(lines[:number] + lines[number + 1 + len(body) :])
+    names = [found[1] or found[2] for line in defined if (found := _DEFINES.match(line))]
+    return any(re.search(rf"(?<!def )\b{name}\s*\(", rest) for name in names)
+
+
+def _computes(line: str) -> bool:
+    """Whether a line calls a library function that computes or communicates."""
+    if line.lstrip().startswith("#"):
+        return False
+    return any(not _ASKS.match(path.rpartition(".")[2]) for path in _CALL.findall(line))
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -37,9 +37,27 @@ def test_code_of_its_own_is_no_library_call(line: str) -> None:
     assert LIBRARY not in labels(Kernel(f"import torch\n{line}\n"))
 
 
-def test_an_except_that_only_complains_is_no_fallback() -> None:
-    text = "try:\n    f()\nexcept ValueError as error:\n    raise RuntimeError(torch.version(1)) from error\nx = torch.ones(1)\n"
-    assert FALLBACK not in labels(Kernel(text))
+IN_SOLUTION = "def solution(x):\n    try:\n        return fast(x)\n    except Exception:\n        {}\n"
+AT_THE_TOP = "try:\n    from fast import total\nexcept ImportError:\n    {}\n\ndef solution(x):\n    return {}(x)\n"
+DEFINED = "def total(x):\n        return torch.sum(x)"
+
+
+@pytest.mark.parametrize(
+    ("text", "falls_back"),
+    [
+        (IN_SOLUTION.format("return torch.sum(x)"), True),
+        (IN_SOLUTION.format("dist.all_reduce(x)\n        return x"), True),
+        (IN_SOLUTION.format("print(dist.get_rank(), torch.cuda.is_available())"), False),
+        (IN_SOLUTION.format("dist.broadcast(x, 0)\n        raise"), False),
+        (IN_SOLUTION.format("raise RuntimeError(torch.version(1)) from None"), False),
+        (AT_THE_TOP.format(DEFINED, "total"), True),
+        (AT_THE_TOP.format("total = lambda x: torch.sum(x)", "total"), True),
+        (AT_THE_TOP.format(DEFINED, "own"), False),
+        (AT_THE_TOP.format("torch.set_num_threads(1)", "own"), False),
+    ],
+)
+def test_a_fallback_is_a_handler_that_can_replace_a_result(text: str, falls_back: bool) -> None:
+    assert (FALLBACK in labels(Kernel(text))) is falls_back
 
 
 def test_no_text_is_too_strange() -> None:
