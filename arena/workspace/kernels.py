@@ -8,9 +8,11 @@
 """
 
 import hashlib
+import io
 import os
 import re
 import shutil
+import tokenize
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +93,8 @@ def kernel_text(file: BinaryIO, name: str) -> str:
     """Reads a kernel from an open file and removes a byte order mark. name: the file's name in errors.
 
     Raises:
-        UsageError: it is not UTF-8 text, or is larger than 4 MiB: devices such as /dev/zero have no size.
+        UsageError: it is neither UTF-8 text nor in the encoding that it names (PEP 263), or is larger than 4 MiB: devices such
+            as /dev/zero have no size.
     """
     data = file.read(KERNEL_BYTES + 1)
     if len(data) > KERNEL_BYTES:
@@ -99,7 +102,11 @@ def kernel_text(file: BinaryIO, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
+        with suppress(SyntaxError, ValueError, LookupError):
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            return data.decode(encoding)
+        advice = "save it as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", advice) from None
 
 
 class Workspace:

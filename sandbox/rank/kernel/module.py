@@ -58,6 +58,7 @@ def load_solution(
         module.__spec__.submodule_search_locations = module.__path__
         sys.path.insert(0, folder)
     sys.modules["kernel"] = module
+    sys.argv = [Path(path).name]  # a parser at the top level finds its defaults, not this process's arguments
     try:
         exec(binary, module.__dict__)
     except SyntaxError as error:

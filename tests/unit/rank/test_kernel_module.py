@@ -72,6 +72,7 @@ def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After each test, removes the modules that its kernel imported."""
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["launcher", "{}"])
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -105,3 +106,11 @@ def test_a_syntax_error_in_another_file_names_it(folder: Path) -> None:
     with pytest.raises(KernelRefused, match=r'^  File "sibling.py", line 1') as refused:
         load(folder, "import sibling\ndef solution(x): ...\n")
     assert refused.value.line == 0  # no line of kernel.py
+
+
+def test_a_parser_at_the_top_level_takes_its_defaults(tmp_path: Path) -> None:
+    source = (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', default=3)\n"
+        "size = parser.parse_args().size\ndef solution(x):\n    return x * size\n"
+    )
+    assert load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])(2) == 6

@@ -35,6 +35,16 @@ def test_a_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem
     assert path.read_bytes() == text.encode()
 
 
+def test_a_kernel_may_name_its_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_bytes("# -*- coding: latin-1 -*-\n# Grüße\n".encode("latin-1"))
+    assert read_kernel(path).text.endswith("# Grüße\n")
+    for line in ("", "# -*- coding: klingon -*-", "# -*- coding: ascii -*-", "# -*- coding: rot13 -*-"):
+        path.write_bytes(f"{line}\n# Grüße\n".encode("latin-1"))
+        with pytest.raises(UsageError, match="not UTF-8 text"):
+            read_kernel(path)
+
+
 def test_saving_keeps_the_new_text_and_the_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "mine")
