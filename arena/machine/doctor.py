@@ -12,13 +12,14 @@ from arena.errors import ArenaError
 from arena.machine.facts import installed_version, is_jail, isolation_words, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
-from arena.machine.install_commands import as_root, isolation_fix, python_install, system_install
+from arena.machine.install_commands import as_root, isolation_fix, system_install
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
 from sandbox.jail.memory import described
 from sandbox.machine import thunderkittens
+from sandbox.machine.python_install import python_install
 
 SHARED_MEMORY_MIB = 512
 """With less free space in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""

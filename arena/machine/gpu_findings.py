@@ -8,11 +8,12 @@ from arena.machine.facts import gpu_details, installed_version, torch_is_cpu_onl
 from arena.machine.finding import MachineFinding, limited, ok
 from arena.machine.gpu_software import CUPY, NCCL, cuda_major, dotted, nvcc, torch_cuda
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
-from arena.machine.install_commands import extra_requirements, python_install
+from arena.machine.install_commands import extra_requirements
 from sandbox.machine import nvml
 from sandbox.machine.backends import BACKENDS, Backend
 from sandbox.machine.nvml import Gpu, NvmlMissing
 from sandbox.machine.processes import tree
+from sandbox.machine.python_install import python_install
 
 TORCH = "torch>=2.9,<3"
 NVML = "nvidia-ml-py"

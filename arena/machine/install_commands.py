@@ -3,14 +3,13 @@
 import ctypes.util
 import os
 import re
-import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-PROGRAM = "pkb-arena"
+from sandbox.machine.python_install import PROGRAM
+
 _MANAGERS = {
     "apt-get": "apt-get install -y {}",
     "dnf": "dnf install -y {}",
@@ -41,17 +40,6 @@ def system_install(*packages: str, which: Callable[[str], str | None] = shutil.w
             names = dict.fromkeys(_OTHER_NAMES.get((manager, package), package) for package in packages)
             return (as_root(line.format(" ".join(names))),)
     return ()
-
-
-def python_install(*requirements: str, executable: str = sys.executable, force: bool = False) -> str:
-    """Returns the command that adds Python packages to `executable`'s environment with pipx, uv or pip."""
-    wanted = shlex.join(requirements)
-    if "/pipx/venvs/" in executable:
-        return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"
-    if "/uv/tools/" in executable:
-        return f"uv pip install --python {shlex.quote(executable)} {'--reinstall ' if force else ''}{wanted}"
-    again = "--force-reinstall " if force else ""
-    return f"{shlex.quote(executable)} -m pip install {again}{wanted}"
 
 
 def extra_requirements(extra: str) -> list[str]:

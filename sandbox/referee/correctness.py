@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import msgspec
 
 from sandbox.jail import kernel_cache
+from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, Run
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.advice import advice_on
 from sandbox.referee.labels import backends_of
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
 from sandbox.referee.wording import explain, whole
@@ -56,13 +58,16 @@ class CorrectnessCheck:
         return verdict, failure
 
     def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
-        """The verdict on an error that ended the run."""
+        """The verdict on an error that ended the run, with advice on usual mistakes."""
         if isinstance(error, Failed):
-            return error.verdict, self.as_a_whole(error.failure)
-        if isinstance(error, WorldFailed):
+            verdict, failure, said = error.verdict, self.as_a_whole(error.failure), error.failure.message
+        elif isinstance(error, WorldFailed):
             place = self.place_of(error.rank) if error.kind == "DIED" else None
-            return explain(error, self.exchange.phase, place)
-        return Verdict.TIMEOUT, self.explain_deadline(error)
+            (verdict, failure), said = explain(error, self.exchange.phase, place), error.text
+        else:
+            verdict, failure, said = Verdict.TIMEOUT, self.explain_deadline(error), ""
+        advice = advice_on(verdict, failure, said, self.run.kernel, kind_of(self.run.setting.device).on_gpus)
+        return verdict, msgspec.structs.replace(failure, advice=advice or failure.advice)
 
     def as_a_whole(self, failure: Failure) -> Failure:
         """Rewords the failure of an output of which only the RMS error is beyond its limit, and no single element."""

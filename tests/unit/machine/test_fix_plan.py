@@ -4,13 +4,15 @@ import json
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from arena.machine.finding import MachineFinding, as_script, fix_plan
-from arena.machine.install_commands import extra_requirements, isolation_fix, python_install, system_install
+from arena.machine.install_commands import extra_requirements, isolation_fix, system_install
 from benchmarks.cupy_choice import choose_cupy
+from sandbox.machine.python_install import python_install
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -62,8 +64,9 @@ def test_no_package_manager_no_command() -> None:
 def test_python_packages_go_where_the_program_lives() -> None:
     pipx = "/home/me/.local/share/pipx/venvs/pkb-arena/bin/python"
     uv = "/home/me/.local/share/uv/tools/pkb-arena/bin/python"
-    assert python_install("triton", executable=pipx) == "pipx inject pkb-arena triton"
-    assert python_install("triton", executable=uv) == f"uv pip install --python {uv} triton"
+    torch = f"torch=={metadata.version('torch')}"  # else the package may bring another build of torch
+    assert python_install("triton", executable=pipx) == f"pipx inject pkb-arena triton {torch}"
+    assert python_install("torchvision", executable=uv) == f"uv pip install --python {uv} torchvision {torch}"
     assert python_install("torch>=2.9,<3", executable="/a b/python", force=True) == (
         "'/a b/python' -m pip install --force-reinstall 'torch>=2.9,<3'"
     )

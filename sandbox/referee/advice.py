@@ -1,0 +1,226 @@
+"""Advice on usual mistakes: what a failure's text and the kernel's own text show together.
+
+Both are untrusted, so they are searched and never executed. Advice changes no verdict.
+"""
+
+import ast
+import json
+import re
+
+from sandbox.machine.python_install import python_install
+from sandbox.protocol.events import Failure
+from sandbox.protocol.kernel_files import Kernel, python_texts
+from sandbox.protocol.verdict import ADVICE, Verdict
+
+_FOLDER = "put it beside kernel.py in a folder, and give the folder"
+_OWN_GROUP = "Every rank has its process group already"
+_IMPORTED = (
+    'Loading a kernel must only define functions: put tests, benchmarks and main() under if __name__ == "__main__"'
+)
+_NO_ARGUMENTS = f"A kernel gets no command line and must not end its process. {_IMPORTED}"
+_NO_GPU = (
+    "This run is on CPU ranks: CUDA, Triton and NCCL do not work there. Use the device of the arguments, the given process "
+    "group and sandbox.kit (symm, cpp), or run with --device cuda on a machine with GPUs."
+)
+_C_SOURCE = (
+    f"This is C++ or CUDA. A kernel is Python: pass this text as a string to sandbox.kit (cpp, cuda), or {_FOLDER}."
+)
+
+_MODULE = re.compile(r"No module named '([\w.]+)'(; '\w+' is not a package)?")
+_NO_FILE = re.compile(r"FileNotFoundError: .*?: b?'([^'\n]*)'")
+
+_ON_CPU_RANKS = re.compile(
+    r"not compiled with CUDA|has no attribute '_cuda|requires CUDA|dummy base class|No CUDA GPUs|no NVIDIA (?:driver|GPU)"
+    r"|CUDA_HOME|lib(?:cuda|cudart|nvrtc|nccl)\b|active drivers|Pointer argument .* cannot be accessed|needs a CUDA GPU"
+    r"|NCCL built in|NCCL is only supported with GPUs|ProcessGroupNCCL|accelerator device|support device type cpu"
+    r"|CUDA driver|NO_DEVICE|'nvcc'|pin_memory allocator|backend for CUDA|unavailable on CPU"
+    r"|No module named '(?:triton|cupy|cuda|pycuda|cutlass|pynvml|nvshmem|tilelang|numba\.cuda|nccl)\b"
+)
+"""Found in a failure on CPU ranks of code that needs a GPU."""
+
+_SAID: tuple[tuple[str, str], ...] = (
+    (
+        r"the file defines .*\bModelNew\b",
+        "Make the forward of ModelNew the function solution(...), with the baseline's parameters.",
+    ),
+    (r"NameError: name '(symm|cuda|cpp)' is not defined", r"Import it: from sandbox.kit import \1."),
+    (r"name 'get_ipython' is not defined", "Remove the lines with get_ipython: they are commands of a notebook."),
+    (r"beyond top-level package", "Relative imports end at the kernel's folder: put the module beside kernel.py."),
+    (r"(?:KeyError: '|environment variable )(?:LOCAL_)?(?:RANK|WORLD_SIZE)\b|KeyError: 'MASTER_\w+'",
+     f"{_OWN_GROUP}: use dist.get_rank() and dist.get_world_size() in place of torchrun's variables."),
+    (r"default process group twice|env:// rendezvous|process group has not been initialized",
+     f"{_OWN_GROUP}: remove init_process_group and destroy_process_group."),
+    (r"torch[/.]multiprocessing/spawn|ProcessExitedException|An attempt has been made to start a new process",
+     "The ranks run already, one process each: remove mp.spawn, and use dist.get_rank()."),
+    (r"^SystemExit|UnparsedFlagAccessError|sys\.argv", _NO_ARGUMENTS),
+    (r"EOF when reading a line", "A kernel has no terminal: replace input() by a constant."),
+    (
+        r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
+        "Put CUDA or C++ into a string, which sandbox.kit compiles, or beside kernel.py in a folder, and give the folder.",
+    ),
+    (r"Read-only file system|PermissionError: .*: '", "A kernel may write in its private /tmp only: see tempfile."),
+    (r"name resolution|Network is unreachable|URLError|gaierror|HTTPSConnectionPool|MaxRetryError",
+     f"A kernel has no network. If it needs a file, {_FOLDER}."),
+    (r"(?i)gloo\b.{0,60}(?:not support|unsupported|not implemented)|Cannot use ReduceOp\.\w+ with Gloo",
+     "CPU ranks communicate over gloo, which lacks this operation. Build it from all_reduce, all_gather, send and recv."),
+    (
+        r"a AsyncCollectiveTensor",
+        "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives.",
+    ),
+    (r"returned an? \w*Work\b", "Return the tensor, not the handle of the collective: call wait() on the handle first."),
+    (r"returned an? (?:coroutine|generator|async_generator)", "Define solution with def, without async and yield."),
+    (r"shares memory with the argument", "Copy the argument first: clone() returns a fresh tensor."),
+    (r"is a Markdown fence", "Remove the lines with ``` and the text outside of them."),
+    (
+        r"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED",
+        "A wait for a peer may have given up: those of the kit trap after 2 s. Every rank must signal as often as others wait.",
+    ),
+    (r"cannot contain null bytes", "Remove the NUL bytes. Save the source as UTF-8 text."),
+    (r"invalid (?:non-printable )?character", "Retype this character: it comes from formatted text, not from a program."),
+    (r"TabError", "Indent with spaces only."),
+    (r"itimer", "The judge refuses timers that send signals (setitimer). Read a clock in the kernel instead."),
+    (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
+)  # fmt: skip
+"""By pattern in a failure's text."""
+
+_SHAPES: tuple[tuple[str, str], ...] = (
+    (r"(?i)\A\s*<(?:!doctype|html|head)\b", "This is a web page. Download the raw text of the file."),
+    (r"\Aversion https://git-lfs", "This is a pointer of Git LFS: run git lfs pull."),
+    (r"(?m)\A(?:diff --git |--- \S|\*\*\* )|^@@ -\d", "This is a diff. Give the whole file."),
+    (r"(?m)^(?:<{7}|>{7}) ", "Resolve the merge conflict: remove its markers."),
+    (r"(?m)^>>> ", "Remove the prompts >>> and ... at the start of the lines."),
+    (r"\A\s*\d+\s*[|:.)\t ]\s*(?:import|from|def|class|#|@|\"\"\")", "Remove the numbers at the start of the lines."),
+)
+"""By pattern in a text that is not Python."""
+_C_LINE = re.compile(
+    r'#(?:include\s*[<"]|define\s+\w|pragma\s|ifn?def\s)|//|/\*|extern\s+"C"|template\s*<|__(?:global|device|host)__|using\s+\w'
+    r"|namespace\b|(?:static|inline|constexpr|typedef|struct|void|int|float|double|auto|const|unsigned)\s+[\w*<]"
+)
+_COMMAND = re.compile(r"\s*(?:%%?|!|\?)[\w/]")
+_PEERS = re.compile(r"\bsymm\b|barrier|shmem|symmetric_memory|symm_mem|px_|signal|\bpeers?\b")
+_LATE = (Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.LATE_OUTPUT)
+_UNWAITED = {"isend", "irecv", "batch_isend_irecv"}
+
+
+def advice_on(verdict: Verdict, failure: Failure, said: str, kernel: Kernel, on_gpus: bool) -> str:
+    """Advice on a failure; empty if it shows none of the usual mistakes.
+
+    said: everything that the ranks reported. on_gpus: whether the ranks have GPUs.
+    """
+    if verdict in (Verdict.COMPILE_ERROR, Verdict.LOAD_ERROR) and (shape := _on_shape(failure, kernel.source)):
+        return shape
+    if verdict in _LATE:
+        return _on_results(verdict, kernel)
+    said = f"{said}\n{failure.text}"
+    if not on_gpus and _ON_CPU_RANKS.search(said):
+        return _NO_GPU
+    for find in (_on_modules, _on_files):
+        if found := find(said, kernel):
+            return found
+    for pattern, advice in _SAID:
+        if match := re.search(pattern, said, re.MULTILINE):
+            return match.expand(advice)
+    loads = failure.phase == "load" and failure.advice == ADVICE[Verdict.TIMEOUT]
+    return _IMPORTED if loads else ""
+
+
+def _on_shape(failure: Failure, source: str) -> str:
+    """Advice on a text that is not Python, or a notebook, whose JSON may be read as Python."""
+    if source.lstrip().startswith("{"):
+        try:
+            kind = "Jupyter notebook" if "cells" in json.loads(source) else "JSON document"
+        except (ValueError, RecursionError):
+            kind = ""
+        if kind:
+            return (
+                f"This is a {kind}. Give its code as a Python file; for a notebook: jupyter nbconvert --to script FILE."
+            )
+    if failure.phase != "compile":
+        return ""
+    rows = source.splitlines()
+    row = rows[failure.line - 1] if failure.line and failure.line <= len(rows) else ""
+    if _COMMAND.match(row):
+        return "This line is a command of a notebook: remove the lines that begin with %, ! or ?."
+    first = next((row for row in rows if row.strip() and not _is_comment(row)), "")
+    if _C_LINE.match(first.lstrip()):
+        return _C_SOURCE
+    return next((advice for pattern, advice in _SHAPES if re.search(pattern, source)), "")
+
+
+def _is_comment(row: str) -> bool:
+    """Whether a line is a comment of Python, and no directive of a C preprocessor."""
+    return row.lstrip().startswith("#") and not _C_LINE.match(row.lstrip())
+
+
+def _on_modules(said: str, kernel: Kernel) -> str:
+    """Advice on an import that failed."""
+    if "attempted relative import with no known parent package" in said:
+        if kernel.files:
+            return "Import a module the same way everywhere: in kernel.py write `from .module import ...`, too."
+        return f"A kernel of one file has no modules beside it. If you need one, {_FOLDER}."
+    found = _MODULE.search(said)
+    if found is None:
+        return ""
+    name = found[1]
+    package = name.partition(".")[0]
+    if found[2] or package in ("kernel", "utils", "src", "lib", "ops", "kernels"):
+        return f"{name} is not in the kernel's folder: {_FOLDER}."
+    where = "neither in the kernel's folder nor installed" if kernel.files else "not installed here"
+    return f"{name} is {where}. If it is code of your own, {_FOLDER}. If it is a package: {python_install(package)}"
+
+
+def _on_files(said: str, kernel: Kernel) -> str:
+    """Advice on a file or a program that a kernel does not find."""
+    if re.search(r"'pip3?', 'install'", said):
+        return f"A kernel cannot install packages. Do it before: {python_install('PACKAGE')}"
+    found = _NO_FILE.search(said)
+    if found is None or re.search(r"\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)$", found[1]):
+        return ""
+    name = found[1].rpartition("/")[2]
+    if "subprocess.py" in said and "." not in name:
+        return f"The program {name} is not installed here."
+    opened = f"open it as pathlib.Path(__file__).parent / {name!r}"
+    if any(file.rpartition("/")[2] == name for file in kernel.files):
+        return f"The working folder is not the kernel's: {opened}."
+    return f"A kernel sees no other files than its own: {_FOLDER}. Then {opened}."
+
+
+def _on_results(verdict: Verdict, kernel: Kernel) -> str:
+    """Advice on wrong outputs: work that nobody waits for, or a missing barrier where there are barriers."""
+    for text in python_texts(kernel):
+        if line := _unwaited(text):
+            return (
+                f"Line {line} starts a collective and does not wait for it: call wait() on the handle that it returns."
+            )
+    if verdict is Verdict.WRONG_RESULT and any(map(_PEERS.search, python_texts(kernel))):
+        return "Compare with the baseline on this rank. A missing barrier shows as stale values."
+    return ""
+
+
+def _unwaited(text: str) -> int:
+    """The line of a call that starts a collective whose handle is dropped or never waited for; 0 if there is none."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    waits = any(isinstance(node, ast.Attribute) and node.attr in ("wait", "wait_all", "wait_tensor") for node in nodes)
+    dropped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Call) and _starts(node) and (id(node) in dropped or not waits):
+            return node.lineno
+    return 0
+
+
+def _starts(call: ast.Call) -> bool:
+    """Whether a call returns before its communication has ended."""
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    asked = any(
+        word.arg == "async_op" and isinstance(word.value, ast.Constant) and word.value.value for word in call.keywords
+    )
+    return asked or name in _UNWAITED
