@@ -1,6 +1,6 @@
 """A source file: a TextArea that colours Python, CUDA and C++, and draws quickly."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.document._document_navigator import DocumentNavigator
+from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Offset, Region, Size
 from textual.scroll_view import ScrollView
@@ -123,6 +124,36 @@ class Source(TextArea):
         self.scroll_to(left, max(0, y - room.height // 2), animate=False, force=True, immediate=True)
         super().scroll_cursor_visible()
         return self.scroll_offset - before
+
+    # --- changes of the text ---------------------------------------------------------------------------------
+    #
+    # A TextArea updates its wrapped lines by ranges that do not fit several edits, and refreshes its sizes while the
+    # cursor may still be below the end of the text. The refresh scrolls to the cursor, and that fails.
+
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        for edit in reversed(edits):
+            edit.undo(self)
+        self._text_replaced(reversed(edits))
+
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        for edit in edits:
+            edit.do(self, record_selection=False)
+        self._text_replaced(edits)
+
+    def _text_replaced(self, edits: Iterable[Edit]) -> None:
+        """Follows an undo or a redo of edits, which stand in the order in which they were applied to the document."""
+        self.wrapped_document.wrap(self.wrap_width, self.indent_width)
+        self._refresh_size()
+        for edit in edits:
+            edit.after(self)
+        self._build_highlight_map()
+        self.post_message(self.Changed(self))
+        self.update_suggestion()
+
+    def _refresh_size(self) -> None:
+        """Puts the cursor back into the text first: see above."""
+        self.selection = self._validate_selection(self.selection)
+        super()._refresh_size()
 
     # --- drawing ---------------------------------------------------------------------------------------------
 

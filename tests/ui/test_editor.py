@@ -1,7 +1,9 @@
 """The editor: colours, indentation, what is saved and what is not."""
 
+import random
 from typing import Any, ClassVar
 
+import pytest
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
@@ -394,3 +396,39 @@ def test_a_search_in_lower_case_finds_both() -> None:
     assert next_place(places, (0, 1), backward=False) == 1
     assert next_place(places, (1, 1), backward=False) == 0
     assert next_place(places, (0, 0), backward=True) == 2
+
+
+class Low(Page):
+    CSS = "Editor { height: 9; width: 40; }"
+
+
+CHANGES = {
+    "type": lambda editor, rng: editor._replace_via_keyboard(rng.choice("xyz( )"), *editor.selection),
+    "enter": lambda editor, rng: editor._new_line(),
+    "paste": lambda editor, rng: editor._replace_via_keyboard("word " * 20 + "\n" * rng.randrange(120), *editor.selection),
+    "undo": lambda editor, rng: editor.undo(),
+    "redo": lambda editor, rng: editor.redo(),
+    "restore": lambda editor, rng: editor.replace("new\n" * rng.randrange(30), (0, 0), editor.document.end),
+    "outside": lambda editor, rng: editor.show_saved("saved\n" * rng.randrange(40)),
+    "load": lambda editor, rng: editor.load_text("loaded\n" * rng.randrange(20)),
+    "wrap": lambda editor, rng: setattr(editor, "soft_wrap", not editor.soft_wrap),
+    "move": lambda editor, rng: editor.move_cursor((rng.randrange(editor.document.line_count), 3)),
+    "batch": lambda editor, rng: [editor.insert("a\nb\n", (rng.randrange(3), 0)) for _ in range(5)],
+}
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+async def test_random_changes_keep_lines_and_cursor(seed) -> None:
+    rng = random.Random(seed)
+    async with Low().run_test(size=(50, 12)) as pilot:
+        editor = pilot.app.query_one(Editor)
+        editor.focus()
+        for _ in range(80):
+            CHANGES[rng.choice([*CHANGES, "undo", "undo"])](editor, rng)
+            lines = editor.wrapped_document
+            drawn = lines._offset_to_line_info
+            lines.wrap(editor.wrap_width, editor.indent_width)
+            assert drawn == lines._offset_to_line_info
+            assert editor.cursor_location <= editor.document.end
+            if rng.random() < 0.3:
+                await pilot.pause()
