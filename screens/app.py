@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,12 +11,15 @@ from msgspec.structs import replace
 
 from arena.errors import with_advice
 from sandbox.protocol.kernel_files import Kernel
+from screens.actions import key_words
+from screens.base import BaseScreen
 from screens.keyed_app import KeyedApp
 from screens.keymap import keymap_fault
 from screens.picker.screen import PickerScreen
 from screens.services import Services
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from textual.screen import Screen
 
     from arena.duel.journal import DuelRecord
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from screens.model.model_session import ModelPlan
 
 
+MESSAGE = 300
+"""Characters of an error's message that are shown when the app ends."""
+
+
 class NavigatingApp(KeyedApp):
     """The part of the app that opens screens. Each is imported when it is opened first."""
 
@@ -37,11 +43,47 @@ class NavigatingApp(KeyedApp):
         self.opened = asyncio.Event()
         """Set once catalogue, index of results and engine are loaded."""
         self.faults: list[str] = []
-        """Tracebacks of bugs in pkb-arena itself; the app keeps running."""
+        """Tracebacks of bugs in pkb-arena itself."""
         self.picker = PickerScreen(self)
 
     def record_fault(self, error: Exception) -> None:
-        self.faults.append("".join(traceback.format_exception(error)))
+        """Writes a report of a bug in pkb-arena itself."""
+        from arena.errors import ArenaError
+        from arena.fault_report import write_report
+
+        try:
+            self.faults.append(write_report(self.services.paths.traceback, error, f"last key: {self._last_key}"))
+        except (OSError, ArenaError) as unwritten:
+            self.faults.append(f"{error!r} (no report: {unwritten})")
+
+    def fault_box(self, error: Exception) -> RenderableType:
+        """Keeps all unsaved text, writes the report, and says where both are."""
+        from rich.panel import Panel
+        from rich.text import Text
+
+        from arena.fault_report import without_keys
+
+        screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        kept = []
+        for screen in screens:
+            try:
+                screen.keep_text()
+                kept.append(screen.draft_words)
+            except Exception as lost:
+                kept.append(f"Unsaved text could not be kept: {lost}")
+        self.record_fault(error)
+        message = " ".join(str(error).split())
+        happened = f"{type(error).__name__}{f' after {key_words(self._last_key)}' if self._last_key else ''}"
+        lines = [
+            without_keys(f"{happened}: {message if len(message) < MESSAGE else f'{message[:MESSAGE]}…'}"),
+            *filter(None, kept),
+            f"Report: {self.services.paths.traceback}",
+            f"Open again: {screens[-1].reopen if screens else 'pkb-arena'}",
+        ]
+        title = "pkb-arena ended because of a fault of its own"
+        return Panel(
+            Text("\n".join(lines)), title=title, title_align="left", border_style="red", width=min(100, self.size.width)
+        )
 
     async def fill_picker(self) -> None:
         """Shows the problems and the standings as they were read last."""

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.await_complete import AwaitComplete
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -38,8 +39,18 @@ class PanePlace:
     title: str
 
 
+def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:
+    """The `dismiss` of all screens and dialogs: closes it if it is in front. Keys pressed fast reach it once more later.
+
+    Textual would close whichever screen is in front, or end the app.
+    """
+    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete.nothing()
+
+
 class BaseScreen(Screen[None]):
     """A full-screen view."""
+
+    dismiss = dismiss_in_front
 
     SCOPE: ClassVar[Scope] = "everywhere"
     PLACES: ClassVar[tuple[PanePlace, ...]] = ()
@@ -64,6 +75,14 @@ class BaseScreen(Screen[None]):
     def draft_words(self) -> str:
         """The message about unsaved text when the app ends; empty if there is none."""
         return ""
+
+    def keep_text(self) -> None:
+        """Keeps unsaved text on disk, before the app ends after a fault."""
+
+    @property
+    def reopen(self) -> str:
+        """The command that opens this screen again."""
+        return "pkb-arena"
 
     def may_quit(self) -> bool:
         """Whether the app may quit now. If not, shows that another press of the key does."""

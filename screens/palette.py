@@ -18,7 +18,7 @@ from textual.screen import Screen
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import AppProtocol
-from screens.base import PANE_ACTIONS, BaseScreen
+from screens.base import PANE_ACTIONS, BaseScreen, dismiss_in_front
 from screens.dialogs.dialog import Dialog, on_the_app
 
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -97,7 +97,7 @@ COMMAND, THEME = 0.02, 0.01
 def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
     """Returns the screen for the commands: the caller, or the one below dialogs that only show text; else None."""
     stack = caller.app.screen_stack
-    for screen in reversed(stack[: stack.index(caller) + 1]):
+    for screen in reversed(stack[: stack.index(caller) + 1] if caller in stack else []):
         if isinstance(screen, BaseScreen):
             return screen
         if not (isinstance(screen, Dialog) and screen.TO_READ):
@@ -107,12 +107,14 @@ def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
 
 async def _uncover(screen: BaseScreen) -> None:
     """Closes the dialogs above a screen, as escape does."""
-    while (dialog := screen.app.screen) is not screen:
+    while screen in screen.app.screen_stack and (dialog := screen.app.screen) is not screen:
         await dialog.dismiss()
 
 
 class Palette(CommandPalette):
     """Textual's palette, in which help and quit work as in every dialog."""
+
+    dismiss = dismiss_in_front
 
     BINDINGS: ClassVar[list[BindingType]] = [
         on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")

@@ -13,6 +13,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 
 from screens.actions import key_words
+from screens.base import dismiss_in_front
 from screens.widgets.text_lines import PlainStatic
 
 NEXT = "next"
@@ -33,6 +34,8 @@ class Stop:
 
 class PaneJump(ModalScreen[str], inherit_bindings=False):
     """Covers a screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
+
+    dismiss = dismiss_in_front
 
     # Not DEFAULT_CSS, because the app's background for all screens would override it.
     CSS: ClassVar[str] = """

@@ -10,17 +10,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from rich.cells import cell_len
+from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
+from textual._context import active_message_pump
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.color import Color
-from textual.dom import DOMNode
+from textual.css.query import NoMatches
+from textual.dom import DOMNode, NoScreen
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from arena.words.untrusted_text import MASK, masked
 from sandbox.protocol.verdict import ExitCode
@@ -34,8 +39,6 @@ REPAINT_S = 0.3
 """Maximum seconds until a closed dialog is gone from the display."""
 HELD_S = 0.15
 """Maximum seconds between two characters of a key that is held."""
-_CRASHED = 1
-"""Textual's exit code after an error, which it has printed. As a command's exit code, 1 means that a kernel failed."""
 PREPARING_S = 3.0
 """Maximum seconds that keys wait for a screen in preparation."""
 
@@ -53,6 +56,10 @@ class CharactersOnly(LineFilter):
 
 def _masked_in_its_cells(segment: Segment) -> Segment:
     return Segment(masked(segment.text, lambda character: MASK * cell_len(character)), segment.style)
+
+
+def _screen_of(node: DOMNode) -> Screen[Any] | None:
+    return next((each for each in node.ancestors_with_self if isinstance(each, Screen)), None)
 
 
 class TerminalApp(App[None]):
@@ -89,8 +96,7 @@ class TerminalApp(App[None]):
                 await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
         asyncio.run(live())
-        code = self.return_code or 0
-        return ExitCode.ENVIRONMENT if code == _CRASHED else code
+        return self.return_code or 0
 
     async def end(self) -> None:
         """Ends what runs beside the screens."""
@@ -212,8 +218,17 @@ class TerminalApp(App[None]):
             self._held = ""
         return event.time < self._vanished_at or bool(self._held)
 
+    async def _dispatch_action(self, namespace: DOMNode, action_name: str, params: Any) -> bool:
+        """Drops an action of a screen that has been closed, such as one chosen in a menu by a key that is held."""
+        screen = _screen_of(namespace)
+        if screen is not None and screen not in self.screen_stack:
+            return False
+        return await super()._dispatch_action(namespace, action_name, params)
+
     def pop_screen(self) -> AwaitComplete:
-        """Closes a screen. Until a closed dialog is gone from the display, keys are meant for it and are dropped."""
+        """Closes a screen, unless it is the last. Keys are meant for a closed dialog, and dropped, while it is displayed."""
+        if len(self.screen_stack) < 2:
+            return AwaitComplete.nothing()
         was_modal = self.screen.is_modal
         popped = super().pop_screen()
         if was_modal and not self.screen.is_modal:
@@ -224,6 +239,34 @@ class TerminalApp(App[None]):
 
     def _vanished(self) -> None:
         self._vanished_at = min(self._vanished_at, time.monotonic())
+
+    # --- faults ----------------------------------------------------------------------------------------------
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Ends the app after a fault. Drops an error of a screen that was closed while it handled a message."""
+        if isinstance(error, WorkerFailed):
+            error = error.error if isinstance(error.error, Exception) else error
+        if isinstance(error, NoMatches | NoScreen) and self._is_gone(active_message_pump.get(None)):
+            self.log.error(repr(error))
+            return
+        self._return_code = ExitCode.ENVIRONMENT
+        if self._exception is None:  # the first one; others follow from it
+            self._exception = error
+            self._exception_event.set()
+            self._exit_renderables[:] = [self.fault_box(error)]
+        self._close_messages_no_wait()
+
+    def fault_box(self, error: Exception) -> RenderableType:
+        """What is printed when a fault has ended the app."""
+        return f"{type(error).__name__}: {error}"
+
+    def _is_gone(self, node: object) -> bool:
+        """Whether a widget was removed, its screen closed, or the app left."""
+        if self._exit or not self._running:
+            return True
+        if not isinstance(node, DOMNode) or node is self:
+            return False
+        return node._pruning or not node.is_attached or _screen_of(node) not in self.screen_stack
 
     def bell(self) -> None:
         if not self._away:

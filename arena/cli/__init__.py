@@ -18,7 +18,7 @@ from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of, on_a_terminal
 from arena.cli.output import OutputLost, drop_output, flush, print_line, while_it_is_read
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
-from arena.paths import find_paths, make_folder
+from arena.paths import find_paths
 from sandbox.protocol.verdict import ExitCode
 
 PROGRAM = "pkb-arena"
@@ -225,13 +225,14 @@ def _fail(error: BaseException) -> int:
         return _refuse(refused)
     import traceback
 
-    trace = "".join(traceback.format_exception(error))
+    from arena.fault_report import without_keys, write_report
+
     try:
         path = find_paths().traceback
-        make_folder(path.parent)
-        path.write_text(trace, encoding="utf-8", errors="replace")
+        write_report(path, error)
         where = f"the traceback is in {path}: if this machine is not the cause, report a bug with that file"
     except (OSError, RuntimeError, ArenaError):
+        trace = without_keys("".join(traceback.format_exception(error)))
         where = f"if this machine is not the cause, report a bug with this traceback:\n{trace}"
     complain(f"unexpected error: {type(error).__name__}: {error}".removesuffix(": "), where)
     return ExitCode.ENVIRONMENT

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Select
 
 from screens.actions import bindings, key_of
+from screens.base import dismiss_in_front
 from screens.widgets.key_line import entitle
 from screens.widgets.text_lines import Page
 
@@ -31,6 +32,7 @@ class Dialog(ModalScreen[ScreenResultType]):
     Textual ignores bindings behind a modal screen, so the keys that work everywhere are bound here, too.
     """
 
+    dismiss = dismiss_in_front
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
     """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
+from screens.base import dismiss_in_front
 from screens.dialogs.dialog import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
@@ -27,6 +28,8 @@ _SCROLLBAR = 2
 
 class NextKey(ModalScreen[str], inherit_bindings=False):
     """Catches one key, whatever it does elsewhere, and dismisses with its name."""
+
+    dismiss = dismiss_in_front
 
     CSS_PATH: ClassVar[Any] = Dialog.CSS_PATH
 

@@ -136,14 +136,27 @@ class LiveDuelScreen(DuelScreen):
         self.services.locks.release(self.problem.stem)
         if self._watcher is not None:
             self._watcher.stop()
+        try:
+            self.keep_text()
+        except ArenaError as error:
+            self.log.error(error.message)
+
+    def keep_text(self) -> None:
         if self.unsaved:
             workspace, path = self.services.workspace, self.edited_path
-            try:
-                if (draft := workspace.draft(path)) is not None:
-                    workspace.keep_revision(draft)  # typed on another screen, and not in this editor
-                workspace.save_draft(path, self.unsaved)
-            except ArenaError as error:
-                self.log.error(error.message)
+            if (draft := workspace.draft(path)) not in (None, self.unsaved):
+                workspace.keep_revision(draft)  # typed on another screen, and not in this editor
+            workspace.save_draft(path, self.unsaved)
+
+    @property
+    def draft_words(self) -> str:
+        if not self.unsaved:
+            return ""
+        return f"The unsaved text of {self.problem.stem} is kept as a draft: `{self.reopen}` offers it."
+
+    @property
+    def reopen(self) -> str:
+        return f"pkb-arena {self.problem.stem}"
 
     # --- keys ------------------------------------------------------------------------------------------------
 

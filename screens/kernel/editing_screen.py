@@ -80,10 +80,16 @@ class EditingScreen(PanedScreen):
     def draft_words(self) -> str:
         if not self.editor.dirty:
             return ""
-        name, path = self.problem.stem, self.session.path
+        return f"The unsaved text of {self.problem.stem} is kept as a draft: `{self.reopen}` offers it."
+
+    @property
+    def reopen(self) -> str:
         own = self.session.services.workspace.kernel_path(self.problem)
-        command = shlex.join(["pkb-arena", name, *([] if path == own else [str(path)])])
-        return f"The unsaved text of {name} is kept as a draft: `{command}` offers it."
+        path = [] if self.session.path == own else [str(self.session.path)]
+        return shlex.join(["pkb-arena", self.problem.stem, *path])
+
+    def keep_text(self) -> None:
+        self.buffer.close()
 
     # --- texts that replace the editor's -------------------------------------------------------------------
 

@@ -360,4 +360,4 @@ class SweepScreen(BaseScreen):
             box.display = False
             self.query_one("#sweep-grid").focus()
         else:
-            self.app.pop_screen()
+            self.dismiss()

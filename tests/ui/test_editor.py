@@ -405,7 +405,9 @@ class Low(Page):
 CHANGES = {
     "type": lambda editor, rng: editor._replace_via_keyboard(rng.choice("xyz( )"), *editor.selection),
     "enter": lambda editor, rng: editor._new_line(),
-    "paste": lambda editor, rng: editor._replace_via_keyboard("word " * 20 + "\n" * rng.randrange(120), *editor.selection),
+    "paste": lambda editor, rng: editor._replace_via_keyboard(
+        "word " * 20 + "\n" * rng.randrange(120), *editor.selection
+    ),
     "undo": lambda editor, rng: editor.undo(),
     "redo": lambda editor, rng: editor.redo(),
     "restore": lambda editor, rng: editor.replace("new\n" * rng.randrange(30), (0, 0), editor.document.end),

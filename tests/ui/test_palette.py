@@ -2,10 +2,12 @@
 
 import pytest
 from textual.command import Command, CommandInput, CommandList, CommandPalette
+from textual.events import Key
 
 from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
+from screens.palette import ActionCommands, ProblemCommands
 from screens.picker.welcome import Welcome
 from screens.sweep.screen import SweepScreen
 
@@ -124,3 +126,40 @@ async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until,
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert isinstance(app.screen_stack[1], KernelScreen)
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
+
+
+async def test_a_screen_closes_only_itself(open_app) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        settings = app.screen
+        await pilot.press("f1")
+        settings.dismiss()
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "escape")
+        settings.dismiss()
+        app.pop_screen()
+        assert app.screen_stack == [app.picker]
+
+
+@pytest.mark.parametrize("chosen", ["settings", "help", "board", "8 alltoall"])
+async def test_commands_of_a_closed_screen_are_dropped(open_app, until, chosen) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        closed = app.screen
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
+        for provider in (ActionCommands(closed), ProblemCommands(closed)):
+            async for hit in provider.search(chosen):
+                await hit.command()
+        assert closed not in app.screen_stack
+
+
+async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        for typed in ("settings", "help", "problems"):
+            await pilot.press("ctrl+p", *typed)
+            for _ in range(20):
+                app.post_message(Key("enter", "\r"))
+            await pilot.pause(0.5)
+            await pilot.press("escape", "escape")
+        await until(pilot, lambda: app._running and not app._exit)

@@ -1,0 +1,52 @@
+"""A fault of the app itself: what is kept, what is printed, what the report has."""
+
+import pytest
+
+from arena.workspace.kernels import Workspace
+from screens.dialogs.settings import SettingsScreen
+from screens.kernel.screen import KernelScreen
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_fault_keeps_text_and_prints_ten_lines(open_app, paths, monkeypatch, capfd, until) -> None:
+    monkeypatch.setenv("FAULT_API_KEY", "sk-never-shown")
+
+    def fail(screen: KernelScreen) -> None:
+        local = "a local value"
+        raise ValueError(f"sk-never-shown is out of bounds, {len(local)}")
+
+    monkeypatch.setattr(KernelScreen, "action_wrap", fail)
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press(*"typed", "shift+f4")
+        await until(pilot, lambda: app._exception is not None)
+        app._exception = None  # else the pilot raises it
+        app.faults.clear()
+    assert app.return_code == 3
+    path = app.services.workspace.kernel_path(app.services.catalogue.find("13"))
+    assert Workspace(paths.workspace).draft(path).startswith("typed")
+
+    box = capfd.readouterr().err
+    assert len(box.strip().splitlines()) <= 10
+    words = "".join(line.strip("│╭╮╰╯─ ").replace(" ", "") for line in box.splitlines())
+    for said in (
+        "ValueError after shift+F4",
+        "is kept as a draft",
+        str(paths.traceback),
+        "Open again: pkb-arena 13_gemm",
+    ):
+        assert said.replace(" ", "") in words
+    report = paths.traceback.read_text()
+    assert "in fail" in report
+    assert "ValueError: [FAULT_API_KEY] is out of bounds, 13" in report
+    assert "sk-never-shown" not in box + report
+
+
+async def test_a_screen_closed_while_it_opens_is_no_fault(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        for _ in range(5):
+            await app.run_action("app.settings")
+            assert isinstance(app.screen, SettingsScreen)
+            app.screen.dismiss(None)
+        await until(pilot, lambda: app.screen is app.picker)
+        await pilot.pause(0.5)
