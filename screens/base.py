@@ -44,7 +44,7 @@ def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:
 
     Textual would close whichever screen is in front, or end the app.
     """
-    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete.nothing()
+    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete()
 
 
 class BaseScreen(Screen[None]):

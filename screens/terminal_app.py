@@ -228,7 +228,7 @@ class TerminalApp(App[None]):
     def pop_screen(self) -> AwaitComplete:
         """Closes a screen, unless it is the last. Keys are meant for a closed dialog, and dropped, while it is displayed."""
         if len(self.screen_stack) < 2:
-            return AwaitComplete.nothing()
+            return AwaitComplete()
         was_modal = self.screen.is_modal
         popped = super().pop_screen()
         if was_modal and not self.screen.is_modal:
