@@ -38,7 +38,7 @@ def give_way(pids: Iterable[int]) -> bool:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     for pid in pids:
         try:
-            if os.sched_getscheduler(pid) != os.SCHED_OTHER or os.getpriority(os.PRIO_PROCESS, pid) > own:
+            if os.sched_getscheduler(pid) == os.SCHED_IDLE or os.getpriority(os.PRIO_PROCESS, pid) > own:
                 return True
         except OSError:
             continue

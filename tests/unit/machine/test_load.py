@@ -41,13 +41,14 @@ def test_a_share_above_all_cores_is_no_evidence() -> None:
 
 
 def test_a_lower_priority_is_a_choice() -> None:
-    lowered = subprocess.Popen(["nice", "sleep", "60"])
+    lowered, batch = (subprocess.Popen([*words, "sleep", "60"]) for words in (["nice"], ["chrt", "--batch", "0"]))
     try:
         until = time.monotonic() + 30
         while not load.give_way([lowered.pid]):
             assert time.monotonic() < until
             time.sleep(0.01)
-        assert not load.give_way([os.getpid()])
+        assert not load.give_way([os.getpid(), batch.pid])  # every rank is scheduled in batches
     finally:
-        lowered.kill()
-        lowered.wait()
+        for process in (lowered, batch):
+            process.kill()
+            process.wait()
