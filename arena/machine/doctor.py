@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from arena.errors import ArenaError
-from arena.machine.facts import installed_version, is_jail, isolation_words, torch_is_cpu_only
+from arena.machine.facts import installed_version, is_jail, isolation_words, torch_fault, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, isolation_fix, system_install
@@ -48,6 +48,11 @@ def _software() -> Iterator[MachineFinding]:
             "not installed",
             "pip install torch (2.9 or newer); no kernel runs without it",
             python_install(TORCH),
+        )
+    elif fault := torch_fault():
+        again = python_install(f"torch=={torch}", force=True)
+        yield missing(
+            "torch", f"{torch} does not load: {fault}", "install this torch again; no kernel runs without it", again
         )
     else:
         yield ok("torch", torch + (", CPU only" if torch_is_cpu_only() else ""))

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 from pathlib import Path
 
 from arena.errors import ArenaError, MachineError
@@ -89,6 +90,20 @@ def installed_version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def torch_fault() -> str:
+    """Why the installed torch cannot be imported, in one line; empty if it can. Takes 1 to 2 s."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", "import torch"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    return lines[-1] if done.returncode else ""
 
 
 def torch_is_cpu_only() -> bool:

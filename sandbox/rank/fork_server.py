@@ -26,13 +26,18 @@ from sandbox.protocol.launch_plan import MOST_DESCRIPTORS, MOST_ORDER_BYTES, For
 from sandbox.rank.launcher import import_ahead, launch
 
 FAILED = 71
+REFUSING_SECONDS = 2.0
 
 
 def serve(orders: socket.socket, device_module: str) -> None:
     """Serves orders until the referee is gone. device_module: the module of the ranks' device."""
     die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process never reaps worlds
-    import_ahead(device_module)
+    try:
+        import_ahead(device_module)
+    except ImportError:
+        _refuse(orders, traceback.format_exc())
+        return
     server = os.getpid()
     while True:
         data, fds, _, _ = socket.recv_fds(orders, MOST_ORDER_BYTES, MOST_DESCRIPTORS)
@@ -51,6 +56,18 @@ def serve(orders: socket.socket, device_module: str) -> None:
                 os.write(order.plan.pipes[0], f"the world could not be forked: {error}\n".encode())
         for fd in fds:
             os.close(fd)
+
+
+def _refuse(orders: socket.socket, why: str) -> None:
+    """Answers all orders that come soon with the reason why no world can be forked. The referee then starts a new server."""
+    orders.settimeout(REFUSING_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        while (received := socket.recv_fds(orders, MOST_ORDER_BYTES, MOST_DESCRIPTORS))[0]:
+            data, fds, *_ = received
+            with contextlib.suppress(OSError):
+                os.write(launch_plan.decode_order(data).with_descriptors(fds).plan.pipes[0], why.encode())
+            for fd in fds:
+                os.close(fd)
 
 
 def _tell(born: int, pid: int) -> None:

@@ -34,8 +34,10 @@ def import_ahead(device_module: str) -> None:
     # Imported objects are never freed, but the garbage collector would take a fifth of the import's time. It never
     # searches frozen objects again, and ranks share their pages.
     gc.disable()
-    import torch
-
+    try:
+        import torch
+    except BaseException as error:
+        raise ImportError(f"torch does not load: {type(error).__name__}: {error}") from error
     for module in (*RANKS, device_module):
         import_module(module)
     find_compat()

@@ -70,7 +70,10 @@ class Awaiting:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
-                raise HarnessFailed(f"{failed}\n{failed.text}\n{_printed(world)}") from None
+                printed = _printed(world)
+                last = printed.strip().rpartition("\n")[2]  # of a traceback, the exception
+                reason = last if failed.kind == "DIED" and last else str(failed)
+                raise HarnessFailed(f"{reason}\n{failed.text}\n{printed}") from None
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise

@@ -256,3 +256,14 @@ def test_a_reader_that_leaves_changes_no_verdict(tmp_path: Path, kernel_text: st
     command = f'"{sys.executable}" -m arena.cli run 1 k.py {" ".join(CHECKED)}'
     script = f'{command} 2>/dev/null | true; exit "${{PIPESTATUS[0]}}"'
     assert subprocess.run(["bash", "-c", script], cwd=tmp_path, check=False).returncode == code
+
+
+def test_a_torch_that_does_not_load_is_named(pkb_arena: CommandLine, tmp_path: Path, kernel: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
+    broken = {"PYTHONPATH": str(tmp_path)}
+    done = pkb_arena("run", "13", str(kernel), *CHECKED, **broken)
+    assert done.returncode == 3
+    assert "torch does not load: ImportError: libtorch.so: no such file" in done.stdout
+    found = json.loads(pkb_arena("doctor", "--json", **broken).stdout)
+    assert any("does not load: ImportError: libtorch.so: no such file" in str(finding) for finding in found["findings"])

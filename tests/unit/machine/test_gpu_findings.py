@@ -23,8 +23,9 @@ def distribution(name, anywhere=metadata.distribution):
     raise metadata.PackageNotFoundError(name)
 metadata.distribution = distribution
 
-import arena.machine.facts
+import arena.machine.doctor, arena.machine.facts
 arena.machine.facts.device_files = lambda: 8
+arena.machine.doctor.torch_fault = lambda: ''  # importing this machine's torch takes seconds
 from arena.cli import main
 main(['doctor', '--json'])
 """
