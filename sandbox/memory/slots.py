@@ -291,9 +291,10 @@ def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, 
 
 
 def packed(structure: str, leaves: Leaves) -> "Unpacked":
-    """An output as the trusted side reads it, from a slot of exactly its size in host memory. Raises DoesNotFit."""
+    """An output as the trusted side reads it, from a slot of exactly its size, which is made here. Raises DoesNotFit."""
     sizes = (up(tensor.numel() * tensor.element_size()) for _, tensor in leaves)
-    memory = torch.zeros(header_bytes(len(leaves)) + sum(sizes), dtype=torch.uint8)
+    device = leaves[0][1].device if leaves else None
+    memory = torch.zeros(header_bytes(len(leaves)) + sum(sizes), dtype=torch.uint8, device=device)
     Slot(memory, len(leaves)).pack(structure, leaves)
     return Unpacked(memory, len(leaves))
 

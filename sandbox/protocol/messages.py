@@ -95,15 +95,6 @@ class LoadKernel(Order, frozen=True):
     """SHA-256 of such a kernel; else empty."""
 
 
-class Arm(Order, frozen=True):
-    """Assemble the arguments of these iterations. Answer: ARMED."""
-
-    kind = Kind.ARM
-    slots: list[SlotTable]
-    checking: bool = False
-    """Whether calls get private copies of the inputs, so that writes to them are found."""
-
-
 class ChooseBatch(Order, frozen=True):
     """Choose the armed iterations for the next GO, and make untimed calls. Answer: CHOSEN."""
 
@@ -118,6 +109,17 @@ class ChooseBatch(Order, frozen=True):
     """A no-op batch: it returns a stored result in place of each call, to measure the harness overhead."""
     epoch: int = 0
     """The gate's epoch for a gated batch; 0: the batch runs at GO."""
+
+
+class Arm(Order, frozen=True):
+    """Assemble the arguments of these iterations. Answer: ARMED; with a batch CHOSEN."""
+
+    kind = Kind.ARM
+    slots: list[SlotTable]
+    checking: bool = False
+    """Whether calls get private copies of the inputs, so that writes to them are found."""
+    batch: ChooseBatch | None = None
+    """A batch of these iterations that is chosen at once."""
 
 
 class Go(Order, frozen=True):

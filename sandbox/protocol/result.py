@@ -16,6 +16,8 @@ class Batches(msgspec.Struct, frozen=True):
     baseline_first: bool
     reference: int = 0
     """Index of the reference world."""
+    at_s: float = 0.0
+    """When it was timed, in seconds from the start of timing. Pairs behind the gate: when their round ended."""
 
 
 class Samples(msgspec.Struct, frozen=True):

@@ -135,7 +135,7 @@ class ContenderRank(Rank):
     # --- off the clock -------------------------------------------------------------------------------------
 
     def arm(self, order: messages.Arm, fds: list[int]) -> None:
-        """Assembles the arguments of iterations."""
+        """Assembles the arguments of iterations, and chooses their batch if the order names one."""
         assert self.iterations is not None
         iterations = self.iterations
         self.checking, self.results = order.checking, []
@@ -150,6 +150,9 @@ class ContenderRank(Rank):
             iterations.lay_out(self.solution)
         self.batch, self.epoch, self.noop = slice(0, len(iterations.armed)), 0, False
         gc.collect(0)
+        if order.batch is not None:
+            self.choose(order.batch, [])
+            return
         self.device.synchronize()
         self.say(Kind.ARMED)
 

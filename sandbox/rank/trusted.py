@@ -29,8 +29,9 @@ DRAWN_TO_CALIBRATE = 24
 """Most iterations of another distribution from which its usual errors are calibrated."""
 CACHED_BYTES = 4 << 30
 """Bytes of unused blocks that the allocator keeps between orders. The other worlds share the device's memory."""
-EXPECTED_BYTES = 1 << 30
-"""Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much."""
+EXPECTED_BYTES = 1 << 28
+"""Bytes of outputs that are compared at once. The oracle's outputs take up to four times as much. More would exceed
+CACHED_BYTES, and then every comparison would allocate memory."""
 MEANINGFUL = "meaningful"
 """The distribution of a problem's own inputs: `RankSetting.distribution`."""
 
@@ -302,7 +303,7 @@ class TrustedRank(Rank):
         theirs = arenas.sides[order.side].due
         if order.against is None:
             each = [
-                self.comparison.distance_of(
+                self.comparison_of(n).distance_of(
                     slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside

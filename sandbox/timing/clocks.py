@@ -30,6 +30,8 @@ class Clock:
     """ "call" or "device"."""
     raw: list[Pair] = field(default_factory=list)
     """Pairs as measured, with the overhead."""
+    at_s: list[float] = field(default_factory=list)
+    """When each was noted, in seconds from the start of timing."""
     noop: dict[int, list[float]] = field(default_factory=dict)
     """Times of no-op batches in microseconds per call, by reference or CONTENDER_INDEX."""
     speed: Interval | None = None
@@ -37,9 +39,10 @@ class Clock:
     """Whether a kernel runs on the baseline's side, too."""
     _floors: tuple[float, float] = (0.0, 0.0)
 
-    def note(self, pair: Pair) -> None:
-        """Adds a pair."""
+    def note(self, pair: Pair, at_s: float = 0.0) -> None:
+        """Adds a pair. at_s: seconds from the start of timing."""
         self.raw.append(pair)
+        self.at_s.append(at_s)
 
     def raw_medians(self) -> tuple[float, float]:
         """(baseline's, contender's) median time per call as measured."""
@@ -125,8 +128,10 @@ class Clock:
     def samples(self) -> list[Batches]:
         """The pairs for the result."""
         return [
-            Batches(pair.calls, pair.baseline_us, pair.contender_us, pair.baseline_first, pair.reference)
-            for pair in self.pairs
+            Batches(
+                pair.calls, pair.baseline_us, pair.contender_us, pair.baseline_first, pair.reference, round(at_s, 3)
+            )
+            for pair, at_s in zip(self.pairs, self.at_s, strict=True)
         ]
 
 

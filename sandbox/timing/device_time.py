@@ -12,7 +12,6 @@ from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER_INDEX, Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
-from sandbox.timing.stopping_rule import LEAST_PAIRS
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
@@ -20,15 +19,12 @@ from sandbox.worlds.world import World
 QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
 """Deadline to queue a batch behind the closed gate: the longer of these seconds and this multiple of the time of its
 calls. A kernel that misses it blocks on the device and has no device time."""
-BATCH = 0.005
+BATCH = 0.010
 """Target length of a batch in seconds. It limits the relative error of the subtracted overhead."""
 CALLS = (128, 32, 4, 1)
 """Most calls of a batch; fewer are tried if a launch queue is too short."""
 NOOP_BATCHES = 3
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
-SELDOM = 3
-"""After two gated rounds of every reference, and LEAST_PAIRS pairs, only one round in this many is gated, because device
-time has little noise."""
 SINGLES_AT_ONCE = 6
 """Single calls whose inputs are drawn together."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
@@ -105,12 +101,9 @@ class DeviceTime:
 
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
-        many = 2 * len(self.turns.baseline_side.worlds)
-        often = number < many or len(self.clock.raw) < LEAST_PAIRS
-        if not self._gates or (not often and number % SELDOM):
-            return
-        for pair in self._pairs(self.calls, min(self.pace.gated_pairs, most), number, probing=True) or ():
-            self.clock.note(pair)
+        if self._gates:
+            for pair in self._pairs(self.calls, min(self.pace.gated_pairs, most), number, probing=True) or ():
+                self.clock.note(pair, self.turns.elapsed_s)
 
     def finish(self) -> None:
         """Runs the probes that are still due."""

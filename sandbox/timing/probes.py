@@ -38,7 +38,7 @@ STOPS = 4
 """Stops of one batch. At every other stop a kernel that works one call ahead has done so."""
 STOP_BY = 0.03, 0.5
 """Range of the share of its length after which a batch is stopped at the latest."""
-LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.01, 2.0
+LAUNCHED_SECONDS, LAUNCHED_TIMES = 0.005, 2.0
 """Work that a stopped batch launched on a GPU gets this many seconds, plus this multiple of the time of its calls."""
 SLEEP_SECONDS, SPIN_SECONDS = 50e-6, 1e-6
 """Seconds between two reads of a batch's progress, on CPU ranks and on GPU ranks."""
@@ -73,7 +73,9 @@ class Due:
     unfit_tries: int = 0
     """Tries of the kind "replaced" in which no other inputs fitted."""
     compared: dict[str, list[int]] = field(default_factory=dict)
-    """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
+    """Slots of this round whose outputs must still be compared with the oracle, by the hint for wrong outputs."""
+    beside: dict[str, list[int]] = field(default_factory=dict)
+    """The same for slots that are compared with the oracle only if they are not near the baseline's outputs."""
 
     @property
     def kinds(self) -> list[str]:
@@ -179,8 +181,10 @@ class Probes:
         self.turns.stop_all()
         for side, due in zip(self.turns.kernels, self.due, strict=True):
             for hint, slots in due.compared.items():
-                side.exchange.require_right(sorted(set(slots)), hint=hint)
+                beside = set(due.beside.get(hint, ())).difference(slots)
+                side.exchange.require_right(sorted(set(slots)), beside=sorted(beside), hint=hint)
             due.compared.clear()
+            due.beside.clear()
 
     # --- ranks that start apart ----------------------------------------------------------------------------------
 
@@ -210,10 +214,11 @@ class Probes:
     ) -> None:
         """Stops a running batch a few times, each time replaces inputs of later calls, and continues it.
 
-        stopped(): called once, after the first stop.
+        At each stop the next call is one of them, which a kernel that works ahead has done. stopped(): called once, after the
+        first stop.
         """
         due.tries += 1
-        replaced: set[int] = set()
+        replaced: list[int] = []
         begun, shown = 0, False
         for number in range(STOPS):
             self._wait(world, batch.calls, begun, seconds)
@@ -226,15 +231,15 @@ class Probes:
                 self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
             found = self._replace_from(side, batch, begun)
             world.processes.resume()
-            replaced |= found
+            due.compared.setdefault(NOT_ITS_OWN, []).extend(found[:1])
+            due.beside.setdefault(NOT_ITS_OWN, []).extend(found[1:])
+            replaced += found
             shown |= bool(found) and begun > 0
             if not found:
                 break
         due.unfit_tries += not replaced and begun < batch.calls
         if shown:
             due.replaced -= 1
-        if replaced:
-            due.compared.setdefault(NOT_ITS_OWN, []).extend(replaced)
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
         """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch."""
@@ -248,23 +253,23 @@ class Probes:
         """Seconds between two reads of the counts of calls. CPU ranks need the cores, so theirs are longer."""
         return SPIN_SECONDS if self.turns.kind.has_gate else SLEEP_SECONDS
 
-    def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> set[int]:
-        """Replaces inputs of calls that have not begun; returns their slots, an empty set if no other inputs fit.
+    def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
+        """Replaces inputs of calls that have not begun; returns their slots in order, none if no other inputs fit.
 
         Raises Failed if an output was written before its call.
         """
         later = range(batch.first + begun, batch.first + batch.calls)
         if not later:
-            return set()
+            return []
         for rank, written in enumerate(side.exchange.written_ahead(later[0], len(later))):
             if written:
                 text, verdict = "an output was written before the call that returns it", Verdict.PROTOCOL
                 raise Failed(verdict, side.exchange.failure(text, verdict, rank=rank), side.exchange.side)
-        replaced = set()
+        replaced = []
         for slot in sorted({later[0], self.chance.choice(later)}):
             if side.exchange.replace(slot, DRAWS):
                 side.exchange.reveal(slot, 1)
-                replaced.add(slot)
+                replaced.append(slot)
         return replaced
 
     # --- one rank that is stopped ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ HOST_BOUND = 0.8
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
 """Target length of the first batch, whose calls are estimated from a single one; time limit to start warm-up
 batches."""
-WARM_PAIRS = 2
+WARM_PAIRS = 1
 """Warm-up batches on either side after their length is known. They do not count."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
@@ -35,8 +35,8 @@ LEAST_ROUNDS, LEAST_BATCHES, FEWEST_CALLS = 12, 24, 2
 rounds then have fewer pairs, and batches fewer calls, but not fewer than these."""
 MORE_CALLS, CHOSEN_FROM = 2, 4
 """Batches get more calls, once in a run, if this factor more would fit by the times of at least so many pairs."""
-SHOWN_EVERY = 0.1
-"""Seconds between two events."""
+SHOWN_EVERY = 0.2
+"""Seconds between two events. Their intervals are computed while inputs are drawn."""
 
 
 class Rounds:
@@ -70,6 +70,9 @@ class Rounds:
         self._pair_seconds = 0.0
         """Seconds of the last pair, with its inputs and comparisons."""
         self._turn = 0
+        self._expected = 0
+        """Rounds that are expected in total; 0: none has ended."""
+        self._shown_s = 0.0
 
     @property
     def device(self) -> Clock:
@@ -100,7 +103,6 @@ class Rounds:
             self._batch_s = self.pace.long_s
             self.calls = self.calls_lasting(self._batch_s, baseline_s, contender_s)
         self.measure_overhead()
-        shown = 0.0
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
             if self.round():
@@ -112,10 +114,8 @@ class Rounds:
                 continue
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
-            if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
-                shown = elapsed
-                expected = self.stopping_rule.expected(elapsed, self.done)
-                self.show(expected if decision is Decision.GO_ON else self.done)
+            self._expected = self.stopping_rule.expected(elapsed, self.done)
+        self.show(self.done)
         self.probes.hurry = True
         while self.probes.open(self.calls):
             self.round(counts=False)
@@ -143,7 +143,7 @@ class Rounds:
         wanted = self.calls_lasting(self._batch_s, baseline_s, contender_s)
         if wanted < MORE_CALLS * self.calls:
             return False
-        self._chosen_again, self.calls, self.done = True, wanted, 0
+        self._chosen_again, self.calls, self.done, self._expected = True, wanted, 0, 0
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.call = Clock("call", rival=self.call.rival)
         self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
@@ -221,22 +221,20 @@ class Rounds:
         """
         started = self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
-        found = [self.warm_pair(0)]
+        found = self.warm_pairs(self.references_of(0))
         first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
         self.turns.call_seconds = slower = max(first)
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
-        for number in range(len(self.turns.baseline_side.worlds)):
-            if self.timer.monotonic() - started < WARM_UP_SECONDS:
-                found.append(self.warm_pair(number, 0 if number else warm_calls(slower)))
+        found += self.warm_pairs(range(len(self.turns.baseline_side.worlds)), warm_calls(slower))
         baseline_s = min(pair.baseline_us for pair in found) / 1e6
         contender_s = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
         for number in range(WARM_PAIRS):
             if self.timer.monotonic() - started < WARM_UP_SECONDS:
-                self.warm_pair(number % len(self.turns.baseline_side.worlds))
+                self.warm_pairs(self.references_of(number))
         return baseline_s, contender_s
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
@@ -257,8 +255,8 @@ class Rounds:
                 left -= batch.calls
         self.shapes_seconds = self.timer.monotonic() - started
 
-    def warm_pair(self, number: int, calls: int = 0) -> Pair:
-        """Times a pair with one of the references on fresh inputs. It does not count.
+    def warm_pairs(self, references: Sequence[int], calls: int = 0) -> list[Pair]:
+        """Times a batch of the contender and of each of these references on fresh inputs. They do not count.
 
         One iteration is compared, but in batches of several calls only sometimes. calls: untimed calls that a kernel's
         world makes before.
@@ -269,11 +267,11 @@ class Rounds:
         self._draw_seconds = min(self._draw_seconds, (self.timer.monotonic() - started) / batch.calls)
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
-        pair, *_ = self.pairs(batch, self.references_of(number))
+        pairs = self.pairs(batch, references)
         compare = self.turns.compare if batch.calls == 1 else self.turns.compare_seldom
         compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         self._pair_seconds = self.timer.monotonic() - started
-        return pair
+        return pairs
 
     def round(self, counts: bool = True) -> bool:
         """Times pairs of batches on fresh iterations. Some batches are probes instead.
@@ -286,7 +284,7 @@ class Rounds:
         places = self.affordable_pairs
         if not counts:
             places = max(1, min(places, self.probes.left(self.calls)))
-        self.turns.draw(self.calls * places)
+        self.turns.draw(self.calls * places, self.show_seldom if counts else None)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
             if self.call.rival:  # else a probe of either kernel reports their results as written ahead
@@ -304,7 +302,7 @@ class Rounds:
                 continue
             for pair in self.pairs(batch):
                 if counts:
-                    self.call.note(pair)
+                    self.call.note(pair, self.turns.elapsed_s)
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()
@@ -380,6 +378,12 @@ class Rounds:
             empty_gate_us=self.device.overhead_us * self.behind_gate.calls,
             foreign_us=observations.foreign_work.foreign_us if observations is not None else {},
         )
+
+    def show_seldom(self) -> None:
+        """Emits the speedup so far, at most every SHOWN_EVERY seconds."""
+        if self._expected and self.turns.elapsed_s - self._shown_s > SHOWN_EVERY:
+            self._shown_s = self.turns.elapsed_s
+            self.show(max(self._expected, self.done))
 
     def show(self, expected: int) -> None:
         """Emits the speedup so far as an event. expected: total number of rounds."""

@@ -3,7 +3,8 @@
 import contextlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sandbox.machine import placement
@@ -22,16 +23,21 @@ from sandbox.worlds.world import World
 LATE_SECONDS = 0.05
 MEMORY_SECONDS = 0.5
 """Interval of memory checks of a stopped kernel. A check takes 25 ms with a CUDA context."""
-WATCHED_SHARE = 0.5
+WATCHED_SHARE, WATCHED_OFTEN, WATCHED_SELDOM = 0.5, 16, 0.25
+"""Share of the batches of one kind before which foreign work is watched for, and the share after so many batches. A watch takes
+4 ms."""
 UNCOUNTED_SHARE = 0.25
 """Share of the pairs that do not count whose outputs are compared. The oracle of a large problem takes 0.2 s."""
-ARM_SECONDS = 0.05
-"""Usual limit to assemble a batch. Time beyond it is subtracted from the run's elapsed time."""
+WELL_COMPARED = 12
+"""Iterations of timed pairs that are compared with the oracle, one of each pair. After them it is one of each round. All others
+are compared with the reference's outputs."""
+READY_SECONDS = 0.05
+"""Usual limit to assemble a batch, untimed calls left out. Time beyond it is subtracted from the run's elapsed time."""
 READY_TIMES = 2.0
 """In total, a kernel may take this factor times the limit of timing to get ready for batches. No clock counts that time."""
 SLOWER_THAN_KNOWN = 5.0
 """A batch may take this factor times the known time of its calls."""
-WARM_SECONDS, MOST_WARM = 0.004, 10
+WARM_SECONDS, MOST_WARM = 0.002, 10
 """Target seconds and maximum number of the untimed calls before a batch."""
 
 
@@ -98,10 +104,15 @@ class Turns:
         """Seconds per call on the slower side; 0 until they are known."""
         self.pins = False
         """Whether first threads are pinned, which begins when all worlds are warm."""
+        self.started = self.timer.monotonic()
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._priorities = {world: Priorities(self.kind) for side in self.kernels for world in side.worlds}
         self._left_over = False
+        self._revealed: Counter[tuple[int, str]] = Counter()
+        """Batches that could be watched, by side and clock."""
+        self._well_compared = 0
+        """Iterations of timed pairs that were compared with the oracle."""
         self._memory_checked = 0.0
         ranks = setting.world
         gpus = contender_side.worlds[0].spec.gpus
@@ -117,10 +128,16 @@ class Turns:
         """All worlds except the oracle world."""
         return [world for side in self.sides for world in side.worlds]
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start of timing."""
+        return self.timer.monotonic() - self.started
+
     # --- stopping and continuing -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Prepares all worlds for the first round, after all process groups have been made."""
+        self.started = self.timer.monotonic()
         for world in (self.exchange.oracle, *self.worlds):
             self.kind.settle_threads(world.processes.rank_pids)
         self.stop_all()
@@ -135,8 +152,10 @@ class Turns:
             world.processes.pause()
 
     def continue_only(self, world: World) -> None:
-        """Continues one world and stops all others."""
+        """Continues one world and stops all others. A kernel's world first waits until its last outputs are copied."""
         self.stop_all()
+        if any(world in side.worlds for side in self.kernels):
+            self.exchange.await_taken()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
             # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
@@ -167,10 +186,10 @@ class Turns:
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
-    def draw(self, count: int) -> None:
-        """Draws fresh iterations for both sides, while every world is stopped."""
+    def draw(self, count: int, meanwhile: Callable[[], None] | None = None) -> None:
+        """Draws fresh iterations for both sides, while every world is stopped. meanwhile(): called while they are drawn."""
         self.stop_all()
-        self.exchange.draw(count, expect_poison=True)
+        self.exchange.draw(count, expect_poison=True, meanwhile=meanwhile)
 
     def check_memory(self) -> None:
         """Checks the memory of the kernels, at most every MEMORY_SECONDS, while all worlds are stopped.
@@ -189,12 +208,16 @@ class Turns:
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
 
-        Watching for foreign work takes milliseconds, so only a random half of the batches is watched.
+        Watching for foreign work takes milliseconds, so only a random share of the batches is watched.
         """
-        watch = watch and self.random.random() < WATCHED_SHARE
+        watch = watch and self.random.random() < self._watched_share(side, clock)
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
         if watch:
             self._note_foreign_work(side, clock, foreign_us)
+
+    def _watched_share(self, side: TimedSide, clock: str) -> float:
+        self._revealed[side.exchange.side, clock] += 1
+        return WATCHED_SHARE if self._revealed[side.exchange.side, clock] <= WATCHED_OFTEN else WATCHED_SELDOM
 
     def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
         """Notes other GPU work right before a batch. It counts against the kernel that launched it, if the owner is known."""
@@ -221,17 +244,20 @@ class Turns:
         """
         self.continue_only(world)
         self.pin(world, turn)
-        started = self.timer.monotonic()
-        self.exchange.arm(world, first=batch.first, count=batch.calls)
-        self.held_up += max(0.0, self.timer.monotonic() - started - ARM_SECONDS)
-        if not self.exchange.sealed:
-            # Without sealed memory a world copies its inputs itself before GO, unobserved.
-            self.reveal(side, batch, "call", watch=False)
         if not warm:  # a single call while the time of a call is unknown
             warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
-        self.exchange.choose(world, chosen)
-        self._note_ready(side, self.timer.monotonic() - started)
+        started = self.timer.monotonic()
+        if self.exchange.sealed:
+            self.exchange.arm_and_choose(world, chosen)
+        else:
+            self.exchange.arm(world, first=batch.first, count=batch.calls)
+            # Without sealed memory a world copies its inputs itself before GO, unobserved.
+            self.reveal(side, batch, "call", watch=False)
+            self.exchange.choose(world, chosen)
+        seconds = self.timer.monotonic() - started
+        self.held_up += max(0.0, seconds - READY_SECONDS - SLOWER_THAN_KNOWN * warm * self.call_seconds)
+        self._note_ready(side, seconds)
 
     def _note_ready(self, side: TimedSide, seconds: float) -> None:
         if side.observations is None:
@@ -330,7 +356,7 @@ class Turns:
             raise Failed(verdict, failure, side.exchange.side) from None
 
     def take(self, side: TimedSide, batch: Batch) -> None:
-        """Copies a kernel's outputs while its world is stopped, because it runs again before they are compared."""
+        """Begins to copy a kernel's outputs, because it runs again before they are compared. Its world is stopped."""
         if side.observations is not None and not batch.noop:
             side.exchange.take(batch.first, batch.calls)
 
@@ -339,7 +365,8 @@ class Turns:
     def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        timed: all timed slots; if empty, outputs are discarded.
+        slots: drawn at random, one of each pair; once WELL_COMPARED were, only one of them. timed: all timed slots; if empty,
+        outputs are discarded.
 
         Raises:
             Failed: outputs are wrong. It names the side.
@@ -348,6 +375,9 @@ class Turns:
         if not timed:
             self.exchange.discard_outputs()
             return
+        if slots and self._well_compared >= WELL_COMPARED:
+            slots = [self.random.choice(slots)]
+        self._well_compared += len(slots)
         against = self.baseline_side.exchange.side if self.baseline_side.observations is None else None
         others = [slot for slot in timed if slot not in slots]
         for side in self.kernels:

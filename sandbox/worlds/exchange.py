@@ -33,9 +33,21 @@ class AwaitAll(Protocol):
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]: ...
 
 
-def ask(await_all: AwaitAll, world: World, order: messages.Order, reply: type[R], limit: float) -> list[R]:
-    """Sends an order to the oracle world and returns its replies by rank. limit: seconds. Raises as `AwaitAll`."""
+def ask(
+    await_all: AwaitAll,
+    world: World,
+    order: messages.Order,
+    reply: type[R],
+    limit: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> list[R]:
+    """Sends an order to the oracle world and returns its replies by rank. limit: seconds. Raises as `AwaitAll`.
+
+    meanwhile(): called before it waits.
+    """
     world.tell(order)
+    if meanwhile is not None:
+        meanwhile()
     replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
     return [found for found in replies if isinstance(found, reply)]
 
@@ -165,16 +177,18 @@ class Exchange:
         """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""
         hand_over_arenas(self.await_all, self.prepared, [self.contender], self.side)
 
-    def ask(self, order: messages.Order, reply: type[R]) -> list[R]:
-        """Sends an order to the oracle world and returns its replies by rank."""
-        return ask(self.await_all, self.oracle, order, reply, self.prepared.limits.own)
+    def ask(self, order: messages.Order, reply: type[R], meanwhile: Callable[[], None] | None = None) -> list[R]:
+        """Sends an order to the oracle world and returns its replies by rank. meanwhile(): called before it waits."""
+        return ask(self.await_all, self.oracle, order, reply, self.prepared.limits.own, meanwhile)
 
-    def draw(self, count: int, expect_poison: bool) -> None:
+    def draw(self, count: int, expect_poison: bool, meanwhile: Callable[[], None] | None = None) -> None:
         """Draws fresh secret inputs for the first `count` slots. `tables` then has the places of the tensors.
 
-        expect_poison: fail if a kernel has written to its outputs since the last comparison.
+        expect_poison: fail if a kernel has written to its outputs since the last comparison. meanwhile(): called while the
+        oracle world draws.
         """
-        drawn = self.ask(messages.Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides), messages.Drawn)
+        order = messages.Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides)
+        drawn = self.ask(order, messages.Drawn, meanwhile)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:
                 raise self.late(rank, side)
@@ -194,6 +208,15 @@ class Exchange:
     def choose(self, world: World, batch: messages.ChooseBatch) -> None:
         """Makes every rank prepare the batch that the next GO runs, with the same untimed calls in every world."""
         world.tell(batch)
+        self._await_chosen(world)
+
+    def arm_and_choose(self, world: World, batch: messages.ChooseBatch) -> None:
+        """Makes every rank assemble the arguments of a batch's iterations, and prepare it as `choose` does."""
+        end = batch.first + batch.count
+        world.tell_each([messages.Arm(tables[batch.first : end], batch=batch) for tables in self.tables])
+        self._await_chosen(world)
+
+    def _await_chosen(self, world: World) -> None:
         self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)
 
     def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
@@ -244,8 +267,17 @@ class Exchange:
         return ended
 
     def take(self, first: int, count: int) -> None:
-        """Copies this side's outputs in some slots. `compare` reads the copies, so later writes have no effect."""
-        self.ask(messages.TakeOutputs(first, count, self.side), messages.OutputsTaken)
+        """Begins to copy this side's outputs in some slots. `compare` reads the copies, so later writes have no effect.
+
+        Call `await_taken` before the side's world continues.
+        """
+        self.oracle.tell(messages.TakeOutputs(first, count, self.side))
+        self.oracle.owes(messages.OutputsTaken.kind)
+
+    def await_taken(self) -> None:
+        """Waits until outputs are copied."""
+        while (kind := self.oracle.next_owed()) is not None:
+            self.await_all(self.oracle, kind, self.prepared.limits.own)
 
     def written_ahead(self, first: int, count: int) -> list[bool]:
         """Returns by rank whether a stopped batch has written an output too early.

@@ -23,6 +23,8 @@ OUTPUT_KEPT = 256 << 10
 """Bytes of a rank's prints that are reported."""
 OUTPUT_FATAL = 64 << 20
 """Bytes of prints that fail the world."""
+RECEIVED = 64 << 10
+"""Most bytes that are read at once."""
 MOST_FRAMES = 1024
 MOST_COMPILATIONS = 10_000
 """Beginnings and ends of compilations that a rank may report. Each becomes an event of the run's journal."""
@@ -105,7 +107,7 @@ class RankWire:
         Raises WorldFailed for bytes that no rank sends.
         """
         try:
-            data, fds, _, _ = socket.recv_fds(self.sock, 1 << 20, 8)
+            data, fds, _, _ = socket.recv_fds(self.sock, RECEIVED, 8)
         except BlockingIOError:
             return []
         except OSError:

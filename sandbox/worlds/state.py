@@ -63,6 +63,7 @@ MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     Kind.READY: ({State.STARTING}, State.READY),
     Kind.OPENED: ({State.OPENING}, State.OPENED),
     Kind.ARMED: ({State.ARMING}, State.ARMED),
+    Kind.CHOSEN: ({State.ARMING, State.ARMED}, State.ARMED),
     Kind.QUEUED: ({State.RUNNING}, State.QUEUED),
     Kind.DONE: ({State.RUNNING}, State.ARMED),
     Kind.SYNCED: (IDLE | BUSY, State.OPENED),

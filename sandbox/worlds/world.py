@@ -5,6 +5,7 @@ import os
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from sandbox.machine.time_source import TimeSource
@@ -54,6 +55,8 @@ class World:
         self.problems = 0
         """Number of problems opened so far."""
         self.gate: GatePage | None = None
+        self._owed: deque[Kind] = deque()
+        """Answers that are due and that nobody waits for yet, in their order. The next wait takes them first."""
 
     @classmethod
     def start(
@@ -162,8 +165,20 @@ class World:
 
     # --- answers ---------------------------------------------------------------------------------------------
 
+    def owes(self, kind: Kind) -> None:
+        """Notes that an answer of this kind is due from every rank. The next wait for another takes it first."""
+        self._owed.append(kind)
+
+    def next_owed(self) -> Kind | None:
+        """The first of these answers, which the caller waits for; None if none is due."""
+        return self._owed.popleft() if self._owed else None
+
     def missing(self, kind: Kind) -> list[int]:
         """Ranks whose next answer is missing. Raises WorldFailed if a rank sent something else or is gone."""
+        while self._owed:
+            if late := self.wires.missing(self._owed[0], self.processes.killed):
+                return late
+            self.take(self._owed.popleft())
         return self.wires.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
@@ -180,6 +195,7 @@ class World:
         """
         found = self.wires.take_synced(number)
         if found:
+            self._owed.clear()
             self._move(Kind.SYNCED)
         return found
 

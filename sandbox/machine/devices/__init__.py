@@ -24,8 +24,11 @@ class Cuda(DeviceKind):
     arena_bytes = 8 << 30
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
 
-    pace = Pace(batch_s=0.006, long_s=0.025, slower_s=0.030, calls=256, slots=768, pairs=6, gated_pairs=3, references=4)
+    pace = Pace(
+        batch_s=0.010, long_s=0.010, slower_s=0.030, calls=256, slots=768, pairs=12, gated_pairs=12, references=4
+    )
     has_gate = True
+    spins = True
     sees_foreign_work = True
     out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)
 
@@ -68,8 +71,9 @@ class Cpu(DeviceKind):
     arena_bytes = 32 << 20
     unsealed_arena_bytes = 32 << 20
 
-    pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=4, gated_pairs=0, references=2)
+    pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)
     has_gate = False
+    spins = False
     sees_foreign_work = False
     out_of_reach = Throughput(flops=2e13, local=4e12, link=4e12)
 

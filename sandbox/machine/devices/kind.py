@@ -50,6 +50,8 @@ class DeviceKind:
     """Lengths of batches, and their number per round."""
     has_gate: bool
     """Whether streams can wait behind the starting gate, which device time needs."""
+    spins: bool
+    """Whether the referee may spin while it waits for an answer, because ranks on such devices leave cores free."""
     sees_foreign_work: bool
     """Whether a rank can detect foreign work on its device."""
     out_of_reach: Throughput

@@ -96,10 +96,14 @@ class MadeRanks:
         self._watch = watcher
 
     def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
-        self.orders.append(orders[0])
+        """An Arm with a batch is noted as two orders."""
+        first = orders[0]
+        noted = [first, first.batch] if isinstance(first, Arm) and first.batch else [first]
+        self.orders += noted
         for rank, order in enumerate(orders):
             self.take_order(rank, order)
-        self._count[orders[0].kind] = self._count.get(orders[0].kind, 0) + 1
+        for order in noted:
+            self._count[order.kind] = self._count.get(order.kind, 0) + 1
 
     def require_silence(self) -> None:
         for rank, answers in enumerate(self._answers):
@@ -180,7 +184,11 @@ class MadeRanks:
             self.sealed = order.layout.sealed
         elif isinstance(order, Arm):
             delay += self.kernel.arm_s
-            self.batch = ChooseBatch(0, len(order.slots))
+            self.batch = order.batch or ChooseBatch(0, len(order.slots))
+            if order.batch is not None:
+                kind = Kind.ARM if self._fault(rank, Kind.ARM) else Kind.CHOOSE
+                self._reply(rank, kind, Kind.CHOSEN, delay)
+                return
         elif isinstance(order, ChooseBatch):
             self.batch = order
         if order.kind is Kind.FINISH:

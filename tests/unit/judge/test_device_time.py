@@ -7,7 +7,7 @@ from made_machine import MadeMachine
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
 from sandbox.timing.clocks import CONTENDER_INDEX
-from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS, SELDOM
+from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
@@ -45,12 +45,11 @@ def test_without_a_gate_there_is_no_device_time() -> None:
     assert all(world.gate is None for world in rounds.turns.worlds)
 
 
-def test_every_reference_has_its_rounds_behind_the_gate_and_then_one_in_a_few() -> None:
+def test_every_round_has_pairs_behind_the_gate() -> None:
     rounds = measured(made())
-    often = [number for number in range(ROUNDS) if number < 6 or number % SELDOM == 0]  # 2 pairs a round
-    assert sorted({pair.round for pair in rounds.device.raw}) == often
+    assert sorted({pair.round for pair in rounds.device.raw}) == list(range(ROUNDS))
     assert {pair.reference for pair in rounds.device.raw} == {0, 1}
-    assert len(rounds.device.raw) == rounds.pace.gated_pairs * len(often)
+    assert len(rounds.device.raw) == rounds.pace.gated_pairs * ROUNDS
 
 
 def test_a_batch_has_as_many_calls_as_last_long_enough() -> None:

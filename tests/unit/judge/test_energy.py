@@ -41,14 +41,14 @@ def measured(gpu: MadeGpu, reader: Any) -> tuple[MadeMachine, Any, list[int]]:
     rounds.measure()
     gpu.on_gpus = True
     warm: list[int] = []
-    choose = rounds.turns.exchange.choose
+    choose = rounds.turns.exchange.arm_and_choose
 
     def noting(world: Any, order: ChooseBatch) -> None:
         warm.append(order.warm)
         choose(world, order)
 
     for side in rounds.turns.sides:
-        side.exchange.choose = noting  # type: ignore[method-assign]
+        side.exchange.arm_and_choose = noting  # type: ignore[method-assign]
     return machine, energy.measure(rounds.turns, (100.0, 50.0), reader), warm
 
 

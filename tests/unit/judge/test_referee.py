@@ -305,10 +305,10 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
         ("baseline", Kind.MAKE_ARENAS, 1, "load"),
         ("baseline", Kind.COMPARE, 0, "check"),
         ("baseline", Kind.DRAW, 4, "time"),
-        ("reference", Kind.CHOOSE, 20, "time"),
+        ("reference", Kind.ARM, 20, "time"),
         ("reference", Kind.FINISH, 2, "time"),
         ("spare", Kind.ARM, 0, "check"),
-        ("spare", Kind.CHOOSE, 20, "time"),
+        ("spare", Kind.ARM, 20, "time"),
         ("spare", Kind.FINISH, 2, "time"),
     ],
 )

@@ -19,8 +19,8 @@ DUE = {
     State.STARTING: {Kind.READY},
     State.OPENING: {Kind.OPENED},
     State.OPENED: SYNCED,
-    State.ARMING: {Kind.ARMED} | SYNCED,
-    State.ARMED: SYNCED,
+    State.ARMING: {Kind.ARMED, Kind.CHOSEN} | SYNCED,
+    State.ARMED: {Kind.CHOSEN} | SYNCED,
     State.RUNNING: {Kind.QUEUED, Kind.DONE} | SYNCED,
     State.QUEUED: SYNCED,
 }
@@ -84,7 +84,7 @@ class Lifetime(RuleBasedStateMachine):
         assert legal == (kind not in MOVES or kind in DUE.get(before, set()))
         if legal and kind in MOVES:
             self.problem = self.problem or kind is Kind.OPENED
-            self.batch = (self.batch or kind is Kind.ARMED) and kind is not Kind.SYNCED
+            self.batch = (self.batch or kind in (Kind.ARMED, Kind.CHOSEN)) and kind is not Kind.SYNCED
             self.gated = kind is Kind.QUEUED
         elif legal:
             assert self.state is before
