@@ -53,6 +53,11 @@ TABLES = {
         "Kernels with a known extra cost: does the interval contain it?",
         frozenset({"problems", "world", "preset", "device"}),
     ),
+    "precision": RunTable(
+        "benchmarks.tables.precision",
+        "How precise the clock is after so many seconds of timing.",
+        frozenset({"problems", "world", "preset", "device"}),
+    ),
     "aa": RunTable(
         "benchmarks.tables.same_code_on_cpus",
         "Identical code against itself, on CPU ranks.",

@@ -1,0 +1,220 @@
+"""How precise the clock is after so many seconds of timing: the baseline against itself, and with a cost of 5 % added.
+
+For each of some problems with short and long calls: pairs of batches, the share of the time in which ranks ran counted
+batches, and the half width of either clock's interval, from the pairs timed until then.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import msgspec
+
+from arena.errors import MachineError, UsageError
+from arena.machine.facts import choose_device
+from arena.runs.judge import Judge, judge_to_end
+from arena.runs.run_request import RunRequest
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.words.table import Column, TextTable
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.costly_kernels import DEVICE, HOST, found_added_us
+from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, harness_lost
+from benchmarks.tables.added_cost import AddedCost, row_of, source_of
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Interval, Microseconds, Setting
+from sandbox.protocol.result import Batches, Samples
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing import interval
+from sandbox.timing.interval import Pair, half_width, outcome
+
+PROBLEMS = (1, 5, 8, 13, 20, 31, 44, 51, 62, 70, 78, 85)
+"""Four with calls below 0.1 ms, four below 1 ms and four with longer ones, at `paper` on four H100."""
+BUDGET_S = 5.0
+"""Time budget of a run. Timing takes at least half of it."""
+SECONDS = (1.0, 2.5, 5.0)
+"""Seconds of timing after which precision is told."""
+SHARE = 0.05
+"""The added cost, as a share of a call."""
+SAME, COSTLY = "itself", "+5 %"
+
+
+class Point(msgspec.Struct, frozen=True):
+    """What was known after some seconds of timing."""
+
+    seconds: float
+    call_pairs: int
+    device_pairs: int
+    duty: float
+    """Share of these seconds in which a counted batch ran."""
+    call: float | None
+    """Half width of the interval's natural logarithm; None: no pairs."""
+    device: float | None
+
+
+class PrecisionRow(RunRow, frozen=True, kw_only=True):
+    """One run with its precision after some seconds."""
+
+    points: Sequence[Point] = ()
+    """At each of SECONDS that the run reached, and at its end."""
+    truth: float | None = None
+    """The speedup that the clock `expected` should give."""
+    expected: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the expected clock's interval contains the truth; None if that is not known."""
+        found: Interval | None = getattr(self.speedup, self.expected, None) if self.speedup and self.expected else None
+        return None if found is None or self.truth is None else found.low <= self.truth <= found.high
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[PrecisionRow]) -> None:
+    """Judges two kernels for each problem: about 15 seconds a problem on GPUs.
+
+    Raises:
+        MachineError: there are not enough GPUs, or nothing can be judged here.
+    """
+    device = choose_device(scope.device or Settings().device)
+    catalogue = load_catalogue()
+    problems = scope.problems or tuple(catalogue.find(str(number)) for number in PROBLEMS)
+    choice = Choice(preset=scope.preset, world=scope.world, device=device)
+    tell(TABLE.header)
+    async with temporary_engine() as engine:
+        for problem in problems:
+            try:
+                setting = choose_setting(problem, choice, Settings())
+            except UsageError as error:
+                tell(f"{problem.id:02d} {problem.slug}: {REFUSED}: {error.message}")
+                continue
+            for row in await _rows(engine, problem, setting):
+                rows.append(row)
+                tell(TABLE.line(row))
+            if harness_lost(rows):
+                raise MachineError(
+                    f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
+                )
+
+
+async def _rows(judge: Judge, problem: Problem, setting: Setting) -> list[PrecisionRow]:
+    """The rows of the baseline itself, and of the baseline with a cost if the first passed."""
+    request = RunRequest(problem=problem, setting=setting, kernel_name=BASELINE, source="", budget_s=BUDGET_S)
+    started = time.monotonic()
+    judgement = await judge_to_end(judge, request)
+    run = finished_row(PlannedRun(problem, SAME, Choice()), judgement, started)
+    clock = "device" if judgement.result.samples.device else "call"
+    found = [PrecisionRow(**_fields(run), points=points(judgement.result.samples), truth=1.0, expected=clock)]
+    if run.verdict != Verdict.PASS or run.baseline_us is None:
+        return found
+    cost = cost_for(run.baseline_us)
+    started = time.monotonic()
+    costly_request = replace(request, kernel_name="costly.py", source=source_of(problem, cost))
+    judgement = await judge_to_end(judge, costly_request)
+    run = finished_row(PlannedRun(problem, COSTLY, Choice()), judgement, started)
+    costly = row_of(run, cost, found_added_us(judgement.printed))
+    samples = judgement.result.samples
+    return [*found, PrecisionRow(**_fields(run), points=points(samples), truth=costly.truth, expected=cost.expected)]
+
+
+def _fields(run: RunRow) -> dict[str, object]:
+    return {name: getattr(run, name) for name in run.__struct_fields__}
+
+
+def cost_for(baseline_us: Microseconds) -> AddedCost:
+    """The cost to add to a baseline with these times: of the device if there is device time, else of the host."""
+    if baseline_us.device is None:
+        return AddedCost(HOST, SHARE, "call")
+    return AddedCost(DEVICE, SHARE, "device", SHARE * baseline_us.device)
+
+
+def points(samples: Samples) -> list[Point]:
+    """The precision after each of SECONDS that the run reached, and at its end."""
+    last = max((pair.at_s for pair in (*samples.call, *samples.device)), default=0.0)
+    return [point(samples, seconds) for seconds in (*(each for each in SECONDS if each <= last), last)] if last else []
+
+
+def point(samples: Samples, seconds: float) -> Point:
+    """The precision after these seconds."""
+    call, device = ([pair for pair in found if pair.at_s <= seconds] for found in (samples.call, samples.device))
+    counted_us = sum(pair.calls * (pair.baseline_us + pair.contender_us) for pair in (*call, *device))
+    return Point(
+        seconds, len(call), len(device), counted_us / 1e6 / seconds, _width(call, "call"), _width(device, "device")
+    )
+
+
+def _width(found: Sequence[Batches], clock: str) -> float | None:
+    if not found:
+        return None
+    pairs = [
+        Pair(each.reference, each.baseline_us, each.contender_us, each.baseline_first, each.calls) for each in found
+    ]
+    return half_width(interval.speedup(pairs, clock))
+
+
+def conclude(rows: Sequence[PrecisionRow]) -> Conclusion:
+    """Medians after each of SECONDS and at the end, and how often the truth was inside. Sound: every run passed."""
+    lines = []
+    for kernel in (SAME, COSTLY):
+        mine = [row for row in rows if row.kernel == kernel]
+        for seconds in SECONDS:
+            found = [each for row in mine for each in row.points[:-1] if each.seconds == seconds]
+            if found:
+                lines.append(f"{kernel}, after {seconds:g} s, median of {len(found)}: {_summary(found)}")
+        if known := [row for row in mine if row.holds is not None]:
+            lines.append(f"{kernel}: truth inside {sum(bool(row.holds) for row in known)} of {len(known)} intervals")
+        said = [row.outcome for row in mine]
+        lines += [f"{kernel}: " + ", ".join(f"{said.count(word)} {word}" for word in sorted(set(said)))] if said else []
+    return Conclusion(lines, all(row.verdict == Verdict.PASS for row in rows))
+
+
+def _summary(found: Sequence[Point]) -> str:
+    a_second = median((each.call_pairs + each.device_pairs) / each.seconds for each in found)
+    text = f"{a_second:.1f} pairs a second, ranks ran counted batches {100 * median(each.duty for each in found):.0f} %"
+    for name, words in (("call", "end-to-end"), ("device", "device time")):
+        widths = [width for each in found if (width := getattr(each, name)) is not None]
+        text += f"; {words} ±{100 * median(widths):.1f} %" if widths else ""
+    return text
+
+
+def _at(row: PrecisionRow, seconds: float | None) -> str:
+    """ "14+12 41 % ±3.1 ±1.2": pairs, duty and half widths in percent. seconds: None: at the end."""
+    found = [each for each in row.points[:-1] if each.seconds == seconds] if seconds else row.points[-1:]
+    if not found:
+        return "–"
+    each = found[0]
+    widths = " ".join("–" if width is None else f"±{100 * width:.1f}" for width in (each.call, each.device))
+    return f"{each.call_pairs}+{each.device_pairs} {100 * each.duty:.0f} % {widths}"
+
+
+def _microseconds(row: PrecisionRow) -> str:
+    return "–" if row.baseline_us is None or row.baseline_us.call is None else f"{row.baseline_us.call:.0f}"
+
+
+def _by(row: PrecisionRow, clock: str) -> str:
+    found: Interval | None = getattr(row.speedup, clock) if row.speedup else None
+    if found is None:
+        return "–"
+    mark = "" if clock != row.expected or row.holds is None else " holds" if row.holds else " MISSES"
+    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}] {outcome(found)}{mark}"
+
+
+TABLE = TextTable[PrecisionRow](
+    (
+        Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:24], 24),
+        Column("W", lambda row: str(row.world), 2, right=True),
+        Column("kernel", lambda row: row.kernel, 6),
+        Column("call µs", _microseconds, 7, right=True),
+        Column("calls", lambda row: f"{row.calls.call}+{row.calls.device}", 7, right=True),
+        *(Column(f"after {seconds:g} s", lambda row, seconds=seconds: _at(row, seconds), 25) for seconds in SECONDS),
+        Column("at the end", lambda row: _at(row, None), 25),
+        Column("s", lambda row: f"{row.points[-1].seconds:.1f}" if row.points else "–", 4, right=True),
+        Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
+        Column("end-to-end", lambda row: _by(row, "call"), 32),
+        Column("device time", lambda row: _by(row, "device"), 32),
+        Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),
+    )
+)
+"""Pairs (end-to-end + device time), duty, and half widths in percent (end-to-end, device time) after so many seconds."""
