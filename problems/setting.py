@@ -29,6 +29,9 @@ class RankSetting:
     device: torch.device
     distribution: str = "meaningful"
     """ "meaningful" (tiny, production) or "upstream" (paper: exactly upstream's distribution)."""
+    beside_upstream: bool = False
+    """Whether this meaningful iteration is one of a run whose others are upstream's. Until GO it must look like these: the
+    same shapes, and the same values of all tensors in READ_BY_ARGUMENTS."""
     groups: dict[str, dist.ProcessGroup | None] = field(default_factory=dict)
     """This rank's process group per name of `layout(world)`, plus "world"."""
     trial: int = 0
@@ -37,6 +40,11 @@ class RankSetting:
     """Generator of this rank's own random numbers."""
     shared: torch.Generator | None = None
     """Generator with the same numbers on every rank: all ranks must draw from it in the same order and amount."""
+
+    @property
+    def upstream_arguments(self) -> bool:
+        """Whether shapes and the tensors in READ_BY_ARGUMENTS must be upstream's."""
+        return self.beside_upstream or self.distribution == "upstream"
 
     def randn(self, *shape: int, shared: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Standard-normal tensor of the run dtype (drawn in that dtype) on the device."""

@@ -4,7 +4,8 @@ A kernel file has a header of comments:
 
     # attack: A3                  id in the catalogue, `twin` for an honest kernel, `-` for a plain mistake
     # expect: WRONG_RESULT        the verdict; several with ` | ` between them if each is right
-    # problem: allreduce          in its tiny preset
+    # problem: allreduce
+    # preset: paper               of the problem, if it is not the command's [tiny]
     # twin: honest                the honest kernel that does the same correctly; it must pass
     # device: cuda                only if it needs a GPU; cpu: only if it cannot use one
     # runs: 2                     judged this often in a row, each with this verdict [1]
@@ -37,6 +38,7 @@ _FIELDS = {
     "attack",
     "expect",
     "problem",
+    "preset",
     "twin",
     "device",
     "runs",
@@ -73,6 +75,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
     expect: tuple[Verdict, ...]
     problem: str
     source: str
+    preset: str = ""
+    """The preset that it needs; empty: any."""
     twin: str = ""
     device: str = ""
     """The device that it needs; empty: any."""
@@ -149,6 +153,7 @@ def read_kernel(path: Path) -> AttackKernel:
             expect=tuple(Verdict(each.strip()) for each in fields["expect"].split("|")),
             problem=fields["problem"],
             source=source,
+            preset=fields.get("preset", ""),
             twin=fields.get("twin", ""),
             device=fields.get("device", ""),
             runs=int(fields.get("runs", "1")),

@@ -70,7 +70,7 @@ NOT_APPLICABLE = "not applicable"
     type=click.Choice(["tiny", "paper", "production"]),
     default="tiny",
     show_default=True,
-    help="The sizes of every kernel's problem.",
+    help="The sizes of every kernel's problem, unless its header names others.",
 )
 @click.option(
     "--backend",
@@ -215,7 +215,7 @@ async def _judge(
     if lacks_gpus or (needs_jail and not is_jail(judge.jail)):
         return outcome
     problem = load_catalogue().find(kernel.problem)
-    choice = Choice(preset=preset, device=kernel.device)
+    choice = Choice(preset=kernel.preset or preset, device=kernel.device)
     surprise, jailed = "", False
     verdicts: Counter[str] = Counter()
     for _ in range(kernel.runs):

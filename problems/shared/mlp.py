@@ -12,6 +12,7 @@ from torch.nn import functional
 from problems.setting import RankSetting
 
 PROBE_ROWS = 256
+UPSTREAM_RATE, MEANINGFUL_RATE = 1e-3, 0.5
 
 
 def shapes(setting: RankSetting) -> list[tuple[int, ...]]:
@@ -43,6 +44,14 @@ def flat_gradient(features: torch.Tensor, targets: torch.Tensor, parameters: Seq
         return flatten(torch.autograd.grad(loss, (w1, b1, w2, b2)))
 
 
+def unit(setting: RankSetting) -> float:
+    """The scale of meaningful weights, so that one step at the learning rate in use moves them visibly.
+
+    1, and less beside upstream's iterations. Features are divided by it and targets multiplied, so that all other ratios stay.
+    """
+    return UPSTREAM_RATE / MEANINGFUL_RATE if setting.beside_upstream else 1.0
+
+
 def draw_batch(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local [n, d_in] and y_local [n, d_out], standard normal, of this rank alone.
 
@@ -51,7 +60,8 @@ def draw_batch(setting: RankSetting) -> dict[str, torch.Tensor]:
     s = setting.sizes
     features, targets = setting.randn(s.n, s.d_in), setting.randn(s.n, s.d_out)
     if setting.distribution != "upstream":
-        targets += setting.rank
+        features /= unit(setting)
+        targets = (targets + setting.rank) * unit(setting)
     return {"X_local": features, "y_local": targets}
 
 
@@ -62,7 +72,7 @@ def draw_parameters(setting: RankSetting, shared: bool) -> list[torch.Tensor]:
         return drawn
     s = setting.sizes
     scales = (s.d_in**-0.5, 0.1, s.h**-0.5, 0.1)
-    return [tensor * scale for tensor, scale in zip(drawn, scales, strict=True)]
+    return [tensor * (scale * unit(setting)) for tensor, scale in zip(drawn, scales, strict=True)]
 
 
 def gradient_scale(setting: RankSetting, parameters: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -73,10 +83,10 @@ def gradient_scale(setting: RankSetting, parameters: Sequence[torch.Tensor]) -> 
     """
     s = setting.sizes
     rows = min(s.n, PROBE_ROWS)
-    features = setting.randn(setting.world * rows, s.d_in, shared=True)
+    features = setting.randn(setting.world * rows, s.d_in, shared=True) / unit(setting)
     targets = setting.randn(setting.world * rows, s.d_out, shared=True)
     ranks = torch.arange(setting.world, device=setting.device).repeat_interleave(rows)
-    targets += ranks[:, None].to(targets.dtype)
+    targets = (targets + ranks[:, None].to(targets.dtype)) * unit(setting)
     gradient = flat_gradient(features, targets, parameters).to(torch.float32)
     parts = split(gradient, shapes(setting))
     return torch.cat([part.square().mean().sqrt().expand(part.numel()) for part in parts])
@@ -93,12 +103,12 @@ def draw_moments(
 
 
 def draw_step(setting: RankSetting, meaningful: int) -> torch.Tensor:
-    """The step counter, [1] int64: 1..7 by trial as upstream has it, else `meaningful`..`meaningful` + 4."""
+    """The step counter, [1] int64: upstream's and beside it 1..7 by trial, else `meaningful`..`meaningful` + 4."""
     trial = setting.trial
-    step = 1 + trial % 7 if setting.distribution == "upstream" else meaningful + trial % 5
+    step = 1 + trial % 7 if setting.upstream_arguments else meaningful + trial % 5
     return torch.tensor([step], dtype=torch.int64, device=setting.device)
 
 
-def hyperparameters(setting: RankSetting, lr: float) -> tuple[float, float, float, float]:
+def hyperparameters(setting: RankSetting) -> tuple[float, float, float, float]:
     """(lr, beta1, beta2, eps): upstream's, or a rate at which one step moves the weights visibly."""
-    return (1e-3 if setting.distribution == "upstream" else lr), 0.9, 0.999, 1e-8
+    return (UPSTREAM_RATE if setting.distribution == "upstream" else MEANINGFUL_RATE), 0.9, 0.999, 1e-8

@@ -167,7 +167,7 @@ def draw_mode(setting: RankSetting, causal: bool = True) -> torch.Tensor:
     Three trials of four are causal, one of three gives a scale.
     """
     scaled = False
-    if setting.distribution != "upstream":
+    if not setting.upstream_arguments:
         causal, scaled = setting.trial % 4 != 3, setting.trial % 3 == 2
     return torch.tensor([int(causal), int(scaled)], dtype=torch.int64, device=setting.device)
 

@@ -306,6 +306,10 @@ class LookedAhead(Reply, frozen=True):
     written: bool
 
 
+TRIALS = 1009
+"""A seed modulo this is the trial of an iteration, by which arguments vary that a kernel can read before GO."""
+
+
 class DrawAgain(Order, frozen=True):
     """Draw an iteration from a seed to replace one whose arguments contenders have already assembled."""
 

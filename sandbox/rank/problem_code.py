@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from problems.setting import RankSetting
 from problems.specification import Problem
+from sandbox.protocol.messages import TRIALS
 from sandbox.rank.seeds import seeded
 
 Leaves = dict[str, torch.Tensor]
@@ -114,7 +115,7 @@ class ProblemCode:
         of_rank = seed if own_seed is None else own_seed
         own = seeded((of_rank * 1_000_003 + setting.rank * 7919 + 17) % (1 << 63), setting.device)
         shared = seeded(seed % (1 << 63), setting.device)
-        drawing = setting.replace(own=own, shared=shared, trial=seed % 1009)
+        drawing = setting.replace(own=own, shared=shared, trial=seed % TRIALS)
         tensors: Leaves = self.inputs.draw(drawing)
         return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 

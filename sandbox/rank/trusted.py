@@ -202,7 +202,7 @@ class TrustedRank(Rank):
         """The setting from which a new iteration is drawn: the run's own object, unless the distribution is another."""
         assert self.setting is not None
         other = order.meaningful and self.setting.distribution != MEANINGFUL
-        return self.setting.replace(distribution=MEANINGFUL) if other else self.setting
+        return self.setting.replace(distribution=MEANINGFUL, beside_upstream=True) if other else self.setting
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
         """Measures the baseline's usual errors on inputs of the problem's own distribution (collective).

@@ -178,10 +178,14 @@ class DeviceTime:
     def _probe(self, drawn: Drawn, batch: Batch) -> None:
         """Runs a probe: stops a batch, or one of its ranks, while it is queued.
 
-        Queued work runs, then inputs are replaced.
+        Queued work runs, then inputs are replaced. Inputs beside upstream's are drawn before. Raises _NotQueued.
         """
         side, world = drawn.side, drawn.side.worlds[0]
         self._turn += 1
+        if drawn.kind == "beside":
+            self.probes.draw_beside(side, drawn.due, batch)
+            self._gated(side, world, batch)
+            return
         page = self._gates[world]
         self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
         world.go()

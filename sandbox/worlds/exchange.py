@@ -64,6 +64,11 @@ def fresh_seeds(count: int) -> list[int]:
     return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
 
 
+def of_trial(seed: int, other: int) -> int:
+    """A seed near this one with the trial of the other."""
+    return seed // messages.TRIALS * messages.TRIALS + other % messages.TRIALS
+
+
 class PreparedSetting:
     """A setting that is open in the oracle world, and what this world has measured for it."""
 
@@ -90,6 +95,8 @@ class PreparedSetting:
         self.varies = varies
         self.most_references = most_references
         self.used = False
+        self.seeds: list[int] = []
+        """By slot: the seed from which its iteration was drawn first."""
         self.misfits: Counter[int] = Counter()
         """By rank: the number of iterations in which only its inputs were to be replaced, but no draw fitted."""
 
@@ -187,7 +194,8 @@ class Exchange:
         expect_poison: fail if a kernel has written to its outputs since the last comparison. meanwhile(): called while the
         oracle world draws.
         """
-        order = messages.Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides)
+        self.prepared.seeds = fresh_seeds(count)
+        order = messages.Draw(self.prepared.seeds, intact=expect_poison, sides=self.sides)
         drawn = self.ask(order, messages.Drawn, meanwhile)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:
@@ -286,16 +294,16 @@ class Exchange:
         """
         return [reply.written for reply in self.ask(messages.LookAhead(self.side, first, count), messages.LookedAhead)]
 
-    def replace(self, slot: int, tries: int) -> bool:
-        """Replaces the inputs of an assembled iteration by new ones. Returns False if none fits.
+    def replace(self, slot: int, tries: int, distributions: Sequence[bool] = (True, False)) -> bool:
+        """Replaces the inputs of an iteration by new ones of the same trial. Returns False if none fits.
 
-        tries: how many to draw from each distribution. The problem's own distribution comes first, because inputs as
-        upstream draws them may be the same in every iteration. The contender gets the new inputs with the next `reveal`
-        of the slot.
+        tries: how many to draw from each distribution. distributions: True means the problem's own. It comes first, because
+        inputs as upstream draws them may be the same in every iteration. The contender gets the new inputs with the next
+        `reveal` of the slot.
         """
-        for meaningful in (True, False):
+        for meaningful in distributions:
             for seed in fresh_seeds(tries):
-                again = messages.DrawAgain(slot, seed, meaningful)
+                again = messages.DrawAgain(slot, of_trial(seed, self.prepared.seeds[slot]), meaningful)
                 if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
                     self.ask(replace(again, replace=True), messages.DrawnAgain)
                     return True

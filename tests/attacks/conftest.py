@@ -60,13 +60,13 @@ class RefereeAtWork:
         self.said = ""
         """The events of the last run as the referee wrote them."""
 
-    def setting(self, name: str, world: int = 2, dtype: str = "", **sizes: int) -> events.Setting:
-        """A problem's tiny preset on CPU ranks, in the problem's first dtype if none is given."""
+    def setting(self, name: str, world: int = 2, dtype: str = "", preset: str = "tiny", **sizes: int) -> events.Setting:
+        """A problem on CPU ranks, in its first dtype if none is given."""
         problem = self.catalogue.find(name)
         return events.Setting(
             problem_dir=str(problem.folder),
-            preset="tiny",
-            sizes=problem.sizes("tiny", sizes),
+            preset=preset,
+            sizes=problem.sizes(preset, sizes),
             world=world,
             device="cpu",
             dtype=dtype or problem.dtypes[0],
@@ -191,7 +191,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             referee, bait = request.getfixturevalue("referee"), request.getfixturevalue("bait")
         else:
             referee, bait = next(request.getfixturevalue("stands"))
-        setting = referee.setting(kernel.problem)
+        setting = referee.setting(kernel.problem, preset=kernel.preset or "tiny")
         rounds = {"A": 3, "T": 3, "H": 0}.get(kernel.attack[0], 1)
         for _ in range(kernel.runs):
             for _ in range(MOST_TRIES):

@@ -53,6 +53,6 @@ def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[A
         *(tensors[name] for name in NAMES),
         *(tensors[f"exp_avg_{name}"] for name in NAMES),
         *(tensors[f"exp_avg_sq_{name}"] for name in NAMES),
-        *hyperparameters(setting, lr=0.5),
+        *hyperparameters(setting),
         int(tensors["step"]),
     )

@@ -39,7 +39,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         "global_valid_tokens": counts.sum(),
         "grad_normalized_loss": gradients[0].to(setting.dtype),
         "grad_loss_sum": gradients[1].to(setting.dtype),
-        "has_grad_loss_sum": torch.tensor(int(setting.trial % 4 != 3)),
+        "has_grad_loss_sum": torch.tensor(int(setting.trial % 4 != 3 or setting.upstream_arguments)),
     }
 
 

@@ -22,6 +22,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     near zero. All images have a common part. A few texts of all ranks, at random places, lie along it, each with a strength of
     its own. The same holds for the texts and a few images of each rank. These few carry a large part of the loss, and each
     rank's other texts have a small part of their own along it, so no part of the texts, images or ranks gives the sum over all.
+    Beside upstream's iterations scale and bias are upstream's, and these cosines are larger.
     """
     s = setting.sizes
     image = functional.normalize(setting.randn(s.rows, s.D), dim=-1)
@@ -32,13 +33,19 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         chance = float(setting.rand(1, shared=True, dtype=torch.float32))
         scale = min(15 + 10 * chance, (1 + 0.6 * chance) * math.sqrt(s.D))
         bias = -math.log(s.rows * setting.world)
+        most = 0.7
+        if setting.beside_upstream:
+            scale, bias, most = 10.0, -10.0, 0.8
         cosine = (3 * setting.rand(1, dtype=torch.float32) - 2 - bias).div(scale).clamp(0, 0.9)
         text = cosine * image + (1 - cosine.square()).sqrt() * text
         common = torch.linalg.qr(setting.randn(s.D, 2, shared=True, dtype=torch.float32)).Q.T
         # A hard text is summed over the images of a rank, a hard image over the texts of all ranks.
         near_texts = (2.5 * float(setting.rand(1, shared=True, dtype=torch.float32)) - bias) / scale
-        near_images = (-1.0 - bias - math.log(setting.world)) / scale
-        image, text = _with_part(image, common[0], near_texts), _with_part(text, common[1], near_images)
+        near_images = 0.7 if setting.beside_upstream else (-1.0 - bias - math.log(setting.world)) / scale
+        image, text = (
+            _with_part(image, common[0], min(near_texts, most)),
+            _with_part(text, common[1], min(near_images, most)),
+        )
         text = _with_part(text, common[0], 0.3 * float(setting.rand(1, dtype=torch.float32)))
         image = _hard(image, common[1], setting.randint(0, s.rows, (HARD,)), setting)
         places = setting.randint(0, s.rows * setting.world, (HARD,), shared=True) - s.rows * setting.rank
@@ -54,8 +61,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 
 
 def _with_part(features: torch.Tensor, direction: torch.Tensor, cosine: float) -> torch.Tensor:
-    """Unit features [rows, D] turned so that all have this cosine (at most 0.7) with a unit direction [D]."""
-    cosine = min(max(cosine, 0.0), 0.7)
+    """Unit features [rows, D] turned so that all have this cosine, 0 if it is negative, with a unit direction [D]."""
+    cosine = max(cosine, 0.0)
     across = functional.normalize(features - (features @ direction)[:, None] * direction, dim=-1)
     return cosine * direction + math.sqrt(1 - cosine**2) * across
 

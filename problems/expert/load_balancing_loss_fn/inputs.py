@@ -18,7 +18,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own. A tenth of the rows,
     at random places, choose a few of the experts with nearly all of their probability, so a part of the rows gives another
     loss. Every row's choice is clear. A fifth of the positions is padding. Its rows mostly choose one expert, so they change a
-    loss that counts them. Every fourth iteration comes without the mask.
+    loss that counts them. Every fourth iteration comes without the mask, and each one beside upstream's.
     Upstream's: N(0, 1), never a mask.
     """
     s = setting.sizes
@@ -39,7 +39,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         logits[:, mask.view(-1) == 0, (FAVOURITES + setting.trial) % s.E] += math.log(s.E) + 1
         # Equal probabilities at the border could be ranked either way.
         logits.scatter_add_(-1, logits.topk(s.K, dim=-1).indices, torch.full_like(logits, 0.25))
-        masked = int(setting.trial % 4 != 3)
+        masked = int(setting.trial % 4 != 3 and not setting.upstream_arguments)
     return {"gate_logits": logits, "attention_mask": mask, "masked": torch.tensor(masked)}
 
 

@@ -39,7 +39,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
                 enlarge_few(gradient, setting)
             exponent = setting.rand(s.T, 1, 1, dtype=torch.float32) * 6 - 3
             tensors[name] = (gradients * torch.exp2(exponent)).to(setting.dtype)
-        limit = 1e30 if setting.trial % 4 == 3 else 1.0
+        limit = 1e30 if setting.trial % 4 == 3 and not setting.upstream_arguments else 1.0
     return tensors | {"max_norm": torch.tensor([limit], dtype=torch.float64, device=setting.device)}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.mlp import draw_moments, draw_step, hyperparameters
+from problems.shared.mlp import draw_moments, draw_step, hyperparameters, unit
 
 READ_BY_ARGUMENTS = ("step",)
 
@@ -22,6 +22,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         mean = torch.zeros_like(tensors["grad_shard"])
         square = torch.zeros_like(mean)
     else:
+        tensors["master_shard"] *= unit(setting)
         mean, square = draw_moments(setting, torch.ones(p, device=setting.device), shared=False)
     return tensors | {"exp_avg": mean, "exp_avg_sq": square, "step": draw_step(setting, meaningful=3)}
 
@@ -29,4 +30,4 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(grad_shard, master_shard, exp_avg, exp_avg_sq, lr, beta1, beta2, eps, step)"""
     shards = (tensors[name] for name in ("grad_shard", "master_shard", "exp_avg", "exp_avg_sq"))
-    return (*shards, *hyperparameters(setting, lr=0.5), int(tensors["step"]))
+    return (*shards, *hyperparameters(setting), int(tensors["step"]))

@@ -18,7 +18,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive
     seeds; nothing is random. Otherwise degrees follow a power law (0 to 64, a tenth of the nodes isolated),
     popular nodes are neighbours of many, owners are random, and a rank has the lists of its own nodes alone.
-    In every fourth trial the last hop takes all.
+    In every fourth trial the last hop takes all. Beside upstream's iterations every node has 16 neighbours and the last hop
+    takes some of them; the lists of other ranks' nodes are there, too, but wrong.
     """
     s, device = setting.sizes, setting.device
     fanouts = torch.arange(s.hops, 0, -1, device=device) * s.fanout
@@ -34,6 +35,15 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         }
     owner = torch.arange(s.Nn, device=device)[setting.permutation(s.Nn, shared=True)] % setting.world
     popular = setting.permutation(s.Nn, shared=True)
+    if setting.beside_upstream:
+        chosen = setting.rand(s.Nn * UPSTREAM_DEGREE, dtype=torch.float64) ** 2 * s.Nn
+        return {
+            "seeds": setting.permutation(s.Nn)[: s.s],
+            "row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
+            "col": popular[chosen.to(torch.int64)],
+            "owner": owner,
+            "fanouts": fanouts,
+        }
     degrees = _degrees(s.Nn // setting.world, device)
     extent = torch.zeros(s.Nn, dtype=torch.int64, device=device)
     extent[owner == setting.rank] = degrees[setting.permutation(len(degrees))]

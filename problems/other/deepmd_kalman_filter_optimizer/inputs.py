@@ -13,18 +13,20 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.
 
     Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything.
-    Otherwise blocks differ in size (and in order from rank to rank, with the same total), P = a aᵀ/n_i + I/2,
-    H ~ 0.3 N(0, 1), error ~ 5 N(0, 1) and lam is uniform in [0.95, 1).
+    Otherwise blocks differ in size, in an order that each rank draws for every iteration, with the same total.
+    P = a aᵀ/n_i + I/2, H ~ 0.3 N(0, 1), error ~ 5 N(0, 1) and lam is uniform in [0.95, 1). Sizes and lam are upstream's
+    beside its iterations.
     """
     s = setting.sizes
     tensors: dict[str, torch.Tensor] = {}
     upstream = setting.distribution == "upstream"
+    first = int(setting.randint(0, s.L, (1,)))
     for block in range(s.L):
         if upstream:
             n = s.n
             covariance = torch.eye(n, dtype=torch.float64, device=setting.device)
         else:
-            n = _uneven(s.n, s.L, block + setting.rank)
+            n = s.n if setting.beside_upstream else _uneven(s.n, s.L, block + first)
             a = setting.randn(n, 1, dtype=torch.float64)
             covariance = a @ a.T / n
             covariance.diagonal().add_(0.5)
@@ -33,7 +35,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         tensors[f"P{block}"] = covariance
     tensors["error"] = (1.0 if upstream else 5.0) * setting.randn(1, dtype=torch.float64).view(())
     lam = torch.full((1,), 0.98, dtype=torch.float64, device=setting.device)
-    if not upstream:
+    if not setting.upstream_arguments:
         lam = 0.95 + 0.05 * setting.rand(1, shared=True, dtype=torch.float64)
     tensors["lam"] = lam.view(())
     return tensors

@@ -45,4 +45,4 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)"""
     names = ("X_local", "y_local", *NAMES, "exp_avg_part", "exp_avg_sq_part")
-    return (*(tensors[name] for name in names), *hyperparameters(setting, lr=0.5), int(tensors["step"]))
+    return (*(tensors[name] for name in names), *hyperparameters(setting), int(tensors["step"]))

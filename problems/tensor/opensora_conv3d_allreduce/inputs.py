@@ -31,7 +31,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     else:
         weight = weight / (fan_in * setting.world) ** 0.5
         bias = setting.randn(s.Co, shared=True)
-        biased = int(setting.trial % 4 != 0)
+        biased = int(setting.trial % 4 != 0 or setting.upstream_arguments)
     flag = torch.tensor([biased], dtype=torch.int64, device=setting.device)
     return {"input": video, "weight": weight, "bias": bias, "biased": flag}
 

@@ -139,6 +139,7 @@ class MadeMachine:
         self.pools: list[Pool] = []
         self.stop = False
         self.probing = False
+        self.preset = "tiny"
         """Whether runs have probes, which replace some timed batches."""
         self.outside_share = 0.0
         """Share of the cores that other programs use."""
@@ -193,7 +194,7 @@ class MadeMachine:
 
     def setting(self, **changes: Any) -> Setting:
         """Returns the setting of the smallest all-gather on two ranks."""
-        given = {"problem_dir": str(PROBLEM), "preset": "tiny", "sizes": SIZES, "world": 2, "dtype": "bfloat16"}
+        given = {"problem_dir": str(PROBLEM), "preset": self.preset, "sizes": SIZES, "world": 2, "dtype": "bfloat16"}
         return Setting(**(given | {"device": self.device} | changes))
 
     def run(self, kernel: str = "kernel.py", **changes: Any) -> Run:

@@ -11,7 +11,7 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, OutputFinding
+from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.stacks import place_of
@@ -48,6 +48,17 @@ def test_a_right_kernel_passes_with_its_phases_in_order() -> None:
     assert (checked.verdict, checked.paper_rule, checked.failure) == (Verdict.PASS, "match", None)
     assert set(correctness.seconds) == {"load", "check"}
     assert correctness.exchange.findings.keys() == {0, 1}
+
+
+@pytest.mark.parametrize(("preset", "meaningful"), [("tiny", 0), ("paper", 1)])
+def test_paper_checks_one_meaningful_iteration(preset: str, meaningful: int) -> None:
+    machine = MadeMachine()
+    machine.preset = preset
+    correctness = correctness_check(machine)
+    assert correctness.judge()[0] is Verdict.PASS
+    given = machine.ranks(machine.started["baseline"][0]).orders
+    drawn = [order for order in given if isinstance(order, DrawAgain) and order.replace and order.meaningful]
+    assert len(drawn) == meaningful
 
 
 def test_a_few_iterations_are_checked_on_private_copies_and_fewer_where_there_is_one_slot() -> None:

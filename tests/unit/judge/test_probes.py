@@ -1,7 +1,7 @@
 """Probes on simulated worlds: ranks that start apart, and batches stopped, wholly or in one rank, to replace inputs."""
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
@@ -11,6 +11,8 @@ from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, Or
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     HELD_SECONDS,
+    MEANINGFUL,
+    MOST_BESIDE,
     MOST_HELD_TRIES,
     MOST_MISFITS,
     MOST_TRIES,
@@ -19,6 +21,7 @@ from sandbox.timing.probes import (
     NOT_YET,
     OF_A_PEER,
     WANTED_APART,
+    WANTED_BESIDE,
     WANTED_HELD,
     WANTED_REPLACED,
 )
@@ -178,6 +181,27 @@ def test_a_count_that_stays_at_nothing_proves_nothing() -> None:
     rounds = measured(machine)
     assert not rounds.probes.proven
     assert orders(machine, DrawAgain)
+
+
+@pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_BESIDE), (False, 0)])
+def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
+    machine = made()
+    machine.preset = "paper"
+    machine.oracle.fits = lambda rank, order: fits
+    rounds = machine.rounds()
+    compared: list[Sequence[int]] = []
+    exchange = rounds.turns.contender_side.exchange
+    require_right = exchange.require_right
+
+    def note(slots: Sequence[int], *more: Any, hint: str = "") -> None:
+        if hint == MEANINGFUL:
+            compared.append(slots)
+        require_right(slots, *more, hint=hint)
+
+    exchange.require_right = note  # type: ignore[method-assign]
+    rounds.measure()
+    assert rounds.probes.due[0].beside == 0
+    assert sum(map(len, compared)) == MOST_BESIDE * batches
 
 
 def test_inputs_that_never_fit_are_drawn_in_few_batches() -> None:
