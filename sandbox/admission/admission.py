@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,20 +24,49 @@ from problems.setting import SizesRefused
 from problems.specification import Problem, ProblemError, load_problem
 from sandbox.admission.examination import Examination
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
-from sandbox.admission.row import AdmissionRow, objections
+from sandbox.admission.row import SETTINGS, AdmissionRow, objections
 from sandbox.protocol.verdict import ExitCode
 from sandbox.rank.problem_code import ProblemCode
 
+MOST_FLOPS, MOST_BYTES = 2**29, 2**24
+"""Least work of a call on a rank, by the problem's cost, that the largest sizes may have. The test makes a hundred calls."""
 
-def admit(problem: Problem, world: int, dtype: str, timeout: float = 120) -> AdmissionRow:
-    """Examines a problem with tiny sizes on W forked ranks. The row has the error of a failed rank. timeout: seconds."""
-    sizes = problem.sizes("tiny")
+
+def sizes_of(problem: Problem, name: str, world: int, dtype: str) -> dict[str, int]:
+    """The sizes of one of SETTINGS.
+
+    largest: the sizes that grow from tiny to production, times the largest power of two whose cost is within the limits, but no
+    larger than production's. larger: with half of that power.
+    """
+    if name in problem.presets:
+        return problem.sizes(name)
+    tiny, production = problem.sizes("tiny"), problem.sizes("production")
+
+    def times(factor: int) -> dict[str, int]:
+        return {size: max(n, min(n * factor, production[size])) for size, n in tiny.items()}
+
+    factor = 1
+    while factor < 64:
+        cost = problem.cost(times(2 * factor), world, dtype)
+        moved = cost.local_bytes + cost.sent_bytes + cost.received_bytes
+        if cost.flops > MOST_FLOPS or moved > MOST_BYTES:
+            break
+        factor *= 2
+    return times(factor if name == "largest" else max(1, factor // 2))
+
+
+def admit(problem: Problem, world: int, dtype: str, timeout: float = 120, preset: str = "tiny") -> AdmissionRow:
+    """Examines a problem on W forked ranks. The row has the error of a failed rank.
+
+    timeout: seconds. preset: one of SETTINGS.
+    """
+    sizes = sizes_of(problem, preset, world, dtype)
 
     def examined(rank: int, world: int) -> AdmissionRow:
         code = ProblemCode(problem)
         try:
-            setting = code.setting(sizes, "tiny", getattr(torch, dtype), torch.device("cpu"))
-            row = Examination(code, setting).run()
+            setting = code.setting(sizes, preset, getattr(torch, dtype), torch.device("cpu"))
+            row = Examination(code, setting, preset).run()
         except SizesRefused as error:
             return AdmissionRow(refused=str(error))
         row.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -47,6 +77,7 @@ def admit(problem: Problem, world: int, dtype: str, timeout: float = 120) -> Adm
     except RankFailed as failed:
         row = AdmissionRow(error=str(failed))
     row.id, row.stem, row.world, row.dtype = problem.id, problem.stem, world, dtype
+    row.preset, row.sizes = preset, sizes
     row.against = objections(problem, row)
     return row
 
@@ -86,6 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("problems", nargs="+", help="ids, names or folders; `all` for the whole catalogue")
     parser.add_argument("--world", default="1,2,3,4,8")
+    parser.add_argument("--preset", default=",".join(SETTINGS))
     options = parser.parse_args()
     rows = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # prints of the problem's code must not mix with the rows
@@ -99,12 +131,20 @@ def main() -> None:
         sys.exit(ExitCode.USAGE)
     worlds = list(map(int, options.world.split(",")))
     for problem in problems:
-        for world in (world for world in worlds if world in problem.worlds):
+        for world, preset in _tried(problem, worlds, options.preset.split(",")):
             for dtype in problem.dtypes[:2]:
-                row = admit(problem, world, dtype)
+                row = admit(problem, world, dtype, 120 if preset == "tiny" else 1200, preset)
                 bad |= bool(row.against)
                 print(json.dumps(msgspec.to_builtins(row)), file=rows, flush=True)
     sys.exit(ExitCode.KERNEL_FAILED if bad else ExitCode.PASS)
+
+
+def _tried(problem: Problem, worlds: list[int], presets: list[str]) -> Iterator[tuple[int, str]]:
+    """Yields world sizes and settings: tiny in every world, the others in the first world with messages."""
+    allowed = [world for world in worlds if world in problem.worlds]
+    for preset in presets:
+        for world in allowed if preset == "tiny" else sorted(allowed, key=lambda world: (world == 1, world))[:1]:
+            yield world, preset
 
 
 def _named(names: list[str]) -> list[Problem]:

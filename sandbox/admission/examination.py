@@ -27,7 +27,7 @@ from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
 from sandbox.memory.slots import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
-from sandbox.protocol.messages import OutputFinding
+from sandbox.protocol.messages import TRIALS, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import Leaves, ProblemCode
@@ -39,6 +39,12 @@ many."""
 HONEST_ITERATIONS = 4
 """Iterations in which honest variants must pass, and in which a cheat must differ from the baseline."""
 CALIBRATION = range(1001, 1025)
+FEW_ITERATIONS = 6
+"""Most iterations with other sizes than tiny."""
+AVERAGED = 3
+"""Iterations whose outputs are averaged. As many are checked before a run is timed."""
+FITS = 8
+"""Most draws until an iteration fits beside upstream's."""
 
 Value = TypeVar("Value")
 Variant = Callable[[Leaves, Expected], Output | None]
@@ -60,13 +66,23 @@ def anyone(text: str | None) -> str | None:
 class Examination:
     """The examination of one problem in one setting, on one rank. Every rank takes the same steps."""
 
-    def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
+    def __init__(self, code: ProblemCode, setting: RankSetting, preset: str = "tiny") -> None:
+        """preset: one of SETTINGS."""
         self.code = code
         self.setting = setting
         self.check = code.problem.check
         self.comparison = Comparison(code, setting)
+        upstream = setting.distribution == "upstream"
+        self.meaningful = setting.replace(distribution="meaningful", beside_upstream=True) if upstream else None
+        """If inputs are upstream's: the setting of every second iteration. A run has such ones, too."""
+        self.beside = Comparison(code, setting) if upstream else self.comparison
+        """For these."""
         self.iterations: list[tuple[Leaves, Expected]] = []
         """The iterations for nearly right outputs, drawn when first needed."""
+        self.most = 1 + len(MORE_SEEDS) if preset == "tiny" else FEW_ITERATIONS
+        """Most iterations in which a cheat is tried."""
+        self.misfits: set[int] = set()
+        """Iterations that are upstream's because no meaningful one looked like these."""
         self.row = AdmissionRow()
 
     def run(self) -> AdmissionRow:
@@ -77,9 +93,8 @@ class Examination:
         if expected is None:
             return self.row
         self.row.baseline = self.judged(plain, expected)
-        for name, tried in self.tried(tensors, expected).items():
-            setattr(self.row, name, tried)
-        for name, tried in self.nearly_right(tensors, expected).items():
+        self.iterations = [(tensors, expected)]
+        for name, tried in (self.tried() | self.nearly_right()).items():
             setattr(self.row, name, tried)
         return self.row
 
@@ -127,40 +142,45 @@ class Examination:
             if narrow is not None:
                 self.row.narrow = narrow
         self.comparison.calibrate(self.comparison.expected(self.code.draw(self.setting, s)) for s in CALIBRATION)
+        if self.meaningful is not None:
+            drawn = (self.code.draw(self.meaningful, s) for s in CALIBRATION)
+            self.beside.calibrate(map(self.beside.expected, drawn))
         self.comparison.note({0: expected})
         self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
         self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)
-        # Only rank 0's value is kept: with many ranks and tiny sizes a rank may have zeros.
-        self.row.dead = without_variance(expected.baseline)
+        # Only rank 0's value is kept: with many ranks and tiny sizes a rank may have zeros. Upstream's inputs may give any.
+        self.row.dead = [] if self.meaningful else without_variance(expected.baseline)
         return expected
 
-    def tried(self, tensors: Leaves, expected: Expected) -> dict[str, Tried]:
-        """Tries every cheat; returns the verdicts by name."""
-        plain = expected.plain
+    def tried(self) -> dict[str, Tried]:
+        """Tries every cheat in one iteration, and if inputs are upstream's in a meaningful one, too. Returns verdicts by name."""
         other = self.code.draw(self.setting, OTHER_SEED)
         another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
-        cheats: dict[str, Callable[[], Output | None]] = {
-            "zeros": lambda: changed(plain, torch.zeros_like),
-            "constant": lambda: changed(plain, torch.ones_like),
-            "input": lambda: returns_input(plain, tensors),
-            "other_trial": lambda: another_answer,
-            "fp8": lambda: changed(plain, eight_bits),
-            "wrong_dtype": lambda: changed(plain, other_dtype),
-            "one_wrong": lambda: one_wrong(plain, lambda changed: self.counts(changed, expected)),
+        cheats: dict[str, Variant] = {
+            "zeros": lambda _, expected: changed(expected.plain, torch.zeros_like),
+            "constant": lambda _, expected: changed(expected.plain, torch.ones_like),
+            "input": lambda tensors, expected: returns_input(expected.plain, tensors),
+            "other_trial": lambda *_: another_answer,
+            "fp8": lambda _, expected: changed(expected.plain, eight_bits),
+            "wrong_dtype": lambda _, expected: changed(expected.plain, other_dtype),
+            "one_wrong": lambda _, expected: one_wrong(expected.plain, lambda changed: self.counts(changed, expected)),
         }
         if self.setting.world > 1:
-            cheats["silent"] = lambda: self.computed(tensors, no_communication())
+            cheats["silent"] = lambda tensors, _: self.computed(tensors, no_communication())
         found: dict[str, Tried] = {}
         for name, cheat in cheats.items():
-            cheated = cheat()
-            found[name] = self.judged(cheated, expected)
-            if name == "fp8" and cheated is not None and not any(everyone(_differ(cheated, plain))):
-                found[name] = (NOT_APPLICABLE, "rounding to fp8 changes nothing: no output is floating-point")
+            for slot in (0, 1) if self.meaningful else (0,):
+                tensors, expected = self.iteration(slot)
+                cheated = cheat(tensors, expected)
+                found[name] = self.judged(cheated, expected, slot)
+                if name == "fp8" and cheated is not None and not any(everyone(_differ(cheated, expected.plain))):
+                    found[name] = (NOT_APPLICABLE, "rounding to fp8 changes nothing: no output is floating-point")
+                if found[name][0] != Verdict.PASS:
+                    break
         return found
 
-    def nearly_right(self, tensors: Leaves, expected: Expected) -> dict[str, Tried]:
+    def nearly_right(self) -> dict[str, Tried]:
         """Tries cheats of reduced precision and honest variants in several iterations."""
-        self.iterations = [(tensors, expected)]
         cheats: dict[str, Variant] = {
             "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
             "drop_small": lambda given, _: self.computed(changed_inputs(given, without_small)),
@@ -177,6 +197,8 @@ class Examination:
             honest["float32"] = self.wider
         return {
             "one_stale": self.one_stale(),
+            "zero_input": self.zero_input(),
+            "average": self.average(),
             **{name: self.cheated(cheat) for name, cheat in cheats.items()},
             **{name: self.passes(variant) for name, variant in honest.items()},
         }
@@ -184,11 +206,65 @@ class Examination:
     def iteration(self, slot: int) -> tuple[Leaves, Expected]:
         """The inputs of an iteration and its expected outputs (collective)."""
         while len(self.iterations) <= slot:
-            drawn = self.code.draw(self.setting, MORE_SEEDS[len(self.iterations) - 1])
-            expected = self.comparison.expected(drawn)
-            self.comparison.note({len(self.iterations): expected})
+            drawn = self.drawn(len(self.iterations))
+            comparison = self.comparison_of(len(self.iterations))
+            expected = comparison.expected(drawn)
+            comparison.note({len(self.iterations): expected})
             self.iterations.append((drawn, expected))
         return self.iterations[slot]
+
+    def drawn(self, slot: int) -> Leaves:
+        """The inputs of an iteration. If those of the run are upstream's, a meaningful one must look like them (collective)."""
+        tensors = self.code.draw(self.setting, MORE_SEEDS[slot - 1])
+        if self.comparison_of(slot) is self.comparison or self.meaningful is None:
+            return tensors
+        for number in range(FITS):  # seeds of the same trial
+            found = self.code.draw(self.meaningful, MORE_SEEDS[slot - 1] + (1 + number) * TRIALS)
+            fits = slots.lay_out(found)[0] == slots.lay_out(tensors)[0] and all(
+                self.code.is_withheld(name) or same_bits(found[name], tensors[name]) for name in found
+            )
+            if all(everyone(fits)):
+                return found
+        self.misfits.add(slot)
+        return tensors
+
+    def comparison_of(self, slot: int) -> Comparison:
+        """The comparison for an iteration."""
+        return self.beside if slot % 2 and slot not in self.misfits else self.comparison
+
+    def zero_input(self) -> Tried:
+        """The cheat that takes one input for zeros, and those of equal shape and dtype as they are (collective)."""
+        seen: Tried = NOT_APPLICABLE, "no floating-point input changes an output"
+        for name, tensor in self.iterations[0][0].items():
+            if not tensor.dtype.is_floating_point or not self.code.is_withheld(name):
+                continue
+
+            def without(given: Leaves, _: Expected, name: str = name) -> Output | None:
+                return self.computed({**given, name: torch.zeros_like(given[name])}) if name in given else None
+
+            verdict, text = self.cheated(without, rounding=False)
+            if verdict == Verdict.PASS:
+                return verdict, f"{name}: {text}"
+            if verdict != NOT_APPLICABLE:
+                seen = verdict, f"{name}: {text}"
+        return seen
+
+    def average(self) -> Tried:
+        """The cheat that returns the average of the outputs of other iterations (collective)."""
+        others = [self.iteration(slot)[1].plain for slot in range(AVERAGED)]
+
+        def averaged(_: Leaves, expected: Expected) -> Output | None:
+            tensors = []
+            for place, (name, own) in enumerate(expected.plain[1]):
+                same = [other[1][place][1] for other in others if place < len(other[1])]
+                same = [each for each in same if each.shape == own.shape and each.dtype == own.dtype]
+                fits = len(same) == len(others) and own.dtype.is_floating_point and own.element_size() > 1
+                tensors.append(
+                    (name, torch.stack([each.double() for each in same]).mean(0).to(own.dtype) if fits else own)
+                )
+            return expected.plain[0], tensors
+
+        return self.cheated(averaged, rounding=False)
 
     def one_stale(self) -> Tried:
         """The cheat that returns one output of the iteration before. Some iteration must reject each output (collective)."""
@@ -206,7 +282,7 @@ class Examination:
     def stale_in_some(self, place: int) -> Verdict | None:
         """The first rejection of an output of the iteration before; None if iterations do not differ (collective)."""
         found: Verdict | None = None
-        for slot in range(1, 1 + len(MORE_SEEDS)):
+        for slot in range(1, self.most):
             judged = [verdict for verdict in everyone(self.stale(place, slot)) if verdict]
             failed = [verdict for verdict in judged if verdict is not Verdict.PASS]
             if failed:
@@ -226,15 +302,18 @@ class Examination:
         if same_bits(others[place][1], tensors[place][1]):
             return None
         tensors[place] = (tensors[place][0], others[place][1])
-        return self.comparison.in_detail((expected.baseline[0], tensors), expected, slot).verdict
+        return self.comparison_of(slot).in_detail((expected.baseline[0], tensors), expected, slot).verdict
 
-    def cheated(self, cheat: Variant) -> Tried:
-        """The first rejection of a cheat, else its distance from a limit. Not applicable if it changes nothing (collective)."""
+    def cheated(self, cheat: Variant, rounding: bool = True) -> Tried:
+        """The first rejection of a cheat, else its distance from a limit. Not applicable if it changes nothing (collective).
+
+        rounding: it is not applicable either if it loses no more than the baseline's own rounding.
+        """
         worst, differs, loses = 0.0, False, False
-        for slot in range(1 + len(MORE_SEEDS)):
+        for slot in range(self.most):
             if slot == HONEST_ITERATIONS and not any(everyone(differs)):
                 return NOT_APPLICABLE, "it changes no output"
-            if slot == HONEST_ITERATIONS and not any(everyone(loses)):
+            if slot == HONEST_ITERATIONS and rounding and not any(everyone(loses)):
                 return NOT_APPLICABLE, "it loses no more than the baseline's own rounding"
             given, expected = self.iteration(slot)
             output = cheat(given, expected)
@@ -301,7 +380,7 @@ class Examination:
         if output is None:
             return OutputFinding(Verdict.WRONG_STRUCTURE, "nothing was returned")
         try:
-            return self.comparison.finding(slots.packed(*output), expected, slot)
+            return self.comparison_of(slot).finding(slots.packed(*output), expected, slot)
         except (slots.DoesNotFit, NotATree) as error:
             return OutputFinding(Verdict.WRONG_STRUCTURE, str(error))
 

@@ -13,10 +13,12 @@ HONEST = ("rounded_once", "float32", "other_order")
 """Honest variants, which must pass. Each is a field of `AdmissionRow`."""
 CHEATS = (
     *("zeros", "constant", "input", "other_trial", "fp8", "wrong_dtype", "one_wrong", "one_stale"),
-    *("bits6", "drop_small", "int8_wire", "int16_wire", "silent"),
+    *("bits6", "drop_small", "zero_input", "average", "int8_wire", "int16_wire", "silent"),
 )
 """Cheats, which must not pass, in the order of the table. Each is a field of `AdmissionRow`."""
 NOT_APPLICABLE = "N/A"
+SETTINGS = ("tiny", "paper", "larger", "largest")
+"""The sizes that are tried: two presets, and two between tiny and production."""
 
 Tried = tuple[str, str]
 """(verdict or NOT_APPLICABLE, reason)"""
@@ -30,6 +32,9 @@ class AdmissionRow(msgspec.Struct):
     world: int = 0
     dtype: str = ""
     against: list[str] = []
+    preset: str = "tiny"
+    """One of SETTINGS."""
+    sizes: dict[str, int] = {}
     error: str | UnsetType = UNSET
     """The traceback of a rank that raised or died."""
     refused: str | UnsetType = UNSET
@@ -64,6 +69,8 @@ class AdmissionRow(msgspec.Struct):
     int16_wire: Tried | UnsetType = UNSET
     bits6: Tried | UnsetType = UNSET
     drop_small: Tried | UnsetType = UNSET
+    zero_input: Tried | UnsetType = UNSET
+    average: Tried | UnsetType = UNSET
     rounded_once: Tried | UnsetType = UNSET
     float32: Tried | UnsetType = UNSET
     other_order: Tried | UnsetType = UNSET
@@ -95,10 +102,11 @@ def objections(problem: Problem, row: AdmissionRow) -> list[str]:
         found.append(f"baseline: {row.baseline}")
     excused = problem.check.excused
     for honest in HONEST:
-        if row.tried(honest) not in (None, Verdict.PASS) and honest not in excused:
+        excuses = {honest, f"{honest}@{row.preset}"}
+        if row.tried(honest) not in (None, Verdict.PASS) and not excuses & excused.keys():
             found.append(f"{honest}: {getattr(row, honest)}")
     for cheat in CHEATS:
-        excuses = {cheat, f"{cheat}@{row.world}", f"{cheat}@{row.dtype}"}
+        excuses = {cheat, *(f"{cheat}@{where}" for where in (row.world, row.dtype, row.preset))}
         if row.tried(cheat) == Verdict.PASS and not excuses & excused.keys():
             found.append(f"{cheat} passes")
     return found

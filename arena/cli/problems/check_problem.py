@@ -16,7 +16,7 @@ from arena.errors import MachineError, UsageError
 from arena.paths import ROOT, module_command, module_environment
 from arena.workspace.named_kernels import signature
 from problems.specification import Problem, ProblemError, WorldRefused, load_problem
-from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
+from sandbox.admission.row import CHEATS, HONEST, SETTINGS, AdmissionRow
 from sandbox.protocol.verdict import ExitCode, Verdict
 
 TABLE = ROOT / "problems" / "ADMISSION.md"
@@ -32,20 +32,32 @@ TABLE = ROOT / "problems" / "ADMISSION.md"
     show_default=True,
     help="World sizes to try, where the problem allows them.",
 )
+@click.option(
+    "--preset",
+    metavar="NAME,NAME",
+    default=",".join(SETTINGS),
+    show_default=True,
+    help="Sizes to try: tiny in every world, the others in the first world with messages.",
+)
 @click.option("--write", is_flag=True, help="With --all: write the table to problems/ADMISSION.md.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, folder: Path | None, everything: bool, world: str, write: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context, folder: Path | None, everything: bool, world: str, preset: str, write: bool, as_json: bool
+) -> None:
     """Put a problem folder through the admission test, on CPU ranks.
 
     The baseline must pass its own rules in every world and dtype. Outputs that are right in another way must pass, too.
 
     These outputs must fail: zeros, a constant, the input, another trial's answer, eight bits, a wrong dtype. So must one
-    wrong or stale output, coarse messages, coarse inputs, and ranks that do not communicate.
+    wrong or stale output, coarse messages, coarse inputs, inputs left out, the average of other outputs, and ranks that do not
+    communicate.
     """
     if everything == (folder is not None):
         raise UsageError("name one problem folder, or say --all", "pkb-arena check-problem my_problems/halo")
     worlds = _worlds(world)
+    if unknown := [name for name in preset.split(",") if name not in SETTINGS]:
+        raise UsageError(f"--preset {unknown[0]!r} is unknown", f"choose from {', '.join(SETTINGS)}")
     if folder is not None:
         problem = _read(folder, quiet=as_json)
         if not set(worlds) & set(problem.worlds):
@@ -55,9 +67,9 @@ def command(ctx: click.Context, folder: Path | None, everything: bool, world: st
                 allowed = ", ".join(map(str, problem.worlds))
                 raise UsageError(str(error), f"choose --world from {allowed}") from None
     rows = []
-    for row in _examined(["all"] if folder is None else [str(folder)], worlds):
+    for row in _examined(["all"] if folder is None else [str(folder)], worlds, preset):
         rows.append(row)
-        say(f"{row.stem} W={row.world} {row.dtype}: {'; '.join(row.against) or 'ok'}")
+        say(f"{row.stem} {row.preset} W={row.world} {row.dtype}: {'; '.join(row.against) or 'ok'}")
     if not rows:
         raise UsageError(f"no problem runs on {world} ranks", "name other world sizes with --world")
     if as_json:
@@ -93,10 +105,10 @@ def _read(folder: Path, quiet: bool) -> Problem:
     return problem
 
 
-def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
+def _examined(names: list[str], worlds: list[int], presets: str) -> Iterator[AdmissionRow]:
     """Yields the rows of the admission test. It imports torch, so it runs in a process of its own."""
     sizes = ",".join(map(str, worlds))
-    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes]
+    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes, "--preset", presets]
     admitted = True
     with (
         tempfile.TemporaryFile("w+") as said,
@@ -126,19 +138,21 @@ def table(rows: list[AdmissionRow]) -> str:
         *head.format(worlds=worlds).splitlines(),
         "",
         "| problem | worlds | dtypes | baseline | own rms | "
-        + " | ".join((*CHEATS, *HONEST))
+        + " | ".join((*CHEATS, *HONEST, *SETTINGS[1:]))
         + " | MiB, all ranks' RSS added (torch alone: 215 a rank) | objections |",
-        "|---|---|---|---|---|" + "---|" * len(CHEATS + HONEST) + "---|---|",
+        "|---|---|---|---|---|" + "---|" * len(CHEATS + HONEST + SETTINGS[1:]) + "---|---|",
     ]
     for stem in dict.fromkeys(row.stem for row in rows):
-        mine = [row for row in rows if row.stem == stem]
+        all_sizes = [row for row in rows if row.stem == stem]
+        mine = [row for row in all_sizes if row.preset == "tiny"]
         tried = ", ".join(str(world) for world in dict.fromkeys(row.world for row in mine))
         dtypes = ", ".join(dict.fromkeys(row.dtype for row in mine))
         passed = sum(row.tried("baseline") == Verdict.PASS for row in mine)
-        against = "; ".join(dict.fromkeys(text for row in mine for text in row.against))
+        against = "; ".join(dict.fromkeys(text for row in all_sizes for text in row.against))
         own = max((row.own_rms or 0.0 for row in mine), default=0.0)
         peak = max(((row.peak_mib or 0) * row.world for row in mine), default=0)
         cells = [_tally(mine, cheat) for cheat in CHEATS] + [_passes(mine, honest) for honest in HONEST]
+        cells += [_at(all_sizes, name) for name in SETTINGS[1:]]
         first = [stem, tried, dtypes, f"{passed}/{len(mine)}", f"{own:.1e}"]
         lines.append(f"| {' | '.join([*first, *cells, str(peak), against or '–'])} |")
     return "\n".join(lines) + "\n"
@@ -150,6 +164,14 @@ def _tally(rows: list[AdmissionRow], cheat: str) -> str:
         return "none"
     rejected = sum(verdict != Verdict.PASS for verdict in judged)
     return str(rejected) if rejected == len(judged) else f"{rejected} of {len(judged)} (excused)"
+
+
+def _at(rows: list[AdmissionRow], preset: str) -> str:
+    """How many trials of all cheats were rejected with these sizes, and which passed."""
+    tried = [(c, v) for row in rows if row.preset == preset for c in CHEATS if (v := row.tried(c)) is not None]
+    passed = dict.fromkeys(cheat for cheat, verdict in tried if verdict == Verdict.PASS)
+    words = f"{sum(verdict != Verdict.PASS for _, verdict in tried)}/{len(tried)}" if tried else "none"
+    return f"{words} ({', '.join(passed)})" if passed else words
 
 
 def _passes(rows: list[AdmissionRow], honest: str) -> str:

@@ -22,7 +22,9 @@ def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: Mad
         "import torch.distributed as dist\n\n\ndef solution(x):\n    print('{words of a problem}')\n"
         "    total = x.clone()\n    dist.all_reduce(total)\n    return total\n"
     )
-    done = pkb_arena("check-problem", str(made_problem(baseline=baseline)), "--world", "1,2,7", "--json")
+    done = pkb_arena(
+        "check-problem", str(made_problem(baseline=baseline)), "--world", "1,2,7", "--preset", "tiny", "--json"
+    )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [(row["stem"], row["world"], row["dtype"], row["against"]) for row in rows] == [
@@ -32,14 +34,14 @@ def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: Mad
     assert rows[1]["baseline"] == ["PASS", ""]
     assert set(CHEATS) <= set(rows[1])
     assert {"silent", "problem", "error", "alias"}.isdisjoint(rows[0])
-    assert done.stderr.splitlines() == ["901_total W=1 float32: ok", "901_total W=2 float32: ok"]
+    assert done.stderr.splitlines() == ["901_total tiny W=1 float32: ok", "901_total tiny W=2 float32: ok"]
 
 
 def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
     folder = made_problem(baseline="def solution(x):\n    return x * 2\n", check="")
-    done = pkb_arena("check-problem", str(folder), "--world", "2")
+    done = pkb_arena("check-problem", str(folder), "--world", "2", "--preset", "tiny")
     assert done.returncode == 1
-    assert done.stderr == "901_total W=2 float32: silent passes\n"
+    assert done.stderr == "901_total tiny W=2 float32: silent passes\n"
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
 
 
@@ -103,12 +105,13 @@ def test_the_table_counts_over_worlds_and_dtypes() -> None:
     rows = [
         AdmissionRow(1, "01_total", 1, "float32", baseline=passed, own_rms=0.25, peak_mib=100, **{**rejected, "input": passed}),
         AdmissionRow(1, "01_total", 2, "float32", baseline=passed, own_rms=0.5, peak_mib=100, **rejected, silent=wrong),
+        AdmissionRow(1, "01_total", 2, "float32", baseline=passed, preset="paper", **{**rejected, "average": passed}),
         AdmissionRow(2, "02_crash", 2, "float32", ["ValueError: no"], error="Traceback\nValueError: no"),
     ]  # fmt: skip
     first, second = table(rows).splitlines()[-2:]
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     assert cells[:5] == ["01_total", "1, 2", "float32", "2/2", "5.0e-01"]
-    assert cells[5:18] == ["2", "2", "1 of 2 (excused)", *["2"] * 9, "1"]
-    assert cells[18:] == ["2/2", "2/2", "2/2", "200", "–"]
+    assert cells[5:20] == ["2", "2", "1 of 2 (excused)", *["2"] * 11, "1"]
+    assert cells[20:] == ["2/2", "2/2", "2/2", "13/14 (average)", "none", "none", "200", "–"]
     assert second.startswith("| 02_crash | 2 | float32 | 0/1 | 0.0e+00 | none |")
     assert second.endswith("| ValueError: no |")
