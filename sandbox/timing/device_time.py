@@ -182,8 +182,8 @@ class DeviceTime:
         """
         side, world = drawn.side, drawn.side.worlds[0]
         self._turn += 1
-        if drawn.kind == "beside":
-            self.probes.draw_beside(side, drawn.due, batch)
+        if drawn.kind == "meaningful":
+            self.probes.draw_meaningful(side, drawn.due, batch)
             self._gated(side, world, batch)
             return
         page = self._gates[world]

@@ -5,7 +5,7 @@ do the work of later calls in an earlier one, or read its peers' inputs without 
 run's batches, drawn at random after they have been prepared, are probes. A kernel cannot tell them from timed batches.
 There are four kinds:
 
-- beside: only with upstream's inputs. Some inputs of the batch are of the problem's own distribution. Under upstream's an
+- meaningful: only with upstream's inputs. Some inputs of the batch are of the problem's own distribution. Under upstream's an
   estimate or a constant may be right.
 - apart: the ranks start one after another. A rank's inputs are completed right before it starts.
 - replaced: the batch is stopped, and inputs of calls that no rank has begun are replaced.
@@ -28,7 +28,7 @@ from sandbox.worlds.world import World
 
 PAPER = "paper"
 """The preset whose inputs are upstream's."""
-WANTED_BESIDE, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
+WANTED_MEANINGFUL, WANTED_APART, WANTED_REPLACED, WANTED_HELD = 2, 2, 3, 2
 """Probes of each kind in a run, for each kernel."""
 SHARE = 0.15
 """Share of the batches that become probes, as long as some are due."""
@@ -52,7 +52,7 @@ MOST_MISFITS = 3
 """A rank is no longer held after this many iterations in which its inputs could not be replaced alone."""
 HELD_SECONDS, HELD_CALLS = 0.001, 2
 """The other ranks run on for these seconds plus the time of these calls, or until one has finished the call."""
-MOST_BESIDE = 2
+MOST_MEANINGFUL = 2
 """Most iterations of a batch that are drawn from the problem's own distribution."""
 COMPARED = 2
 """Number of first calls that are compared in a batch whose ranks started apart. One random call is compared, too."""
@@ -70,7 +70,7 @@ NOT_YET = "; ranks had started one after another, and a rank's inputs are comple
 class Due:
     """The probes of one kernel that are still due."""
 
-    beside: int = 0
+    meaningful: int = 0
     apart: int = 0
     replaced: int = 0
     held: int = 0
@@ -89,7 +89,7 @@ class Due:
     def kinds(self) -> list[str]:
         """The kinds that are due and have tries left."""
         found = {
-            "beside": self.beside > 0,
+            "meaningful": self.meaningful > 0,
             "apart": self.apart > 0,
             "replaced": self.replaced > 0 and self.tries < MOST_TRIES and self.unfit_tries < MOST_UNFIT_TRIES,
             "held": self.held > 0 and self.held_tries < MOST_HELD_TRIES,
@@ -113,9 +113,9 @@ class Probes:
         self.chance = turns.random
         able = turns.exchange.sealed
         peers = turns.setting.world > 1
-        beside = WANTED_BESIDE * (turns.setting.preset == PAPER)
+        meaningful = WANTED_MEANINGFUL * (turns.setting.preset == PAPER)
         due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
-        self.due = [Due(beside, *due) for _ in turns.kernels]
+        self.due = [Due(meaningful, *due) for _ in turns.kernels]
         self.hurry = False
         """Whether every batch becomes a probe while some are due."""
 
@@ -156,7 +156,7 @@ class Probes:
 
     def _kinds(self, due: Due, calls: int) -> list[str]:
         possible = {
-            "beside": True,
+            "meaningful": True,
             "apart": True,
             "replaced": calls >= LEAST_CALLS,
             "held": calls >= LEAST_CALLS and bool(self._can_be_held),
@@ -167,8 +167,8 @@ class Probes:
         """Runs a probe. seconds: time of a call; turn: as for timed batches."""
         side, due, kind = drawn
         world = side.worlds[0]
-        if kind == "beside":
-            self.draw_beside(side, due, batch)
+        if kind == "meaningful":
+            self.draw_meaningful(side, due, batch)
         self.turns.get_ready(side, world, batch, turn)
         with self.turns.watched(self.turns.stopped_kernels(world)):
             if kind == "apart":
@@ -181,7 +181,7 @@ class Probes:
                 if self.turns.exchange.sealed:
                     self.turns.fill_in(side, world, batch, "call")
                 world.go()
-                if kind != "beside":
+                if kind != "meaningful":
                     (self.hold if kind == "held" else self.replace)(side, due, world, batch, seconds)
             limit = self.turns.batch_limit(batch.calls)
             side.exchange.await_done(world, limit, stops=True)
@@ -201,12 +201,12 @@ class Probes:
             due.compared.clear()
             due.beside.clear()
 
-    def draw_beside(self, side: TimedSide, due: Due, batch: Batch) -> None:
+    def draw_meaningful(self, side: TimedSide, due: Due, batch: Batch) -> None:
         """Draws some iterations of a batch from the problem's own distribution, before arguments are assembled."""
         places = range(batch.first, batch.first + batch.calls)
-        chosen = self.chance.sample(places, min(MOST_BESIDE, len(places)))
+        chosen = self.chance.sample(places, min(MOST_MEANINGFUL, len(places)))
         fitting = [slot for slot in chosen if side.exchange.replace(slot, DRAWS, [True])]
-        due.beside = due.beside - 1 if fitting else 0
+        due.meaningful = due.meaningful - 1 if fitting else 0
         due.compared.setdefault(MEANINGFUL, []).extend(fitting)
 
     # --- ranks that start apart ----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     HELD_SECONDS,
     MEANINGFUL,
-    MOST_BESIDE,
     MOST_HELD_TRIES,
+    MOST_MEANINGFUL,
     MOST_MISFITS,
     MOST_TRIES,
     MOST_UNFIT_TRIES,
@@ -21,8 +21,8 @@ from sandbox.timing.probes import (
     NOT_YET,
     OF_A_PEER,
     WANTED_APART,
-    WANTED_BESIDE,
     WANTED_HELD,
+    WANTED_MEANINGFUL,
     WANTED_REPLACED,
 )
 from sandbox.timing.rounds import Rounds
@@ -183,7 +183,7 @@ def test_a_count_that_stays_at_nothing_proves_nothing() -> None:
     assert orders(machine, DrawAgain)
 
 
-@pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_BESIDE), (False, 0)])
+@pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_MEANINGFUL), (False, 0)])
 def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
     machine = made()
     machine.preset = "paper"
@@ -193,15 +193,15 @@ def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
     exchange = rounds.turns.contender_side.exchange
     require_right = exchange.require_right
 
-    def note(slots: Sequence[int], *more: Any, hint: str = "") -> None:
+    def note(slots: Sequence[int], *more: Any, hint: str = "", **kept: Any) -> None:
         if hint == MEANINGFUL:
             compared.append(slots)
-        require_right(slots, *more, hint=hint)
+        require_right(slots, *more, hint=hint, **kept)
 
     exchange.require_right = note  # type: ignore[method-assign]
     rounds.measure()
-    assert rounds.probes.due[0].beside == 0
-    assert sum(map(len, compared)) == MOST_BESIDE * batches
+    assert rounds.probes.due[0].meaningful == 0
+    assert sum(map(len, compared)) == MOST_MEANINGFUL * batches
 
 
 def test_inputs_that_never_fit_are_drawn_in_few_batches() -> None:
