@@ -23,7 +23,7 @@ BATCH = 0.010
 """Target length of a batch in seconds. It limits the relative error of the subtracted overhead."""
 CALLS = (128, 32, 4, 1)
 """Most calls of a batch; fewer are tried if a launch queue is too short."""
-NOOP_BATCHES = 3
+NOOP_BATCHES = 2
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SINGLES_AT_ONCE = 6
 """Single calls whose inputs are drawn together."""
