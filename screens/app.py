@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from textual.screen import Screen
 
-    from arena.duel.journal import DuelRecord
+    from arena.duel.journal import AbandonedDuel, DuelRecord
     from arena.runs.origin import Origin
     from arena.setting_choice import Choice
     from problems.specification import Problem
@@ -234,7 +234,7 @@ class NavigatingApp(KeyedApp):
         from screens.duel.board import DuelBoard
         from screens.duel.replay import ReplayDuelScreen
 
-        def answered(record: DuelRecord | None) -> None:
+        def answered(record: DuelRecord | AbandonedDuel | None) -> None:
             if record is not None and record.path is not None:
                 self.push_screen(ReplayDuelScreen(self, record.path, record.header), lambda _: self.show_duel_board())
 

@@ -6,7 +6,10 @@ import asyncio
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from textual.await_complete import AwaitComplete
+from textual.screen import Screen
 
 if TYPE_CHECKING:
     from arena.runs.origin import Origin
@@ -88,3 +91,11 @@ class AppProtocol(Protocol):
 
     def choose_theme(self, name: str) -> None:
         """Shows a theme, and keeps it in the settings."""
+
+
+def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:
+    """The `dismiss` of all screens and dialogs: closes it if it is in front. Keys pressed fast reach it once more later.
+
+    Textual would close whichever screen is in front, or end the app.
+    """
+    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete()

@@ -7,12 +7,12 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.await_complete import AwaitComplete
 from textual.screen import Screen
 from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
 from screens.actions import Scope, key_of
+from screens.app_protocol import dismiss_in_front
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
@@ -37,14 +37,6 @@ class PanePlace:
     pane: str
     """Its selector; a jump focuses the first focusable widget in it."""
     title: str
-
-
-def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:
-    """The `dismiss` of all screens and dialogs: closes it if it is in front. Keys pressed fast reach it once more later.
-
-    Textual would close whichever screen is in front, or end the app.
-    """
-    return Screen.dismiss(screen, result) if screen.app.screen is screen else AwaitComplete()
 
 
 class BaseScreen(Screen[None]):

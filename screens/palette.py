@@ -17,8 +17,8 @@ from textual.content import Content
 from textual.screen import Screen
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
-from screens.app_protocol import AppProtocol
-from screens.base import PANE_ACTIONS, BaseScreen, dismiss_in_front
+from screens.app_protocol import AppProtocol, dismiss_in_front
+from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs.dialog import Dialog, on_the_app
 
 _WORDS = re.compile(r"[a-z0-9]+")

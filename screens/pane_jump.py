@@ -13,7 +13,7 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 
 from screens.actions import key_words
-from screens.base import dismiss_in_front
+from screens.app_protocol import dismiss_in_front
 from screens.widgets.text_lines import PlainStatic
 
 NEXT = "next"

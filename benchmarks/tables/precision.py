@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -119,7 +120,7 @@ async def _rows(judge: Judge, problem: Problem, setting: Setting) -> list[Precis
     return [*found, PrecisionRow(**_fields(run), points=points(samples), truth=costly.truth, expected=cost.expected)]
 
 
-def _fields(run: RunRow) -> dict[str, object]:
+def _fields(run: RunRow) -> dict[str, Any]:
     return {name: getattr(run, name) for name in run.__struct_fields__}
 
 

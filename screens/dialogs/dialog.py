@@ -13,7 +13,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Select
 
 from screens.actions import bindings, key_of
-from screens.base import dismiss_in_front
+from screens.app_protocol import dismiss_in_front
 from screens.widgets.key_line import entitle
 from screens.widgets.text_lines import Page
 

@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
-from screens.base import dismiss_in_front
+from screens.app_protocol import dismiss_in_front
 from screens.dialogs.dialog import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals

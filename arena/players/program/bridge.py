@@ -62,7 +62,11 @@ def _submit(tools: str, tool: str, path: str) -> int:
     """Passes a kernel to a tool and prints the result. Returns 0 if the kernel passes."""
     with open(__file__) as turn, _connected(tools) as arena, arena.makefile("rw", encoding="utf-8") as lines:
         fcntl.flock(turn, fcntl.LOCK_EX)  # one submission after the other, because connections are few
-        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bridge", "version": "1"}}
+        client: dict[str, object] = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "bridge", "version": "1"},
+        }
         _ask(lines, "initialize", client)
         lines.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}) + "\n")
         result = _ask(lines, "tools/call", {"name": tool, "arguments": {"source": _source(path)}})
