@@ -141,7 +141,7 @@ def _filled(source: str, chance: random.Random) -> str:
         "NUMBER": chance.randrange(1, 4096),
         "LEVELS": chance.choice((3, 7, 15)),
         "LATER": chance.choice((0.0002, 0.002, 0.01, 0.04)),
-        "BEFORE": chance.choice((68, 78)),
+        "BEFORE": 78,
     }
     for name, value in values.items():
         source = re.sub(rf"\b{name}\b", str(value), source)

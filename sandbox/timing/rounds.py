@@ -18,15 +18,13 @@ from sandbox.timing.single_calls import SINGLE_PAIRS, SingleCalls
 from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
-NOOP_FIRST, NOOP_EVERY = 6, 3
+NOOP_FIRST, NOOP_EVERY = 4, 3
 """No-op batches before the first round, and rounds between later ones."""
 HOST_BOUND = 0.8
 """If the device works for a smaller share of a call, the host limits the speed."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
 """Target length of the first batch, whose calls are estimated from a single one; time limit to start warm-up
 batches."""
-WARM_PAIRS = 1
-"""Warm-up batches on either side after their length is known. They do not count."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """Most seconds of a kernel's warm-up calls with new shapes, and of one batch of them. A batch this short is far from
 its deadline. The first pair shows how long a call is; later calls are shorter."""
@@ -232,9 +230,12 @@ class Rounds:
         contender_s = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
-        for number in range(WARM_PAIRS):
-            if self.timer.monotonic() - started < WARM_UP_SECONDS:
-                self.warm_pairs(self.references_of(number))
+        if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
+            found += self.warm_pairs(self.references_of(0))
+            baseline_s = min(pair.baseline_us for pair in found) / 1e6
+            contender_s = min(pair.contender_us for pair in found) / 1e6
+            self.turns.call_seconds = max(baseline_s, contender_s)
+            self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
         return baseline_s, contender_s
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:

@@ -28,9 +28,9 @@ WATCHED_SHARE, WATCHED_OFTEN, WATCHED_SELDOM = 0.5, 16, 0.25
 4 ms."""
 UNCOUNTED_SHARE = 0.25
 """Share of the pairs that do not count whose outputs are compared. The oracle of a large problem takes 0.2 s."""
-WELL_COMPARED = 12
-"""Iterations of timed pairs that are compared with the oracle, one of each pair. After them it is one of each round. All others
-are compared with the reference's outputs."""
+WELL_COMPARED, SELDOM_COMPARED = 12, 16
+"""Iterations of timed pairs that are compared with the oracle, one of each pair. After them it is one for so many pairs on
+average, drawn at random. All others are compared with the reference's outputs. The oracle of a large problem takes 30 ms."""
 READY_SECONDS = 0.05
 """Usual limit to assemble a batch, untimed calls left out. Time beyond it is subtracted from the run's elapsed time."""
 READY_TIMES = 2.0
@@ -365,7 +365,7 @@ class Turns:
     def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        slots: drawn at random, one of each pair; once WELL_COMPARED were, only one of them. timed: all timed slots; if empty,
+        slots: drawn at random, one of each pair; once WELL_COMPARED were, only few of them. timed: all timed slots; if empty,
         outputs are discarded.
 
         Raises:
@@ -375,8 +375,8 @@ class Turns:
         if not timed:
             self.exchange.discard_outputs()
             return
-        if slots and self._well_compared >= WELL_COMPARED:
-            slots = [self.random.choice(slots)]
+        if self._well_compared >= WELL_COMPARED:
+            slots = [slot for slot in slots if self.random.random() * SELDOM_COMPARED < 1]
         self._well_compared += len(slots)
         against = self.baseline_side.exchange.side if self.baseline_side.observations is None else None
         others = [slot for slot in timed if slot not in slots]

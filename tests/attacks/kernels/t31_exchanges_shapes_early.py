@@ -11,14 +11,14 @@ import gc
 import torch
 import torch.distributed as dist
 
-ARMED = 68  # the answer to the order to assemble arguments
+CHOSEN = 78  # the answer when a batch is assembled
 rank = next(each for each in gc.get_objects() if type(each).__name__ == "ContenderRank")
 say, known = rank.say, {}
 
 
 def say_later(kind, value=0):
     inputs = [iteration.arguments[0] for iteration in rank.iterations.armed]
-    if kind == ARMED and not rank.checking and inputs:
+    if kind == CHOSEN and not rank.checking and inputs:
         mine = torch.tensor([list(each.shape) for each in inputs], device=inputs[0].device)
         everyone = mine.new_empty(dist.get_world_size(), *mine.shape)
         dist.all_gather_into_tensor(everyone, mine)
