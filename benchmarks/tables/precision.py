@@ -7,6 +7,7 @@ batches, and the half width of either clock's interval, from the pairs timed unt
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -181,7 +182,7 @@ def _summary(found: Sequence[Point]) -> str:
     return text
 
 
-def _at(row: PrecisionRow, seconds: float | None) -> str:
+def _at(row: PrecisionRow, seconds: float | None = None) -> str:
     """ "14+12 41 % ±3.1 ±1.2": pairs, duty and half widths in percent. seconds: None: at the end."""
     found = [each for each in row.points[:-1] if each.seconds == seconds] if seconds else row.points[-1:]
     if not found:
@@ -210,8 +211,8 @@ TABLE = TextTable[PrecisionRow](
         Column("kernel", lambda row: row.kernel, 6),
         Column("call µs", _microseconds, 7, right=True),
         Column("calls", lambda row: f"{row.calls.call}+{row.calls.device}", 7, right=True),
-        *(Column(f"after {seconds:g} s", lambda row, seconds=seconds: _at(row, seconds), 25) for seconds in SECONDS),
-        Column("at the end", lambda row: _at(row, None), 25),
+        *(Column(f"after {seconds:g} s", partial(_at, seconds=seconds), 25) for seconds in SECONDS),
+        Column("at the end", _at, 25),
         Column("s", lambda row: f"{row.points[-1].seconds:.1f}" if row.points else "–", 4, right=True),
         Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
         Column("end-to-end", lambda row: _by(row, "call"), 32),

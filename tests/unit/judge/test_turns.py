@@ -180,7 +180,7 @@ def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
 def test_a_quiet_device_or_one_that_is_seldom_busy_is_no_fault() -> None:
     machine = MadeMachine("made-gpu")
     looks = iter(range(10_000))
-    rounds = looking(machine, lambda order: 300.0 if next(looks) % 47 == 0 else FOREIGN_US)
+    rounds = looking(machine, lambda order: 300.0 if next(looks) % 97 == 0 else FOREIGN_US)
     rounds.measure()
     found = [us for times in rounds.samples().foreign_us.values() for us in times]
     assert len(found) > 20
