@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arena.api import Arena, RunOptions
     from arena.errors import ArenaError, MachineError, RunCancelled, RunRefused, UsageError
-    from arena.records.report import RunReport
+    from arena.records.run_record import RunRecord
     from sandbox.protocol.verdict import Verdict
 
 _HOMES = {
@@ -17,7 +17,7 @@ _HOMES = {
     "RunCancelled": "arena.errors",
     "RunRefused": "arena.errors",
     "UsageError": "arena.errors",
-    "RunReport": "arena.records.report",
+    "RunRecord": "arena.records.run_record",
     "reward": "arena.rewards",
     "Verdict": "sandbox.protocol.verdict",
 }
@@ -28,8 +28,8 @@ __all__ = [
     "MachineError",
     "RunCancelled",
     "RunOptions",
+    "RunRecord",
     "RunRefused",
-    "RunReport",
     "UsageError",
     "Verdict",
     "reward",

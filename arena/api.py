@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 
 from arena.errors import UsageError
 from arena.paths import find_paths, paths_in
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
 from arena.runs.judge import Judge, RunInProgress
 from arena.runs.run_request import MOST_ROUNDS, RunRequest
@@ -98,7 +98,7 @@ class Arena:
         """
         return find_problem(self._catalogue, str(name))
 
-    async def judge(self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]) -> RunReport:
+    async def judge(self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]) -> RunRecord:
         """Judges a kernel and returns its report. Cancelling the call cancels the run.
 
         kernel: the text of a kernel, or the path of its file.

@@ -2,7 +2,7 @@
 
 import math
 
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.words.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 
@@ -10,7 +10,7 @@ LOWEST, HIGHEST = 0.0, 4.0
 """Limits of a correct kernel's reward. 4: the low end of the interval is 16 times the baseline's speed."""
 
 
-def reward(report: RunReport, low: float = LOWEST, high: float = HIGHEST) -> float:
+def reward(report: RunRecord, low: float = LOWEST, high: float = HIGHEST) -> float:
     """Returns log2 of the low end of the speedup's 99 % interval, clipped to [low, high]; 0 if not passed.
 
     The low end excludes what may be noise, and rises towards the speedup when measured longer. A correct kernel that is

@@ -22,7 +22,7 @@ from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, S
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import entry_of
+from arena.records.run_record import record_of
 from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of
 from arena.settings import Settings
@@ -191,7 +191,7 @@ class InstantJudge:
         journal = Journal(self._paths.runs / f"{run.header.run_id}.jsonl", run.header, lambda error: None)
         journal.append(run.finished)
         journal.close()
-        self._store.record(entry_of(run.header, run.finished.result))
+        self._store.record(record_of(run.header, run.finished.result))
 
     def close(self) -> None:
         """Closes the index."""

@@ -293,8 +293,7 @@ class ArenaApp(NavigatingApp):
             # A full collection blocks the app for 40 to 90 ms. Make one a minute, not several in a minute of typing.
             gc.set_threshold(*gc.get_threshold()[:2], NEVER)
             self.set_interval(FULL_PASS_S, self._collect)
-        damaged = [services.store.damaged] if services.results_fault is None and services.store.damaged else []
-        for broken in [*damaged, *map(str, catalogue.broken), *map(str, self.theme_errors)]:
+        for broken in [*map(str, catalogue.broken), *map(str, self.theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
         if fault := keymap_fault(services.settings.keymap):
             text = f"keymap: {fault} → settings, then keymap, shows every action and its key"

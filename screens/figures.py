@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from arena.records.report import OtherSize
+from arena.records.run_record import OtherSize
 from arena.setting_choice import sizes_words
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, brief_words, by_clock
 from arena.words.untrusted_text import printable
@@ -16,8 +16,8 @@ from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
 
 if TYPE_CHECKING:
-    from arena.records.run_record import Entry
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
+    from arena.records.run_record import RunRecord
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {
@@ -101,7 +101,7 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
         return best_words(standing.best)
     if standing.solved:
         return "✓ correct", "success"
-    if standing.last.voided is not None:
+    if standing.last.voided:
         return "✗ voided", "muted"
     verdict = standing.last.verdict
     word = _ONE_WORD.get(verdict, verdict.value.lower().split("_")[0])
@@ -134,8 +134,8 @@ def other_size_row(other: OtherSize) -> Content:
 
 def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Content:
     """ "▲ 1.31× faster", padded to `columns`."""
-    if other.verdict is not Verdict.PASS:
-        words, colour = verdict_words(other.verdict), verdict_style(other.verdict)
+    if not other.passed:
+        words, colour = verdict_words(Verdict(other.verdict)), verdict_style(Verdict(other.verdict))
     elif (speedup := by_clock(other.speedup, other.clock)) is None:
         words, colour = "✓ correct", "success"
     else:
@@ -144,13 +144,12 @@ def other_size_result(other: OtherSize, columns: int = RESULT_COLUMNS) -> Conten
     return Content.styled(f"{words:<{columns}}", f"${colour}")
 
 
-def best_words(best: Entry | None) -> tuple[str, str]:
+def best_words(best: RunRecord | None) -> tuple[str, str]:
     """(words, theme colour) of a result that was timed; names the clock if it is device time."""
-    if best is None or best.speedup is None or best.low is None or best.high is None:
+    if best is None or best.interval is None:
         return "–", "muted"
-    interval = Interval(median=best.speedup, low=best.low, high=best.high)
     on_device = " device" if best.clock == "device" else ""
-    return speedup_words(interval, best.outcome) + on_device, outcome_style(best.outcome)
+    return speedup_words(best.interval, best.outcome) + on_device, outcome_style(best.outcome)
 
 
 def microseconds(value: float | None, width: int = 9) -> str:

@@ -16,8 +16,8 @@ from sandbox.machine import thunderkittens
 if TYPE_CHECKING:
     from arena.errors import ArenaError
     from arena.records.index import Store
-    from arena.records.run_record import Entry
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
+    from arena.records.run_record import RunRecord
     from arena.runs.engine import Engine
     from arena.runs.engine_run import EngineRun
     from arena.runs.run_request import RunRequest
@@ -50,7 +50,7 @@ class Services:
         """The user's standing with every problem, by its id."""
         self.house: dict[int, Standing] = {}
         """The same for the house kernels that were run on this machine."""
-        self.best: dict[int, Entry] = {}
+        self.best: dict[int, RunRecord] = {}
         """The best result of any player with every problem, by its id."""
         self.results_fault: ArenaError | None = None
         """Why the results are not shown; None: they are."""

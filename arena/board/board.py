@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from arena.board.definitions import AgainstBound, against_bound, is_fast
-from arena.records.standings import Standing
+from arena.records.ranking import Standing
 from problems.specification import Problem
 
 FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
@@ -113,5 +113,5 @@ def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBo
 def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:
     """Returns the share of the problems for whose best kernel `is_fast` is true."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
-    good = sum(is_fast(each.best.speedup if each.best else None, each.solved, p) for each in held)
+    good = sum(is_fast(each.best.median if each.best else None, each.solved, p) for each in held)
     return good / len(problems) if problems else 0.0

@@ -95,7 +95,7 @@ class AgainstBound(msgspec.Struct, frozen=True):
     percent: Score | None
     """100 x bound / kernel's time."""
     gap_closed: Score | None
-    """From 0 to 1; over the problems whose baseline does not reach the bound itself (`arena.records.bound`)."""
+    """From 0 to 1; over the problems whose baseline does not reach the bound itself (`RunRecord.gap_closed`)."""
     no_roofline: int
 
 

@@ -19,14 +19,37 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
-from arena.records.comparisons import Comparison
 from arena.records.index import Store, stored
-from arena.records.run_record import Entry
-from arena.records.standings import fastest
+from arena.records.ranking import fastest
+from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
+from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
+
+
+class Comparison(BriefResult, frozen=True, kw_only=True):
+    """The result of a run that compares a kernel with the one that its player started from."""
+
+    player: str
+    problem_id: int
+    preset: str
+    preset_sizes: bool
+    device: str
+    world: int
+    machine: str
+    code: str
+    """Hash of the kernel's code (`arena.records.code_hash`)."""
+    origin: str
+    """SHA-256 of the kernel that it started from."""
+    origin_name: str
+    speedup: Interval | None
+
+    @property
+    def improved(self) -> bool:
+        """Whether the kernel is correct, and faster than its origin by the whole 99 % interval."""
+        return self.passed and self.outcome == "faster"
 
 
 class PublishedRow(msgspec.Struct, frozen=True):
@@ -171,12 +194,16 @@ def _with_single_runs(
     they are independent of each other. The result of any other player in a sweep has the figures of its best run.
     """
 
-    def ask(store: Store) -> tuple[list[Entry], list[Comparison]]:
-        return [entry for player in store.players() for entry in store.entries(player)], store.comparisons()
+    def ask(store: Store) -> tuple[list[RunRecord], list[Comparison]]:
+        compared = [
+            view(Comparison, record, speedup=record.interval, origin_name=record.versus)
+            for record in store.comparisons()
+        ]
+        return [entry for player in store.players() for entry in store.entries(player)], compared
 
-    entries, compared = stored(paths, ask, rebuild=True) or ([], [])
+    entries, compared = stored(paths, ask) or ([], [])
     covered = {_group(each.player, each.place, each.problem_id) for each in swept}
-    groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
+    groups: dict[tuple[str, ResultPlace, int], list[RunRecord]] = {}
     for entry in entries:
         if not entry.is_ranked or entry.verdict is Verdict.HARNESS_ERROR:
             continue
@@ -221,9 +248,9 @@ def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, Resul
     return player, place, 0 if kind_of(player) in (MODELS, AGENTS) else problem_id
 
 
-def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
-    right = [entry for entry in runs if entry.verdict is Verdict.PASS and entry.voided is None]
-    timed = any(entry.speedup is not None for entry in right)
+def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[RunRecord]) -> Outcome:
+    right = [entry for entry in runs if entry.passed and not entry.voided]
+    timed = any(entry.interval is not None for entry in right)
     best = next(iter(fastest(runs)), None)
     return Outcome(
         player=player,
@@ -235,7 +262,7 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         passed=bool(right),
         paper=None,
         faster=best is not None and best.outcome == "faster",
-        speedup=best.speedup if best is not None else None,
+        speedup=best.median if best is not None else None,
         over_graph=None,
         percent=best.percent if best is not None else None,
         gap_closed=best.gap_closed if best is not None else None,

@@ -3,12 +3,9 @@
 import msgspec
 
 from arena.players.player import MCP, PlayerKind
-from arena.records.bound import gap_closed
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.sweep.records import CellResult
-from arena.words.headline import by_clock
 from arena.workspace.named_kernels import GRAPH, HOUSE, NAMED
-from sandbox.machine.backends import label_in
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
 NOISY = "too noisy"
@@ -49,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True):
     percent: float | None
     """Percent of the roofline's bound."""
     gap_closed: float | None
-    """Share of the gap between the baseline and that bound (`arena.records.bound`)."""
+    """Share of the gap between the baseline and that bound (`RunRecord.gap_closed`)."""
     noisy: bool
     """Whether the kernel is correct and its times were too noisy."""
     one_size_only: bool | None
@@ -82,7 +79,6 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
     passed = result.passed and not voided
     noisy = passed and report is not None and report.outcome == NOISY
     timed = report if passed and not noisy else None
-    speed = by_clock(timed.speedup, timed.clock) if timed is not None else None
     return Outcome(
         player=result.cell.player,
         kind=kind_of(result.cell.player),
@@ -93,21 +89,21 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         passed=passed,
         paper=report is not None and report.paper_rule == "match" and not voided,
         faster=passed and report is not None and report.outcome == "faster",
-        speedup=speed.median if speed is not None else None,
+        speedup=timed.median if timed is not None else None,
         over_graph=_over_graph(timed) if timed is not None else None,
-        percent=timed.roofline.percent if timed is not None and timed.roofline else None,
-        gap_closed=gap_closed(timed) if timed is not None else None,
+        percent=timed.percent if timed is not None else None,
+        gap_closed=timed.gap_closed if timed is not None else None,
         noisy=noisy,
         one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
         usd=result.spent.usd,
         seconds=result.seconds,
         voided=voided,
-        backend=label_in(report.labels) if passed and report is not None else "",
+        backend=report.backend if passed and report is not None else "",
         holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
     )
 
 
-def _over_graph(report: RunReport) -> float | None:
+def _over_graph(report: RunRecord) -> float | None:
     """Returns the time of the baseline in a CUDA graph, measured before in this setting, over the kernel's time."""
     graph, mine = report.beside.get(GRAPH), report.contender_us
     if graph is None or mine is None:

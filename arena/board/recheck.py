@@ -12,9 +12,8 @@ from arena.machine.facts import installed_version, require_jail
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.records.header import read_header
-from arena.records.report import RunReport
-from arena.records.run_record import Entry
-from arena.records.standings import fastest
+from arena.records.ranking import fastest
+from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import Void, append_void, clean_note
 from arena.runs.judge import Judge
 from arena.runs.run_request import RunRequest
@@ -22,7 +21,6 @@ from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.sweep.sweep import LOST
 from arena.sweep.workers import Worker, WorkerLost, judge_at
-from arena.words.headline import by_clock
 from problems.catalogue import Catalogue
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
@@ -30,16 +28,10 @@ from sandbox.protocol.verdict import Verdict
 FAILS, SLOWER, FASTER = "fails", "no longer faster", "faster now"
 
 
-class RecheckSide(msgspec.Struct, frozen=True, kw_only=True):
+class RecheckSide(BriefResult, frozen=True, kw_only=True):
     """One verdict on a kernel, with its speedup. Fields are added, never renamed."""
 
-    run_id: str
-    verdict: Verdict
-    outcome: str
-    """As in `run --json`; empty when nothing was timed."""
-    clock: str
     speedup: Interval | None
-    detail: str = ""
 
 
 class Recheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,18 +65,18 @@ class Recheck(msgspec.Struct, frozen=True, kw_only=True):
         return self.change == FAILS
 
 
-def bests(entries: Iterable[Entry]) -> list[list[Entry]]:
+def bests(entries: Iterable[RunRecord]) -> list[list[RunRecord]]:
     """Returns a player's correct kernels by problem and setting, in each list the best first, one entry per kernel.
 
     Kernels that were not timed, or whose times were too noisy, come last, the newest first. Voided runs are left out.
     """
-    groups: dict[tuple[object, ...], list[Entry]] = {}
+    groups: dict[tuple[object, ...], list[RunRecord]] = {}
     for entry in entries:
         if _counts(entry):
             groups.setdefault(_setting(entry), []).append(entry)
     found = []
     for _, group in sorted(groups.items(), key=lambda pair: str(pair[0])):
-        kernels: dict[str, Entry] = {}
+        kernels: dict[str, RunRecord] = {}
         for entry in (*fastest(group), *sorted(group, key=lambda entry: -entry.created)):
             kernels.setdefault(entry.code, entry)
         found.append(list(kernels.values()))
@@ -124,7 +116,7 @@ class Rechecker:
         if any(kind_of(player) in (MODELS, AGENTS) for player in players):
             require_jail(self._at.jail, self._terms.unsafe)
 
-    async def recheck(self, kernels: Sequence[Entry], runs: Iterable[Entry]) -> AsyncIterator[Recheck]:
+    async def recheck(self, kernels: Sequence[RunRecord], runs: Iterable[RunRecord]) -> AsyncIterator[Recheck]:
         """Judges the best of `kernels` (one list of `bests`). If failures are voided, goes on until one does not fail.
 
         runs: all runs of the player, including those to void.
@@ -141,7 +133,7 @@ class Rechecker:
             if not found.voided:
                 return
 
-    async def _judge(self, entry: Entry) -> Recheck:
+    async def _judge(self, entry: RunRecord) -> Recheck:
         worker = Worker("local", self._at, this_machine(entry.device))
         try:
             request = self._request(entry)
@@ -159,25 +151,19 @@ class Rechecker:
             raise WorkerLost(f"{LOST} harness errors in a row, the last one: {report.detail}", "see `pkb-arena doctor`")
         return _made(entry, left_out=f"harness error: {report.detail}")
 
-    def _request(self, entry: Entry) -> RunRequest:
+    def _request(self, entry: RunRecord) -> RunRequest:
         header = read_header(self._paths.runs / f"{entry.run_id}.jsonl")
         problem = find_problem(self._catalogue, str(entry.problem_id))
         if problem.slug != entry.slug:
             raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
         choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
+        kept = {name: getattr(header, name) for name in ("kernel_name", "kernel_path", "source", "files", "player")}
+        setting = choose_setting(problem, choice, self._settings)
         return RunRequest(
-            problem=problem,
-            setting=choose_setting(problem, choice, self._settings),
-            kernel_name=header.kernel_name,
-            kernel_path=header.kernel_path,
-            source=header.source,
-            files=header.files,
-            player=entry.player,
-            rounds=self._terms.rounds,
-            budget_s=self._terms.budget_s,
+            problem=problem, setting=setting, **kept, rounds=self._terms.rounds, budget_s=self._terms.budget_s
         )
 
-    def _void(self, entry: Entry, found: Recheck, runs: Iterable[Entry]) -> list[str]:
+    def _void(self, entry: RunRecord, found: Recheck, runs: Iterable[RunRecord]) -> list[str]:
         """Voids the player's results of this code in this setting. Returns the ids of their runs."""
         assert found.after is not None
         version = installed_version("pkb-arena") or ""
@@ -191,58 +177,33 @@ class Rechecker:
         return same
 
 
-def _counts(entry: Entry) -> bool:
-    return entry.verdict is Verdict.PASS and entry.is_ranked and entry.voided is None
+def _counts(entry: RunRecord) -> bool:
+    return entry.passed and entry.is_ranked and not entry.voided
 
 
-def _setting(entry: Entry) -> tuple[object, ...]:
+def _setting(entry: RunRecord) -> tuple[object, ...]:
     return (entry.problem_id, entry.preset, entry.device, entry.world, entry.dtype)
 
 
-def _unread(entry: Entry, error: Exception) -> str:
+def _unread(entry: RunRecord, error: Exception) -> str:
     return f"the journal of run {entry.run_id} cannot be read: {why(error)}"
 
 
-def _made(entry: Entry, report: RunReport | None = None, machine: str = "", left_out: str = "") -> Recheck:
-    known = entry.speedup is not None and entry.low is not None and entry.high is not None
-    before = RecheckSide(
-        run_id=entry.run_id,
-        verdict=entry.verdict,
-        outcome=entry.outcome,
-        clock=entry.clock,
-        speedup=Interval(entry.speedup, entry.low, entry.high) if known else None,  # type: ignore[arg-type]
-    )
-    after = None
-    if report is not None:
-        after = RecheckSide(
-            run_id=report.run_id,
-            verdict=report.verdict,
-            outcome=report.outcome,
-            clock=report.clock,
-            speedup=by_clock(report.speedup, report.clock),
-            detail=report.detail,
-        )
+def _made(entry: RunRecord, report: RunRecord | None = None, machine: str = "", left_out: str = "") -> Recheck:
+    before = view(RecheckSide, entry, speedup=entry.interval)
+    after = view(RecheckSide, report, speedup=report.interval) if report is not None else None
     same_machine = entry.machine == machine
-    return Recheck(
-        player=entry.player,
-        problem=entry.slug,
-        id=entry.problem_id,
-        preset=entry.preset,
-        device=entry.device,
-        world=entry.world,
-        dtype=entry.dtype,
-        sha256=entry.sha256,
-        code=entry.code,
-        before=before,
-        after=after,
+    return view(
+        Recheck, entry,
+        problem=entry.slug, id=entry.problem_id, before=before, after=after,
         change=_change(before, after, same_machine) if after is not None else "",
         compared=after is not None and _comparable(before, after, same_machine),
-        left_out=left_out,
-    )
+        left_out=left_out, voided=[],
+    )  # fmt: skip
 
 
 def _change(before: RecheckSide, after: RecheckSide, same_machine: bool) -> str:
-    if after.verdict is not Verdict.PASS:
+    if not after.passed:
         return FAILS
     if not _comparable(before, after, same_machine) or (before.outcome == "faster") == (after.outcome == "faster"):
         return ""
@@ -251,4 +212,4 @@ def _change(before: RecheckSide, after: RecheckSide, same_machine: bool) -> str:
 
 def _comparable(before: RecheckSide, after: RecheckSide, same_machine: bool) -> bool:
     both = (before, after)
-    return same_machine and all(side.verdict is Verdict.PASS and side.outcome not in ("", NOISY) for side in both)
+    return same_machine and all(side.passed and side.outcome not in ("", NOISY) for side in both)

@@ -14,7 +14,7 @@ from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.records.header import read_header
 from arena.records.index import Store, stored
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.records.voids import Void, append_void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
@@ -103,13 +103,13 @@ def _run_named(paths: Paths, word: str) -> str | None:
     return None
 
 
-def voided(paths: Paths) -> list[Entry]:
+def voided(paths: Paths) -> list[RunRecord]:
     """All voided runs, oldest first."""
-    return stored(paths, Store.voided, rebuild=True) or []
+    return stored(paths, Store.voided) or []
 
 
-def _kernels(paths: Paths, prefix: str) -> list[Entry]:
-    return stored(paths, lambda store: store.kernels(prefix), rebuild=True) or []
+def _kernels(paths: Paths, prefix: str) -> list[RunRecord]:
+    return stored(paths, lambda store: store.kernels(prefix)) or []
 
 
 def _swept(paths: Paths) -> Iterator[CellResult]:

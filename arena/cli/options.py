@@ -21,7 +21,7 @@ from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
 
 if TYPE_CHECKING:
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CliSession:
         """Returns the user's standing by problem id; empty before the first run. Creates no files before it."""
         from arena.records.index import Store, stored  # importing sqlite3 takes time
 
-        return stored(self.paths, Store.standings, rebuild=True) or {}
+        return stored(self.paths, Store.standings) or {}
 
 
 def open_session(warn: bool = False) -> CliSession:

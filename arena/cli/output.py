@@ -12,7 +12,8 @@ from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.profile.gpu_words import joules_words
-from arena.records.report import OtherSize, RunReport, one_line, output_of
+from arena.records.report_text import output_of
+from arena.records.run_record import OtherSize, RunRecord
 from arena.runs.other_sizes import setting_words
 from arena.setting_choice import sizes_words
 from arena.words.headline import (
@@ -25,7 +26,7 @@ from arena.words.headline import (
     outcome_words,
     single_calls_words,
 )
-from arena.words.untrusted_text import escaped_json
+from arena.words.untrusted_text import escaped_json, one_line
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import detectable_percent
@@ -109,7 +110,7 @@ def speedup_text(headline: Headline) -> str:
     return _coloured(f"{figure}{ends(speedup)}  {said}", headline.outcome)
 
 
-def told_text(report: RunReport) -> str:
+def told_text(report: RunRecord) -> str:
     """Returns the sign of the outcome and the conclusion of both clocks; "" if nothing was timed."""
     if report.told:
         return _coloured(report.told, report.outcome)
@@ -117,7 +118,7 @@ def told_text(report: RunReport) -> str:
     return speedup_text(Headline(report.clock, report.outcome, speedup)) if speedup is not None else ""
 
 
-def advice_text(report: RunReport) -> str:
+def advice_text(report: RunRecord) -> str:
     """Returns what would improve the measurement: "more rounds (--rounds or --budget), a quieter machine"."""
     return advice_words(report.advice, "--rounds or --budget")
 
@@ -128,20 +129,20 @@ def _coloured(text: str, outcome: str) -> str:
     return colour(text) if colour else text
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: str) -> str:
     """Formats a verdict: "✓ PASS" or "✗ WRONG_RESULT"."""
-    if verdict is Verdict.PASS:
+    if verdict == Verdict.PASS:
         return green("✓ PASS", bold=True)
     return red(f"✗ {verdict}", bold=True)
 
 
-def setting_text(report: RunReport, overridden: Mapping[str, int]) -> str:
+def setting_text(report: RunRecord, overridden: Mapping[str, int]) -> str:
     """Formats problem and setting: "13 gemm_allreduce · tiny M=7 · bfloat16 · world 2 · cpu"."""
     where = f"world {report.world} · {report.device}"
-    return f"{report.id} {report.problem} · {sizes_words(report.preset, overridden)} · {report.dtype} · {where}"
+    return f"{report.problem_id} {report.slug} · {sizes_words(report.preset, overridden)} · {report.dtype} · {where}"
 
 
-def compact(report: RunReport) -> str:
+def compact(report: RunRecord) -> str:
     """Formats a run's result in one line."""
     parts = [verdict_text(report.verdict), told_text(report)]
     if report.advice:
@@ -152,7 +153,7 @@ def compact(report: RunReport) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _clock_lines(report: RunReport) -> list[str]:
+def _clock_lines(report: RunRecord) -> list[str]:
     """Returns a line per clock: speedup, times of both kernels, smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return []
@@ -171,7 +172,7 @@ def _clock_lines(report: RunReport) -> list[str]:
     return lines
 
 
-def other_sizes_lines(report: RunReport) -> list[str]:
+def other_sizes_lines(report: RunRecord) -> list[str]:
     """Lists the results of a kernel that passed in other settings; empty if they were not tried."""
     if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
@@ -185,17 +186,17 @@ def other_sizes_lines(report: RunReport) -> list[str]:
 
 
 def _other_size_text(other: OtherSize) -> str:
-    if other.verdict is not Verdict.PASS:
+    if not other.passed:
         return f"✗ {setting_words(other)}  {other.verdict}: {other.detail}"
     speedup = by_clock(other.speedup, other.clock)
     told = speedup_text(Headline(other.clock, other.outcome, speedup)) if speedup is not None else ""
     return f"✓ {setting_words(other)}  {told}".rstrip()
 
 
-def energy_text(report: RunReport) -> str:
+def energy_text(report: RunRecord) -> str:
     """Formats power and energy per call of both kernels, or why they are unknown; "" if not requested."""
     energy = report.energy
-    if isinstance(energy, msgspec.UnsetType):
+    if not energy:
         return ""
     if energy.baseline is None or energy.contender is None:
         return energy.missing
@@ -208,7 +209,7 @@ def energy_text(report: RunReport) -> str:
     )
 
 
-def print_report(report: RunReport, overridden: Mapping[str, int] | None = None) -> None:
+def print_report(report: RunRecord, overridden: Mapping[str, int] | None = None) -> None:
     """Prints a run's result as text. overridden: sizes that differ from the preset."""
     single = single_calls_words(report.told)
     told = told_text(msgspec.structs.replace(report, told=report.told.removesuffix(single).rstrip(". ")))

@@ -15,7 +15,7 @@ from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader, read_events, read_header
-from arena.records.report import report
+from arena.records.run_record import record_of
 from arena.records.voids import Void, read_voids
 from arena.setting_choice import choice_of
 from arena.words.headline import headline_so_far
@@ -86,7 +86,7 @@ def command(
         elif line := _line(event):
             print_line(line)
         if isinstance(event, events.Finished) and not as_json:
-            print_report(report(header, event.result), _overridden(header))
+            print_report(record_of(header, event.result), _overridden(header))
             if (void := _void_of(header)) is not None:
                 print_line(void.words)
 

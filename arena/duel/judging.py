@@ -173,7 +173,7 @@ class DuelJudge:
             now_and_then(event)
 
         result = (await judge_to_end(self._judge, request, listen)).result
-        if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
+        if not result.rival or result.verdict is Verdict.HARNESS_ERROR:
             raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
         return result
 

@@ -255,7 +255,7 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
 
     result: the result of the run of the left kernel against the right one.
     """
-    assert result.rival is not None
+    assert result.rival
     speed = by_clock(result.speedup, result.clock)
     ours, theirs = result.verdict is Verdict.PASS, result.rival.verdict is Verdict.PASS
     winner: events.Winner = "draw"

@@ -163,21 +163,9 @@ def _terminal() -> Iterator[MachineFinding]:
         yield ok("terminal", found)
 
 
-def _damaged(paths: Paths) -> list[Path]:
-    """Returns the damaged result indexes that were kept; empty if their folder cannot be read."""
-    try:
-        return sorted(paths.data.glob(f"{paths.database.name}.damaged-*"))
-    except OSError:
-        return []
-
-
 def _files(paths: Paths) -> Iterator[MachineFinding]:
     for name, folder in (("settings", paths.config), ("data", paths.data), ("state", paths.state)):
         yield _folder(name, folder)
-    for kept in _damaged(paths):
-        yield MachineFinding(
-            "results", "limited", f"a damaged index was kept: {kept}", "delete it: the journals have all results"
-        )
     try:
         settings = load_settings(paths)
         broken = load_catalogue(settings.problem_folders).broken

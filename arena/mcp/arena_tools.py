@@ -22,7 +22,7 @@ from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
 from arena.records.index import Answer, Store, stored
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
@@ -33,6 +33,7 @@ from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.kernel_files import Kernel
+from sandbox.timing.conclusion import ends
 
 HISTORY = 50
 """Most runs that `history` returns."""
@@ -208,7 +209,7 @@ class ArenaTools:
         return "\n".join(map(_row, runs)) or f"No runs of {problem.id} {problem.slug} yet."
 
     async def _read(self, question: Callable[[Store], Answer]) -> Answer | None:
-        return await asyncio.to_thread(stored, self._paths, question, rebuild=True)
+        return await asyncio.to_thread(stored, self._paths, question)
 
 
 _COMPILE = """Loads a kernel on every rank, compiles its C++ or CUDA sources and calls it, without timing it or telling whether
@@ -224,17 +225,17 @@ def _shown(problem: Problem) -> str:
     return "\n\n".join([problem_page(problem), *beside])
 
 
-def _best(entry: Entry | None) -> str:
-    return "" if entry is None else f"{entry.speedup:.2f}x {_outcome(entry)}"
+def _best(entry: RunRecord | None) -> str:
+    return "" if entry is None else f"{entry.median:.2f}x {_outcome(entry)}"
 
 
-def _outcome(entry: Entry) -> str:
+def _outcome(entry: RunRecord) -> str:
     return f"{outcome_words(entry.outcome)} {WHERE[entry.clock or 'call']}"
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: RunRecord) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
-    speed = f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {_outcome(entry)}" if entry.speedup else ""
+    speed = f" {found.median:.2f}x {ends(found)} {_outcome(entry)}" if (found := entry.interval) else ""
     where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
-    voided = f"  {entry.voided.words}" if entry.voided is not None else ""
+    voided = f"  {entry.voided.words}" if entry.voided else ""
     return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}{voided}"

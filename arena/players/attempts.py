@@ -8,9 +8,8 @@ from typing import Protocol, TypeVar
 from arena.models.answer import ModelAnswer
 from arena.records.code_hash import code_hash
 from arena.records.ranking import Measurement, Ranked, ranked
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
-from arena.words.headline import by_clock
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
@@ -37,7 +36,7 @@ class Attempt:
     judgement: Judgement | None = None
 
     @property
-    def report(self) -> RunReport | None:
+    def report(self) -> RunRecord | None:
         """The run's report."""
         return self.judgement.report if self.judgement is not None else None
 
@@ -54,9 +53,7 @@ class Attempt:
     @property
     def speedup(self) -> float | None:
         """Median speedup by the clock of the headline; None if the kernel was not timed."""
-        report = self.report
-        speed = by_clock(report.speedup, report.clock) if report is not None else None
-        return speed.median if speed is not None else None
+        return self.report.median if self.report is not None else None
 
     @property
     def source(self) -> str:
@@ -69,7 +66,7 @@ class Attempt:
         return self.answer.files
 
 
-def counts(outcome: str, report: RunReport | None) -> bool:
+def counts(outcome: str, report: RunRecord | None) -> bool:
     """Whether an attempt counts for its model. It does not if the harness failed or the budget ended the answer."""
     return outcome != "budget" and (report is None or report.verdict is not Verdict.HARNESS_ERROR)
 
@@ -86,21 +83,20 @@ class Judged(Protocol):
         """The other files of a kernel of several files."""
 
     @property
-    def report(self) -> RunReport | None:
+    def report(self) -> RunRecord | None:
         """The run's report."""
 
 
 Kernel = TypeVar("Kernel", bound=Judged)
 
 
-def score(report: RunReport | None) -> tuple[int, float]:
+def score(report: RunRecord | None) -> tuple[int, float]:
     """Returns (stage, quality within the stage); larger is better. (0, 0) if there is no verdict on the kernel."""
     if report is None or report.verdict is Verdict.HARNESS_ERROR:
         return (0, 0.0)
     stage = _STAGES.get(report.verdict, 2)
     if report.verdict is Verdict.PASS:
-        speed = by_clock(report.speedup, report.clock)
-        return (stage, speed.low if speed is not None else 0.0)
+        return (stage, report.interval.low if report.interval is not None else 0.0)
     share = report.failure.wrong_share if report.failure is not None else None
     return (stage, -(share if share is not None else 1.0))
 
@@ -112,10 +108,9 @@ def ranked_kernels(kernels: Sequence[Kernel]) -> list[Ranked[Kernel]]:
 
 def _measurement(kernel: Judged) -> Measurement | None:
     report = kernel.report
-    if report is None or report.verdict is not Verdict.PASS:
+    if report is None or report.interval is None or not report.passed:
         return None
-    speed = by_clock(report.speedup, report.clock)
-    return Measurement(code_hash(kernel.source, kernel.files), speed, report.clock, report.rounds) if speed else None
+    return Measurement(code_hash(kernel.source, kernel.files), report.interval, report.clock, report.rounds)
 
 
 def best_of(kernels: Sequence[Kernel]) -> Kernel | None:

@@ -29,7 +29,7 @@ from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.origin import Origin
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -177,7 +177,7 @@ class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
 class Judged(TraceEvent, tag="judged", frozen=True, kw_only=True):
     """The step's kernel has a verdict. The journal of the run has the details."""
 
-    report: RunReport
+    report: RunRecord
     printed: str
     gain: bool
     """Whether the kernel is better than all earlier ones."""
@@ -268,7 +268,7 @@ class TraceRecorder:
         """Records the end of the step's answer."""
         self.emit(Answered(outcome=outcome, reason=reason, source=kernel.source, files=kernel.files, spent=spent))
 
-    def judged(self, report: RunReport, printed: str, gain: bool) -> None:
+    def judged(self, report: RunRecord, printed: str, gain: bool) -> None:
         """Records the verdict on the step's kernel."""
         self.emit(Judged(report=report, printed=printed, gain=gain))
 

@@ -8,7 +8,7 @@ from arena.players import trace
 from arena.players.attempts import best_of, ranked_kernels, score
 from arena.players.tools import RUN
 from arena.records.ranking import Ranked
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from sandbox.protocol.kernel_files import Files
 
 PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"
@@ -27,7 +27,7 @@ class KernelState:
     reason: str
     """The reason why there is no kernel; empty when there is one."""
     spent: Spent
-    report: RunReport | None = None
+    report: RunRecord | None = None
     printed: str = ""
     judged_at: float = 0.0
     """Time of its verdict, in seconds since the trace began."""

@@ -1,125 +1,151 @@
-"""The index of results: every finished run, and the best ones. It is rebuilt from the journals if lost, stale or damaged."""
+"""The index of results: every finished run, in SQLite. It is a cache of the journals and may be deleted at any time.
 
-import logging
+Opening it reads the journals that it does not know yet. If it is damaged, or has other fields, it is deleted and made anew.
+"""
+
+import fcntl
 import os
+import sqlite3
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from arena.errors import StoreError
 from arena.paths import VOIDS, Paths, files_in, make_folder
-from arena.records.comparisons import Comparison, comparison_of
 from arena.records.header import read_events, read_header
-from arena.records.index_file import (
-    FAULTS,
-    VERSION,
-    connect,
-    connect_without_writing,
-    is_damage,
-    is_locked,
-    mark_stale,
-    opening,
-)
-from arena.records.run_record import Entry, entry_of
-from arena.records.standings import Standing, fastest, standing_of
-from arena.records.voids import Voids, read_voids
+from arena.records.json_lines import decoder, encode
+from arena.records.ranking import Standing, fastest, standing_of
+from arena.records.run_record import RunRecord, record_of
+from arena.records.voids import read_voids
 from arena.workspace.named_kernels import BASELINE
-from sandbox.protocol.events import Finished
+from sandbox.protocol.events import Cancelled, Fatal, Finished, Refused
 from sandbox.protocol.verdict import Verdict
 
-_OPEN_ADVICE = (
-    "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
-)
+_SCHEMA = """
+create table if not exists run (
+    run_id text primary key, created real, problem_id integer, player text, kind text, verdict text, code text, sha256 text,
+    record blob
+);
+create index if not exists run_by_problem on run (problem_id, player, created);
+create table if not exists journal (name text primary key, size integer);
+"""
+"""run.kind: OWN, or one that is in no list of a player's runs. journal.size: -1 if the index has all of the journal; else
+its size when it had no end."""
+_OWN, _BASELINE, _COMPARED = "own", "baseline", "compared"
+_SHAPE = zlib.crc32(repr((_SCHEMA, msgspec.json.schema(RunRecord))).encode()) & 0x7FFFFFFF
+"""Other versions, whose records have other fields, have another number."""
+_INSERT = "insert or replace into run values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KNOWN = "insert or replace into journal values (?, ?)"
+_BUSY_S = 5.0
+_FAULTS = (sqlite3.Error, ValueError)
+"""What reading or writing an index raises."""
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NOT_DAMAGE = _LOCKED | {
+    *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH),
+}
+"""Errors of the machine and of locks. Flipped bytes can cause nearly every other error of SQLite."""
+_OPEN_ADVICE = "see to its permissions, those of the files beside it and the space left; it may be deleted"
 _LOCK_ADVICE = "end the program that holds it, or try again"
 _WRITE_ADVICE = "see to the free space and its permissions"
 _LATER = "the run is added from its journal when the index is opened again"
 
 Answer = TypeVar("Answer")
-
-_COLUMNS = Entry.__struct_fields__[:-1]  # the last one, `voided`, is no column
-_SELECT = f"select {', '.join(_COLUMNS)} from result"
-_INSERT_COMPARISON = "insert or replace into comparison (run_id, json) values (?, ?)"
-_INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
+_decode: Callable[[bytes], RunRecord] = decoder(RunRecord)
 
 
 class Store:
     """An open index. Methods block for milliseconds: from an event loop use `asyncio.to_thread`."""
 
-    def __init__(self, path: Path, runs: Path) -> None:
-        """Opens or creates the index. A damaged one is renamed, and rebuilt from the journals in `runs`.
+    def __init__(self, path: Path, runs: Path, writable: bool = True) -> None:
+        """Opens or creates the index, and adds the finished runs in the folder `runs` that it lacks.
 
-        Damage that a later call finds is repaired in the same way.
+        writable: whether files may be written. If not, what is added stays in memory.
 
         Raises:
             StoreError: it can be neither opened nor created.
             FolderUnwritable: its folder cannot be created.
-            PathRefused: the index is new, and the journals of the runs cannot be read.
+            PathRefused: the journals of the runs cannot be read.
         """
-        make_folder(path.parent)
-        self.path, self._runs = path, runs
-        self._voids = path.with_name(VOIDS)
-        self.damaged = ""
-        """Where a damaged index was kept, in a sentence; empty if the index was not damaged."""
-        self._lock = threading.RLock()
+        self.path, self._runs, self._writable = path, runs, writable
+        self._voids, self._lock = path.with_name(VOIDS), threading.RLock()
+        if writable:
+            make_folder(path.parent)
         try:
-            with opening(path):
-                self._open()
-        except (*FAULTS, OSError) as error:
+            self._open()
+        except (*_FAULTS, OSError) as error:
             raise StoreError(f"cannot open {path}: {error}", _advice(error, _OPEN_ADVICE)) from None
 
     def _open(self) -> None:
-        """Connects, and repairs a damaged index. The caller holds the lock of `opening`."""
-        try:
-            self._connect()
-        except FAULTS as error:
-            if not is_damage(error, self.path):
-                raise
-            self._put_aside()
-            self._connect()
+        """Connects; deletes a damaged index first."""
+        with _opening(self.path) if self._writable else nullcontext():
+            try:
+                self._connect(_connected(self.path) if self._writable else _copied(self.path))
+            except _FAULTS as error:
+                if not _is_damage(error, self.path):
+                    raise
+                if self._writable:
+                    _delete(self.path)
+                self._connect(_connected(self.path if self._writable else Path(":memory:")))
 
-    def _connect(self) -> None:
-        self._connection, to_rebuild = connect(self.path)
+    def _connect(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         try:
-            self._inode = self.path.stat().st_ino
-            if to_rebuild:
-                self.rebuild(self._runs)
+            self._inode = self.path.stat().st_ino if self._writable else 0
+            if connection.execute("pragma user_version").fetchone()[0] not in (0, _SHAPE):
+                raise sqlite3.DatabaseError("its records have other fields")
+            connection.executescript(_SCHEMA)
+            connection.execute(f"pragma user_version = {_SHAPE}")
+            self._add_new_runs()
         except BaseException:
-            self.close()  # its version makes the next process fill it
+            connection.close()
             raise
 
-    def _put_aside(self) -> None:
-        path = self.path
-        kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
-        self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
-        logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    def _add_new_runs(self) -> None:
+        """Adds the finished runs whose journals are not known yet, or have grown."""
+        known = dict(self._connection.execute("select name, size from journal"))
+        records: list[RunRecord] = []
+        sizes: list[tuple[str, int]] = []
+        for path in files_in(self._runs, ".jsonl"):
+            before = known.get(path.name)
+            if before == -1:
+                continue
+            with suppress(OSError):
+                size = path.stat().st_size
+                if size != before:
+                    found, ended = _read(path)
+                    records += found
+                    sizes.append((path.name, -1 if ended else size))
+        if sizes:
+            with self._connection:
+                self._connection.executemany(_INSERT, filter(None, map(_row, records)))
+                self._connection.executemany(_KNOWN, sizes)
 
     def _repairing(self, action: Callable[[], Answer]) -> Answer:
-        """Returns what `action` returns. If it finds damage, the index is repaired and `action` is called once more."""
+        """Returns what `action` returns. If it finds damage, the index is made anew and `action` is called once more."""
         with self._lock:
-            if self._is_ours():
-                try:
-                    return action()
-                except FAULTS as error:
-                    if not is_damage(error, self.path):
-                        raise
-            with opening(self.path):
-                self._connection.close()
+            try:
                 if self._is_ours():
-                    self._put_aside()
-                self._open()
+                    return action()
+            except _FAULTS as error:
+                if not self._writable or not _is_damage(error, self.path):
+                    raise
+                with _opening(self.path):
+                    if self._is_ours():
+                        _delete(self.path)
+            self._connection.close()
+            self._open()
             return action()
 
     def _is_ours(self) -> bool:
-        """Whether the path leads to the open file. It does not after another process has repaired the index."""
+        """Whether the path leads to the open file. It does not after another process has made the index anew."""
         try:
-            return self.path.stat().st_ino == self._inode
+            return not self._writable or self.path.stat().st_ino == self._inode
         except FileNotFoundError:
             return False
 
@@ -128,183 +154,183 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def record(self, entry: Entry) -> None:
-        """Adds a finished run.
+    def record(self, record: RunRecord) -> None:
+        """Adds a finished run. A run against another kernel is added only if the player started from that kernel.
 
         Raises:
             StoreError: it could not be written. It is added from its journal when the index is opened again.
         """
-        self._write(_INSERT, _row(entry))
 
-    def record_comparison(self, comparison: Comparison) -> None:
-        """Adds a run of a kernel against the one that its player started from. Raises as `record`."""
-        self._write(_INSERT_COMPARISON, _comparison_row(comparison))
-
-    def _write(self, sql: str, values: tuple[object, ...]) -> None:
         def write() -> None:
             with self._connection:
-                self._connection.execute(sql, values)
+                if (row := _row(record)) is not None:
+                    self._connection.execute(_INSERT, row)
+                self._connection.execute(_KNOWN, (f"{record.run_id}.jsonl", -1))
 
         try:
             self._repairing(write)
-        except (*FAULTS, OSError) as error:
-            mark_stale(self.path)
+        except (*_FAULTS, OSError) as error:
             advice = f"{_advice(error, _WRITE_ADVICE)}; {_LATER}"
             raise StoreError(f"cannot write to {self.path}: {error}", advice) from None
 
-    def rebuild(self, runs: Path) -> int:
-        """Adds every finished run that has a journal. Returns how many."""
-        rows, compared = [], []
-        for path in files_in(runs, ".jsonl"):
-            with suppress(OSError, ValueError):
-                header = read_header(path)
-                results = [event.result for event in read_events(path) if isinstance(event, Finished)]
-                if not header.versus:
-                    rows += [_row(entry_of(header, result)) for result in results]
-                elif header.origin:
-                    compared += [_comparison_row(comparison_of(header, result)) for result in results]
-        with self._lock, self._connection:
-            self._connection.executemany(_INSERT, rows)
-            self._connection.executemany(_INSERT_COMPARISON, compared)
-            self._connection.execute(f"pragma user_version = {VERSION}")
-        return len(rows)
+    # --- queries: the baseline's own runs, and runs against another kernel, are left out ---------------------
 
-    def history(self, problem_id: int, player: str | None = "you", limit: int = 200) -> list[Entry]:
-        """Runs of a problem by a player, or by all (None), newest first; the baseline's own are left out."""
-        return self._query(
-            f"{_SELECT} where problem_id = ? and player = coalesce(?, player) and kernel_name != ?"
-            " order by created desc, run_id desc limit ?",
-            (problem_id, player, BASELINE, limit),
-        )
+    def history(self, problem_id: int, player: str | None = "you", limit: int = 200) -> list[RunRecord]:
+        """Runs of a problem by a player, or by all (None), newest first."""
+        where = "problem_id = ? and player = coalesce(?, player)"
+        return self._query(f"{where} order by created desc, run_id desc limit ?", problem_id, player, limit)
 
-    def kernels(self, prefix: str) -> list[Entry]:
-        """All runs of kernels whose code hash or file hash begins with `prefix`; the baseline's own are left out."""
-        return self._query(
-            f"{_SELECT} where kernel_name != ? and (substr(code, 1, ?) = ? or substr(sha256, 1, ?) = ?)"
-            " order by created, run_id",
-            (BASELINE, len(prefix), prefix, len(prefix), prefix),
-        )
+    def kernels(self, prefix: str) -> list[RunRecord]:
+        """All runs of kernels whose code hash or file hash begins with `prefix`, oldest first."""
+        size = len(prefix)
+        where = "(substr(code, 1, ?) = ? or substr(sha256, 1, ?) = ?)"
+        return self._query(f"{where} order by created, run_id", size, prefix, size, prefix)
 
-    def voided(self) -> list[Entry]:
+    def voided(self) -> list[RunRecord]:
         """All voided runs, oldest first."""
         if not read_voids(self._voids):
             return []
-        return [entry for entry in self._query(f"{_SELECT} order by created, run_id", ()) if entry.voided]
+        return [
+            record for record in self._query("true order by created, run_id", kinds=(_OWN, _BASELINE)) if record.voided
+        ]
 
     def standings(self, player: str = "you") -> dict[int, Standing]:
         """A player's standing in every problem that was run, by problem id."""
-        by_problem: dict[int, list[Entry]] = {}
-        for entry in self.entries(player):
-            by_problem.setdefault(entry.problem_id, []).append(entry)
+        by_problem: dict[int, list[RunRecord]] = {}
+        for record in self.entries(player):
+            by_problem.setdefault(record.problem_id, []).append(record)
         return {problem_id: standing_of(problem_id, found) for problem_id, found in by_problem.items()}
 
     def players(self) -> list[str]:
         """Names of all players with a kernel of their own in the store."""
-        entries = self._query(f"{_SELECT} where kernel_name != ? group by player order by player", (BASELINE,))
-        return [entry.player for entry in entries]
+        return self._rows("select distinct player from run where kind = ? order by player", (_OWN,), str)
 
-    def entries(self, player: str) -> list[Entry]:
-        """All runs of a player, oldest first; the baseline's own are left out."""
-        return self._query(
-            f"{_SELECT} where player = ? and kernel_name != ? order by created, run_id", (player, BASELINE)
+    def entries(self, player: str) -> list[RunRecord]:
+        """All runs of a player, oldest first."""
+        return self._query("player = ? order by created, run_id", player)
+
+    def best(self) -> dict[int, RunRecord]:
+        """The fastest kernel of any player at a preset's own sizes, by problem id."""
+        passed = self._query("verdict = ? order by created, run_id", Verdict.PASS.value)
+        return {record.problem_id: record for record in reversed(fastest(passed))}
+
+    def last_timed(self, limit: int) -> list[RunRecord]:
+        """The newest runs that were timed, of any player and problem."""
+        passed = self._query(
+            "verdict = ? order by created desc, run_id desc limit ?",
+            Verdict.PASS.value,
+            4 * limit,
+            kinds=(_OWN, _BASELINE),
         )
+        return [record for record in passed if record.interval is not None][:limit]
 
-    def best(self) -> dict[int, Entry]:
-        """The fastest kernel of any player at a preset's own sizes, by problem id; the baseline's own runs are left out."""
-        entries = self._query(
-            f"{_SELECT} where kernel_name != ? and verdict = ? and preset_sizes and speedup is not null"
-            " order by created, run_id",
-            (BASELINE, Verdict.PASS.value),
-        )
-        return {entry.problem_id: entry for entry in reversed(fastest(entries))}
-
-    def last_timed(self, limit: int) -> list[Entry]:
-        """The newest runs that have a smallest detectable difference, of any player and problem."""
-        return self._query(
-            f"{_SELECT} where call_sees is not null or device_sees is not null"
-            " order by created desc, run_id desc limit ?",
-            (limit,),
-        )
-
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[RunRecord]:
         """All runs of kernels against those that their players started from, oldest first; voided ones are left out."""
-        found = self._rows("select json from comparison order by run_id", (), _comparison)
-        voids = read_voids(self._voids)
-        return [each for each in found if voids.of(each.run_id, each.code) is None]
+        return [record for record in self._query("true order by run_id", kinds=(_COMPARED,)) if not record.voided]
 
-    def _query(self, sql: str, values: tuple[object, ...]) -> list[Entry]:
-        entries = self._rows(sql, values, _entry)
+    def _query(self, where: str, *values: object, kinds: tuple[str, ...] = (_OWN,)) -> list[RunRecord]:
+        sql = f"select record from run where kind in ({', '.join('?' * len(kinds))}) and {where}"
+        found = self._rows(sql, (*kinds, *values), _decode)
         voids = read_voids(self._voids)
-        return [_marked(entry, voids) for entry in entries]
+        marks = [voids.of(record.run_id, record.code) for record in found]
+        return [
+            record if mark is None else msgspec.structs.replace(record, voided=mark)
+            for record, mark in zip(found, marks, strict=True)
+        ]
 
-    def _rows(self, sql: str, values: tuple[object, ...], decode: Callable[[tuple[Any, ...]], Answer]) -> list[Answer]:
+    def _rows(self, sql: str, values: tuple[object, ...], decode: Callable[[bytes], Answer]) -> list[Answer]:
         try:
-            return self._repairing(lambda: [decode(row) for row in self._connection.execute(sql, values).fetchall()])
-        except (*FAULTS, OSError) as error:
+            return self._repairing(lambda: [decode(value) for (value,) in self._connection.execute(sql, values)])
+        except (*_FAULTS, OSError) as error:
             raise StoreError(f"cannot read {self.path}: {error}", _advice(error, _OPEN_ADVICE)) from None
 
 
-class ReadOnlyStore(Store):
-    """The index in a folder that this user cannot write: only for queries, and nothing is repaired."""
+def stored(paths: Paths, question: Callable[[Store], Answer]) -> Answer | None:
+    """Returns the answer of `question` from the index. None: nothing was ever run here; then nothing is created.
 
-    def __init__(self, path: Path, runs: Path) -> None:
-        """Opens the index, or reads the journals in `runs` into memory.
-
-        Raises:
-            PathRefused: the journals of the runs cannot be read.
-        """
-        self.path, self.damaged = path, ""
-        self._voids, self._lock = path.with_name(VOIDS), threading.RLock()
-        self._connection, to_fill = connect_without_writing(path)
-        if to_fill:
-            self.rebuild(runs)
-
-    def _repairing(self, action: Callable[[], Answer]) -> Answer:
-        with self._lock:
-            return action()
-
-
-def stored(paths: Paths, question: Callable[[Store], Answer], rebuild: bool = False) -> Answer | None:
-    """Returns the answer of `question` from the index. None: there is no index; then nothing is created.
-
-    Where no file can be written, the index is as `ReadOnlyStore`, from the journals if there is no file.
-
-    question: it only reads, because the folder may not be writable.
-    rebuild: whether a missing index is rebuilt if there is a folder of journals.
+    Where no file can be written, the index is made in memory.
 
     Raises:
         StoreError: it cannot be used.
     """
-    writable = os.access(paths.data, os.W_OK | os.X_OK)
-    if not (paths.database.exists() or ((rebuild or not writable) and paths.runs.exists())):
+    if not (paths.database.exists() or paths.runs.exists()):
         return None
-    store = (Store if writable else ReadOnlyStore)(paths.database, paths.runs)
-    try:
+    with closing(Store(paths.database, paths.runs, os.access(paths.data, os.W_OK | os.X_OK))) as store:
         return question(store)
+
+
+def _read(path: Path) -> tuple[list[RunRecord], bool]:
+    """Returns the results in a run's journal, and whether it has its end. A file that is no journal has none."""
+    found, ended = [], False
+    try:
+        header = read_header(path)
+    except ValueError:
+        return [], False
+    for event in read_events(path):
+        ended = ended or isinstance(event, Finished | Cancelled | Refused | Fatal)
+        if isinstance(event, Finished):
+            found.append(record_of(header, event.result))
+    return found, ended
+
+
+def _row(record: RunRecord) -> tuple[object, ...] | None:
+    if record.versus and not record.origin:
+        return None
+    kind = _COMPARED if record.versus else _BASELINE if record.kernel_name == BASELINE else _OWN
+    head = (record.run_id, record.created, record.problem_id, record.player, kind)
+    return (*head, record.verdict.value, record.code, record.sha256, encode(record.shortened))
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """Holds a lock while an index is opened and filled: SQLite fails if two processes create an index at once."""
+    file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
     finally:
-        store.close()
+        os.close(file)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    try:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copied(path: Path) -> sqlite3.Connection:
+    """Returns a copy in memory. Runs that are only in SQLite's log, which is not read, are added from their journals."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    if path.is_file():
+        with (
+            suppress(*_FAULTS),
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file,
+        ):
+            file.backup(connection)
+    return connection
+
+
+def _delete(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _is_damage(error: BaseException, path: Path) -> bool:
+    """Whether an error of `_FAULTS` comes from the contents of the index at `path`."""
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return False  # such as a closed connection
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:  # a flipped byte of the head makes a file read-only, too
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code & 0xFF not in _NOT_DAMAGE
 
 
 def _advice(error: Exception, otherwise: str) -> str:
-    return _LOCK_ADVICE if is_locked(error) else otherwise
-
-
-def _row(entry: Entry) -> tuple[object, ...]:
-    return tuple(msgspec.structs.astuple(entry)[: len(_COLUMNS)])
-
-
-def _comparison_row(comparison: Comparison) -> tuple[object, ...]:
-    return comparison.run_id, msgspec.json.encode(comparison).decode()
-
-
-def _comparison(row: tuple[Any, ...]) -> Comparison:
-    return msgspec.json.decode(str(row[0]), type=Comparison)
-
-
-def _marked(entry: Entry, voids: Voids) -> Entry:
-    void = voids.of(entry.run_id, entry.code)
-    return entry if void is None else msgspec.structs.replace(entry, voided=void)
-
-
-def _entry(row: tuple[object, ...]) -> Entry:
-    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)
+    """Returns what to do. A lock was held for longer than a connection waits."""
+    locked = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _LOCKED
+    return _LOCK_ADVICE if locked else otherwise

@@ -1,14 +1,17 @@
 """Ranks kernels by their speed: all measurements of the same code in one setting count as one.
 
-Repeating a measurement therefore never raises a kernel's figure by luck.
-All code that ranks or stores speedups uses this module.
+Repeating a measurement therefore never raises a kernel's figure by luck. All code that ranks speedups uses this module.
 """
 
+import operator
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from statistics import median
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from arena.records.run_record import RunRecord, holds
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import outcome
 
@@ -66,3 +69,58 @@ def _pooled(group: list[tuple[Item, Measurement]]) -> Ranked[Item]:
     ]
     middle, low, high = (median(getattr(each, end) for each in kept) for end in Interval.__struct_fields__)
     return Ranked(item, tuple(each for each, _ in group), Interval(middle, low, high), longest.clock)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A player's best and last results in one problem. Voided runs count in `runs` alone."""
+
+    problem_id: int
+    runs: int
+    solved: bool
+    """At least one PASS."""
+    best: RunRecord | None
+    """The correct kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
+    last: RunRecord
+    """The last run that is not voided; if all are voided, the last of all."""
+    holds: str = ""
+    """If `best` is faster: it is also faster at "all", "some" or "none" of the other sizes; empty: not known."""
+
+    @property
+    def faster(self) -> bool:
+        """Whether the interval of `best` lies above 1."""
+        return self.best is not None and self.best.outcome == "faster"
+
+
+def fastest(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Returns the correct kernels at presets' own sizes, fastest first, each with the pooled figures of its runs.
+
+    Leaves out voided runs, and kernels whose times were too noisy.
+    """
+    kernels = [
+        each.item if len(each.items) == 1 else each.item.pooled(each.speedup, each.outcome, each.clock)
+        for each in ranked(records, _measurement)
+    ]
+    return [record for record in kernels if record.outcome != "too noisy"]
+
+
+def _measurement(record: RunRecord) -> Measurement | None:
+    if record.interval is None or not record.passed or not record.is_ranked or record.voided:
+        return None
+    key = (record.code, record.problem_id, record.device, record.world, record.dtype, record.preset, record.machine)
+    return Measurement(key, record.interval, record.clock, record.rounds)
+
+
+def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:
+    """Returns a player's standing in a problem. records: all runs of the player in it, oldest first."""
+    counted = [record for record in records if not record.voided]
+    solved = any(record.passed and not record.other_than for record in counted)
+    best = next(iter(fastest(counted)), None)
+    held = _holds(best, counted) if best is not None and best.outcome == "faster" else ""
+    return Standing(problem_id, len(records), solved, best, (counted or records)[-1], held)
+
+
+def _holds(best: RunRecord, records: list[RunRecord]) -> str:
+    """Returns `holds` for a kernel, from the runs at other sizes that belong to its own runs in the same setting."""
+    same = operator.attrgetter(*("code", "preset", "preset_sizes", "device", "world", "dtype", "machine", "other_than"))
+    own = {each.run_id for each in records if same(each) == same(best)}
+    return holds([each for each in records if each.other_than in own])

@@ -1,65 +1,141 @@
-"""One finished run as a row of the index of results."""
+"""A finished run: what was asked, what was found, and what follows from both."""
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from arena.records.bound import gap_closed
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
-from arena.records.report import holds_here
 from arena.records.voids import Void
 from arena.words.headline import by_clock
+from arena.words.untrusted_text import one_line
 from sandbox.machine.backends import label_in
-from sandbox.protocol.events import Result
+from sandbox.protocol.events import Interval, Result, Speedup
+from sandbox.protocol.result import BareResult
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
 
+SHORT_CHARACTERS = 2000
+"""Characters of a traceback or compiler output that `shortened` keeps. The run's own journal has all of it."""
+View = TypeVar("View", bound=msgspec.Struct)
 
-class Entry(msgspec.Struct, frozen=True):
-    """One finished run."""
+
+class BriefResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of results says of a run."""
 
     run_id: str
-    created: float
-    problem_id: int
+    verdict: str
+    """A `Verdict`; in sweeps also why there was no run."""
+    outcome: str = ""
+    """As `RunRecord.outcome`; empty when nothing was timed."""
+    clock: str = ""
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the kernel is correct."""
+        return self.verdict == Verdict.PASS
+
+
+class OtherSize(BriefResult, frozen=True, kw_only=True):
+    """A kernel that passed, judged in another setting."""
+
+    sizes: dict[str, int]
+    dtype: str
+    world: int
+    speedup: Speedup | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the kernel is correct and faster here, too; None if it is correct and its speed is not known."""
+        return _holds_here(self.verdict, self.outcome)
+
+
+class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem", "problem_id": "id"}):
+    """A finished run: the JSON object of `run --json`, and a row of the index. Fields are added, never renamed.
+
+    Units: microseconds in `*_us`, seconds in `seconds`; errors are relative to the float64 oracle.
+    """
+
+    run_id: str
+    created: float = 0.0
+    """Seconds since the epoch."""
     slug: str
-    player: str
-    kernel_path: str
-    kernel_name: str
+    problem_id: int
+    category: str
+    player: str = ""
+    kernel: str
+    """Its path, or its name if it was not read from a file."""
+    kernel_name: str = ""
     sha256: str
+    code: str = ""
+    """Hash of the code (`arena.records.code_hash`)."""
     device: str
     world: int
     dtype: str
     preset: str
-    preset_sizes: bool
-    verdict: Verdict
-    outcome: str
-    """ "faster", "slower", "even", "too noisy", or empty when nothing was timed."""
-    speedup: float | None
-    """Median by the headline's clock; `low` and `high` are the ends of its interval."""
-    low: float | None
-    high: float | None
-    percent: float | None
-    """Percent of the roofline's bound."""
-    clock: str = ""
-    """The clock of the headline: "call" or "device"; empty when nothing was timed."""
-    call_sees: float | None = None
-    """Smallest detectable difference of end-to-end time, in percent; None if not known."""
-    device_sees: float | None = None
-    code: str = ""
-    """Hash of the code (`arena.records.code_hash`)."""
-    rounds: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Number of timed rounds."""
+    preset_sizes: bool = True
+    sizes: dict[str, int]
     machine: str = ""
     """The machine's fingerprint (`arena.machine.fingerprint`)."""
-    gap_closed: float | None = None
-    """Share of the gap between the baseline and the roofline's bound (`arena.records.bound`)."""
-    backend: str = ""
-    """The label of the kernel's backend (`sandbox.machine.backends`); empty: no backend, or the kernel did not pass."""
+    versus: str = ""
+    """Name of the kernel in the baseline's place; empty: the baseline itself."""
+    origin: str = ""
+    """SHA-256 of the kernel that the player started from, if it took the baseline's place."""
     other_than: str = ""
     """For a run in a random setting at other sizes: the id of the run that it belongs to; else empty."""
-    voided: Void | None = None
-    """Why the run is in no ranking; None: it counts. Read from the journal of voids, not a column of the index."""
+    other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
+    """If the kernel passed and other settings were requested (`arena/runs/other_sizes.py`); else not in the JSON."""
+    holds_at_other_sizes: str | msgspec.UnsetType = msgspec.UNSET
+    """What `holds` returns for `other_sizes`; not in the JSON without them."""
+    voided: Void | msgspec.UnsetType = msgspec.UNSET
+    """Why the run is in no ranking. Only the index sets it, from the journal of voids."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the kernel is correct."""
+        return self.verdict is Verdict.PASS
+
+    @property
+    def interval(self) -> Interval | None:
+        """The speedup by the clock of the headline; None if nothing was timed."""
+        return by_clock(self.speedup, self.clock)
+
+    @property
+    def median(self) -> float | None:
+        """The middle of `interval`."""
+        return self.interval.median if self.interval is not None else None
+
+    def detectable(self, clock: str) -> float | None:
+        """Returns the smallest detectable difference of a clock, in percent; None if it timed nothing."""
+        interval = by_clock(self.speedup, clock)
+        return detectable_percent(interval) if interval is not None else None
+
+    @property
+    def percent(self) -> float | None:
+        """Percent of the roofline's bound."""
+        return self.roofline.percent if self.roofline is not None else None
+
+    @property
+    def gap_closed(self) -> float | None:
+        """(baseline - kernel) / (baseline - bound), from 0 to 1, by the clock that percent of bound uses.
+
+        0: the speedup's whole 99 % interval is not above 1. Noise therefore never counts as a closed gap.
+        1: the kernel reaches the bound. None: there are no times or no roofline, or the baseline reaches the bound itself.
+        """
+        if self.roofline is None or self.contender_us is None:
+            return None
+        speed = by_clock(self.speedup, "device" if self.contender_us.device else "call")
+        bound = self.roofline.percent / 100  # in units of the kernel's time; the baseline's time is `median` of them
+        if speed is None or speed.median <= bound:
+            return None
+        return 0.0 if speed.low <= 1 else min(1.0, (speed.median - 1) / (speed.median - bound))
+
+    @property
+    def backend(self) -> str:
+        """The label of the kernel's backend (`sandbox.machine.backends`); empty: none, or the kernel did not pass."""
+        return label_in(self.labels)
 
     @property
     def is_ranked(self) -> bool:
@@ -69,45 +145,79 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def holds(self) -> bool | None:
         """As `OtherSize.holds`."""
-        return holds_here(self.verdict, self.outcome)
+        return _holds_here(self.verdict, self.outcome)
+
+    @property
+    def others(self) -> list[OtherSize]:
+        """The results in other settings; empty if none were judged."""
+        return self.other_sizes or []
+
+    @property
+    def tried_other_sizes(self) -> bool:
+        """Whether other settings were judged as well."""
+        return not isinstance(self.other_sizes, msgspec.UnsetType)
+
+    @property
+    def one_size_only(self) -> bool:
+        """Whether the kernel, which passed here, failed in another setting: it was made for one shape."""
+        return not all(other.passed for other in self.others)
+
+    def with_others(self, others: Sequence[OtherSize]) -> "RunRecord":
+        """Returns the record of a kernel that passed, with its results in other settings."""
+        return msgspec.structs.replace(self, other_sizes=list(others), holds_at_other_sizes=holds(others))
+
+    def pooled(self, interval: Interval, outcome: str, clock: str) -> "RunRecord":
+        """Returns the record with the figures of all measurements of its code (`arena.records.ranking`)."""
+        speedup = msgspec.structs.replace(self.speedup or Speedup(None, None), **{clock or "call": interval})
+        return msgspec.structs.replace(self, speedup=speedup, outcome=outcome, clock=clock)
+
+    @property
+    def shortened(self) -> "RunRecord":
+        """The record with the failure's text cut to its last characters."""
+        failure = self.failure
+        if failure is None or len(failure.text) <= SHORT_CHARACTERS:
+            return self
+        return msgspec.structs.replace(
+            self, failure=msgspec.structs.replace(failure, text=failure.text[-SHORT_CHARACTERS:])
+        )
 
 
-def entry_of(header: RunHeader, result: Result) -> Entry:
-    """Returns the row of a finished run."""
-    speed = by_clock(result.speedup, result.clock)
-    call, device = (_sees(result, clock) for clock in ("call", "device"))
-    return Entry(
-        run_id=header.run_id,
-        created=header.created,
-        problem_id=header.problem_id,
-        slug=header.slug,
-        player=header.player,
-        kernel_path=header.kernel_path,
-        kernel_name=header.kernel_name,
-        sha256=header.sha256,
-        device=header.setting.device,
-        world=header.setting.world,
-        dtype=header.setting.dtype,
-        preset=header.setting.preset,
-        preset_sizes=header.preset_sizes,
-        verdict=result.verdict,
-        outcome=result.outcome,
-        speedup=speed.median if speed else None,
-        low=speed.low if speed else None,
-        high=speed.high if speed else None,
-        percent=result.roofline.percent if result.roofline else None,
-        clock=result.clock,
-        call_sees=call,
-        device_sees=device,
+def record_of(header: RunHeader, result: Result) -> RunRecord:
+    """Returns the record of a finished run."""
+    return view(
+        RunRecord, header, header.setting, result,
+        kernel=header.kernel_path or header.kernel_name, detail=one_line(result.detail),
         code=code_hash(header.source, header.files),
-        rounds=result.rounds,
-        machine=header.machine,
-        gap_closed=gap_closed(result),
-        backend=label_in(result.labels),
-        other_than=header.other_than,
-    )
+    )  # fmt: skip
 
 
-def _sees(result: Result, clock: str) -> float | None:
-    interval = by_clock(result.speedup, clock)
-    return detectable_percent(interval) if interval is not None else None
+def view(kind: type[View], *sources: object, **more: object) -> View:
+    """Returns a struct of another type: each field from `more`, else from the first source with an attribute of its name.
+
+    Raises:
+        TypeError: a field without a default is in none of them.
+    """
+    for name in kind.__struct_fields__:
+        source = next((each for each in sources if hasattr(each, name)), None)
+        if name not in more and source is not None:
+            more[name] = getattr(source, name)
+    return kind(**more)
+
+
+def _holds_here(verdict: str, outcome: str) -> bool | None:
+    if verdict != Verdict.PASS:
+        return False
+    return None if outcome in ("", "too noisy") else outcome == "faster"
+
+
+class _Held(Protocol):
+    @property
+    def holds(self) -> bool | None: ...
+
+
+def holds(others: Iterable[_Held]) -> str:
+    """Returns in which other settings a faster kernel is faster, too: "all", "some", "none"; empty if not known."""
+    told = [other.holds for other in others if other.holds is not None]
+    if not told:
+        return ""
+    return "all" if all(told) else "some" if any(told) else "none"

@@ -12,7 +12,7 @@ import msgspec
 from arena.errors import FolderUnwritable, PathRefused, why
 from arena.paths import make_folder, unwritable
 from arena.records.json_lines import append_line, decoder, whole_lines
-from arena.records.report import one_line
+from arena.words.untrusted_text import one_line
 
 NOTE_CHARACTERS = 500
 VOIDS_SUFFIX = ".voids"

@@ -42,8 +42,8 @@ def clock_resolutions(paths: Paths) -> list[ClockResolution]:
         raise refusal(error) or error from None
     found: dict[tuple[str, str], list[float]] = {}
     for entry in entries:
-        for clock, detectable in (("call", entry.call_sees), ("device", entry.device_sees)):
-            if detectable is not None:
+        for clock in WHERE:
+            if (detectable := entry.detectable(clock)) is not None:
                 found.setdefault((entry.device, clock), []).append(detectable)
     return [ClockResolution(*name, median(percents), len(percents)) for name, percents in sorted(found.items())]
 

@@ -15,11 +15,10 @@ from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.report import harness_error
 from arena.runs.engine_run import EngineRun, Terminal
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.runs.result_recorder import ResultRecorder
-from arena.runs.run_request import Notice, RunRequest, header_of
+from arena.runs.run_request import Notice, RunRequest, harness_error, header_of
 from arena.workspace import baseline_variant_times
 from sandbox.protocol import events
 

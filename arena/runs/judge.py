@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from arena.records.header import RunHeader
-from arena.records.report import OtherSize, RunReport, at_other_sizes, report
+from arena.records.run_record import OtherSize, RunRecord, record_of
 from arena.runs.run_request import RunRequest
 from sandbox.protocol.events import AnyEvent, Result
 
@@ -26,10 +26,10 @@ class Judgement:
     """The kernel's results at other sizes; None if it was not judged there."""
 
     @cached_property
-    def report(self) -> RunReport:
+    def report(self) -> RunRecord:
         """The result as `run --json` prints it."""
-        found = report(self.header, self.result)
-        return found if self.others is None else at_other_sizes(found, self.others)
+        found = record_of(self.header, self.result)
+        return found if self.others is None else found.with_others(self.others)
 
 
 class RunInProgress(Protocol):

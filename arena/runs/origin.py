@@ -84,7 +84,7 @@ def known_origin(
 def _newest(sha256: str, problem: Problem, setting: Setting, paths: Paths) -> Judgement | None:
     """Returns the newest timed result in this setting, else the newest one."""
     known = stored(paths, lambda store: store.kernels(sha256)) or []
-    entries = [entry for entry in known if entry.problem_id == problem.id and entry.voided is None]
+    entries = [entry for entry in known if entry.problem_id == problem.id and not entry.voided]
     for entry in sorted(entries, key=lambda entry: (bool(entry.outcome), entry.created), reverse=True):
         with suppress(OSError, ValueError):
             path = paths.runs / f"{entry.run_id}.jsonl"

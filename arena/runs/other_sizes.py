@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from arena.errors import RunRefused
-from arena.records.report import OtherSize, RunReport, at_other_sizes
+from arena.records.run_record import OtherSize, RunRecord, view
 from arena.runs.judge import Judge, judge_to_end
 from arena.runs.run_request import RunRequest
 from problems.formula import FormulaError
@@ -113,8 +113,8 @@ def ignore(_: OtherSizesProgress) -> None:
 
 
 async def with_other_sizes(
-    judge: Judge, request: RunRequest, report: RunReport, listener: Callable[[OtherSizesProgress], None] = ignore
-) -> RunReport:
+    judge: Judge, request: RunRequest, report: RunRecord, listener: Callable[[OtherSizesProgress], None] = ignore
+) -> RunRecord:
     """After a PASS, judges the kernel in other settings. Returns its report with the results.
 
     The kernel is timed there if it is faster than the baseline here. The rival of `request` takes no part.
@@ -125,7 +125,7 @@ async def with_other_sizes(
     timed = report.outcome == "faster" and request.versus is None
     request = replace(request, versus=None, other_than=report.run_id)
     found = await judge_other_sizes(judge, request, timed=timed, listener=listener)
-    return at_other_sizes(report, found)
+    return report.with_others(found)
 
 
 async def judge_other_sizes(
@@ -160,21 +160,7 @@ async def judge_other_sizes(
             continue
         if report.verdict is Verdict.HARNESS_ERROR:  # the baseline itself fails in this setting
             continue
-        found.append(_other_size(setting, report))
+        found.append(view(OtherSize, report))
         if len(found) == SETTINGS:
             break
     return found
-
-
-def _other_size(setting: Setting, report: RunReport) -> OtherSize:
-    return OtherSize(
-        sizes=setting.sizes,
-        dtype=setting.dtype,
-        world=setting.world,
-        verdict=report.verdict,
-        detail=report.detail,
-        run_id=report.run_id,
-        outcome=report.outcome,
-        clock=report.clock,
-        speedup=report.speedup,
-    )

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from arena.errors import ArenaError
 from arena.paths import Paths
-from arena.records.comparisons import comparison_of
 from arena.records.header import RunHeader
 from arena.records.index import Store
-from arena.records.index_file import mark_stale
 from arena.records.json_lines import sync
-from arena.records.run_record import entry_of
+from arena.records.run_record import record_of
 from arena.runs.run_request import Notice
 from arena.workspace import baseline_variant_times
 from arena.workspace.kernels import Workspace
@@ -63,22 +61,16 @@ class ResultRecorder:
 
     def _write(self, header: RunHeader, result: Result) -> None:
         sync(self._paths.runs / f"{header.run_id}.jsonl")
-        if header.versus:
-            self._index().record_comparison(comparison_of(header, result))
-            return
         try:
-            self._index().record(entry_of(header, result))
+            self._index().record(record_of(header, result))
         finally:
-            self._keep_files(header, result)
+            if not header.versus:
+                self._keep_files(header, result)
 
     def _index(self) -> Store:
         with self._opening:
             if self._store is None:
-                try:
-                    self._store = Store(self._paths.database, self._paths.runs)
-                except ArenaError:
-                    mark_stale(self._paths.database)
-                    raise
+                self._store = Store(self._paths.database, self._paths.runs)
             return self._store
 
     def _keep_files(self, header: RunHeader, result: Result) -> None:

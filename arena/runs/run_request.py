@@ -7,8 +7,9 @@ from arena.machine.fingerprint import this_machine
 from arena.records.header import RunHeader, new_id
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import Rival, Setting
+from sandbox.protocol.events import Finished, Rival, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
+from sandbox.protocol.result import harness_error_result
 from sandbox.timing.stopping_rule import CHECK_TIMES
 
 MOST_ROUNDS = 10_000
@@ -83,3 +84,9 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
         correctness_only=request.rounds == 0,
         machine=machine or this_machine(request.setting.device).digest,
     )
+
+
+def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
+    """Returns the end of a run whose referee failed."""
+    result = harness_error_result(phase, message, text)
+    return Finished(run_id=header.run_id, sha256=header.sha256, result=result)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from arena.records.ranking import Measurement, ranked
+from arena.records.run_record import BriefResult, view
 from arena.records.voids import NO_VOIDS, Void, Voids
 from arena.sweep import records
 from arena.sweep.plan import SweepPlan
@@ -15,16 +16,11 @@ _SHORT = 160
 """Characters of a verdict's detail that are kept."""
 
 
-class CellMark(msgspec.Struct, frozen=True):
-    """One attempt."""
+class CellMark(BriefResult, frozen=True, kw_only=True):
+    """One attempt. Its run's journal is in the folder of the runs, if it was judged on this machine."""
 
     attempt: int
-    verdict: str
-    detail: str
-    outcome: str
     speedup: float | None
-    run_id: str
-    """Names its journal in the folder of the runs, if it was judged on this machine; empty without a run."""
     trace_id: str
     sha256: str
     one_size_only: bool
@@ -124,22 +120,15 @@ class SweepGrid:
 def _mark(line: records.CellResult, void: Void | None) -> CellMark:
     report = line.report
     measurement = line.measurement if void is None else None
-    return CellMark(
-        attempt=line.cell.attempt,
-        verdict=line.verdict,
+    return view(
+        CellMark, line, line.cell, line.spent, report,
         detail=line.detail[:_SHORT],
-        outcome=report.outcome if report is not None else "",
         speedup=measurement.speedup.median if measurement is not None else None,
-        run_id=line.run_id,
-        trace_id=line.trace_id,
-        sha256=line.sha256,
         one_size_only=report is not None and report.one_size_only,
         holds=(report.holds_at_other_sizes or "") if report is not None else "",
-        seconds=line.seconds,
-        usd=line.spent.usd,
         measurement=measurement,
         voided=void.words if void is not None else "",
-    )
+    )  # fmt: skip
 
 
 def mark_words(mark: CellMark) -> str:

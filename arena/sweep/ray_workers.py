@@ -22,13 +22,11 @@ from arena.machine.fingerprint import Machine, this_machine
 from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.header import RunHeader
 from arena.records.index import Store
-from arena.records.index_file import mark_stale
 from arena.records.json_lines import Journal
-from arena.records.report import harness_error
-from arena.records.run_record import entry_of
+from arena.records.run_record import record_of
 from arena.runs.engine import Engine
 from arena.runs.engine_run import EngineRun
-from arena.runs.run_request import RunRequest, header_of
+from arena.runs.run_request import RunRequest, harness_error, header_of
 from arena.sweep.records import version_of
 from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace
@@ -191,9 +189,8 @@ class RemoteJudge:
         try:
             if self._store is None:
                 self._store = Store(self._paths.database, self._paths.runs)
-            self._store.record(entry_of(header, event.result))
+            self._store.record(record_of(header, event.result))
         except ArenaError as error:  # the run has a verdict all the same
-            mark_stale(self._paths.database)
             logging.getLogger(__name__).warning("pkb-arena: %s", error.one_line)
         Workspace(self._paths.workspace).keep_revision(header.source, header.files)
 

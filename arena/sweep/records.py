@@ -12,9 +12,8 @@ from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.records.json_lines import decoder
 from arena.records.ranking import Measurement
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.sweep.plan import SweepPlan
-from arena.words.headline import by_clock
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files
@@ -25,8 +24,6 @@ NO_KERNEL = "NO_KERNEL"
 """Instead of a verdict: the player's answer contained no kernel."""
 REFUSED = "REFUSED"
 """Instead of a verdict: the setting cannot be run."""
-TEXT_CHARACTERS = 2000
-"""Characters of a traceback or compiler output that a result keeps. The run's own journal has all of it."""
 
 
 class SweepLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -115,7 +112,7 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
     verdict: str
     """A `Verdict`, NO_KERNEL or REFUSED."""
     detail: str
-    report: RunReport | None
+    report: RunRecord | None
     """As `run --json`, with a shortened text of the failure; None without a run."""
     spent: Spent
     trace_id: str
@@ -142,25 +139,15 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
     def measurement(self) -> Measurement | None:
         """The measurement of a correct kernel; None if nothing was timed."""
         report = self.report
-        speed = by_clock(report.speedup, report.clock) if report is not None and self.passed else None
-        if report is None or speed is None:
+        if report is None or report.interval is None or not self.passed:
             return None
         key = (self.code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
-        return Measurement(msgspec.json.encode(key), speed, report.clock, report.rounds)
+        return Measurement(msgspec.json.encode(key), report.interval, report.clock, report.rounds)
 
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult
 
 decode_line: Callable[[bytes], AnyLine] = decoder(AnyLine)
-
-
-def cut_short(report: RunReport) -> RunReport:
-    """Returns the report with the failure's text cut to its last characters."""
-    failure = report.failure
-    if failure is None or len(failure.text) <= TEXT_CHARACTERS:
-        return report
-    short = msgspec.structs.replace(failure, text=failure.text[-TEXT_CHARACTERS:])
-    return msgspec.structs.replace(report, failure=short)
 
 
 _FILES = ("problem.toml", "inputs.py", "baseline.py")

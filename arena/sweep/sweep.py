@@ -245,7 +245,7 @@ class Sweep:
             except RunRefused as refused:
                 verdict, detail = records.REFUSED, refused.message
             else:
-                report = records.cut_short(judgement.report)
+                report = judgement.report.shortened
                 verdict, detail = report.verdict.value, report.detail
                 if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
                     report = await with_other_sizes(worker.judge, request, report)

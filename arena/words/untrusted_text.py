@@ -31,6 +31,11 @@ def printable(text: str, tab: int = 4) -> str:
     return text.expandtabs(tab) if tab else text
 
 
+def one_line(text: str) -> str:
+    """Returns the text without control characters and line breaks."""
+    return " ".join(printable(text).split())
+
+
 def masked(text: str, mask: Callable[[str], str] = lambda character: MASK) -> str:
     """Replaces each character that `printable` removes; columns do not shift. Keeps tabs and line feeds.
 

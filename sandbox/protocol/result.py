@@ -147,21 +147,23 @@ class Seconds(msgspec.Struct, frozen=True):
     total: float = 0.0
 
 
-class RivalResult(msgspec.Struct, frozen=True):
-    """The result of the other kernel of a run between two contenders. Fields as in `Result`."""
+class KernelVerdict(msgspec.Struct, frozen=True):
+    """The verdict on a kernel, and why."""
 
     verdict: Verdict
     detail: str
     failure: Failure | None
+
+
+class RivalResult(KernelVerdict, frozen=True):
+    """The result of the other kernel of a run between two contenders."""
+
     sha256: str
 
 
-class Result(msgspec.Struct, frozen=True):
-    """The result of a run. The command line adds names and prints it as JSON."""
+class BareResult(KernelVerdict, frozen=True):
+    """A result without its samples. A field that is added here is in journals, in `run --json` and in the index."""
 
-    verdict: Verdict
-    detail: str
-    failure: Failure | None
     paper_rule: str | None
     error: Errors | None
     speedup: Speedup | None
@@ -180,15 +182,20 @@ class Result(msgspec.Struct, frozen=True):
     advice: str = ""
     """What would make the measurement more precise; empty if that is not needed."""
     rounds: int = 0
-    rival: RivalResult | None = None
-    """Set for a run between two contenders. There is no speedup if either failed."""
+    rival: RivalResult | msgspec.UnsetType | None = msgspec.UNSET
+    """Set for a run between two contenders. `baseline_us` is its time. There is no speedup if either failed."""
     labels: list[str] = []
     """Hints about the source of a passing kernel's speed (sandbox/referee/labels.py)."""
-    samples: Samples = Samples()
     beside: dict[str, Microseconds] = {}
     """Times of the baseline variants in this setting, by name, measured before."""
-    energy: Energy | None = None
-    """None if it was not asked for, or the kernel failed."""
+    energy: Energy | msgspec.UnsetType | None = msgspec.UNSET
+    """Only if it was asked for and the kernel passed."""
+
+
+class Result(BareResult, frozen=True):
+    """The result of a run, as the referee sends it."""
+
+    samples: Samples = Samples()
 
 
 def failure_words(failure: Failure) -> str:

@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import msgspec
+
 from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
 from sandbox.protocol.result import Energy, Samples, failure_words
@@ -121,7 +123,7 @@ class Evaluation:
             rounds=self.rounds.done if self.rounds else 0,
             samples=self.rounds.samples() if self.rounds else Samples(),
             beside=correctness.run.beside,
-            energy=self.energy if passed else None,
+            energy=self.energy if passed and self.energy else msgspec.UNSET,
             labels=self.labels,
         )
 

@@ -5,10 +5,9 @@ import time
 
 from textual.content import Content
 
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.records.voids import Void
 from arena.words.untrusted_text import printable
-from sandbox.protocol.events import Interval
 from screens import figures
 
 _PLAYER = 20
@@ -18,7 +17,7 @@ _NAME = 24
 
 
 def result_line(
-    entry: Entry, room: int, wide: bool, here: bool = False, player: bool = False, kernel: str = ""
+    entry: RunRecord, room: int, wide: bool, here: bool = False, player: bool = False, kernel: str = ""
 ) -> Content:
     """Returns a run's time, verdict, speedup, setting and revision; with `player`, its name. Two rows unless `wide`.
 
@@ -28,9 +27,8 @@ def result_line(
     words = figures.verdict_words(entry.verdict)
     speed = ""
     colour = figures.verdict_style(entry.verdict)
-    if entry.speedup is not None and entry.low is not None and entry.high is not None:
-        interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
-        speed = figures.measured_words(interval, entry.outcome, entry.clock)
+    if entry.interval is not None:
+        speed = figures.measured_words(entry.interval, entry.outcome, entry.clock)
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     name = entry.sha256[:8]
     if kernel and entry.kernel_name != kernel:
@@ -45,7 +43,7 @@ def result_line(
         (f"{name}  " if wide else f"\n  {below}", "$muted"),
         *([("in the editor  " if here else "", "$accent"), (setting, "$muted")] if wide else []),
     )
-    return line if entry.voided is None else struck_out(line, entry.voided, room)
+    return struck_out(line, entry.voided, room) if entry.voided else line
 
 
 def struck_out(line: Content, void: Void, room: int) -> Content:

@@ -12,7 +12,7 @@ from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
 from arena.paths import Paths
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
 from screens.dialogs.dialog import DecidingDialog
 from screens.dialogs.questions import Question
@@ -27,7 +27,7 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "void it", priority=True)]
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: RunRecord) -> None:
         super().__init__()
         self._entry = entry
 
@@ -58,13 +58,13 @@ class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
             self.query_one("#note").focus()
 
 
-def ask_to_void(screen: Screen[Any], paths: Paths, entry: Entry, then: Callable[[], Awaitable[None]]) -> None:
+def ask_to_void(screen: Screen[Any], paths: Paths, entry: RunRecord, then: Callable[[], Awaitable[None]]) -> None:
     """Asks for a note to void a result or, if it is voided, whether to take that back. Then calls `then`."""
 
     def write(change: Callable[[], object]) -> None:
         screen.run_worker(_written(screen, change, then), exit_on_error=False)
 
-    if (mark := entry.voided) is None:
+    if not (mark := entry.voided):
 
         def noted(answer: tuple[bool, str] | None) -> None:
             if answer is not None:
@@ -90,14 +90,14 @@ async def _written(screen: Screen[Any], change: Callable[[], object], then: Call
     await then()
 
 
-def _void(paths: Paths, entry: Entry, kernel: bool, note: str) -> None:
+def _void(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
     from arena.board.voiding import VoidTarget, user, void
 
     void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
 
 
-def _unvoid(paths: Paths, entry: Entry) -> None:
+def _unvoid(paths: Paths, entry: RunRecord) -> None:
     from arena.board.voiding import VoidTarget, unvoid, user
 
-    assert entry.voided is not None
+    assert entry.voided
     unvoid(paths, VoidTarget(entry.voided.run, entry.voided.code, []), "", user())

@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
@@ -53,7 +53,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (SIDES_FROM, "-wide")]
         self.session = session
         self.text = text
-        self.entries: list[Entry] = []
+        self.entries: list[RunRecord] = []
         self.comparing = False
         """Whether the revision is compared with the editor's text."""
         self._here = ""

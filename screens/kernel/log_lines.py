@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from arena.records.report import output_of
+from arena.records.report_text import output_of
 from sandbox.protocol import events
 from sandbox.protocol.result import names_line
 from sandbox.protocol.verdict import Verdict
@@ -40,7 +40,7 @@ def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLin
         case events.Finished():
             words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
             labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
-            other = _other_kernel(event.result.rival)
+            other = _other_kernel(event.result.rival or None)
             if event.result.verdict == told:
                 return [*other, *labels]
             return [*_failure(None if told else event.result.failure), *other, *labels, LogLine(words, kind="note")]

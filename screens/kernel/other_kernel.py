@@ -9,7 +9,7 @@ from screens import figures
 def failed_other(state: RunState) -> RivalResult | None:
     """The result of the other kernel, if it failed and the kernel itself passed; else None."""
     rival = state.result.rival if state.result is not None else None
-    if rival is None or rival.verdict is Verdict.PASS or state.verdict is not Verdict.PASS:
+    if not rival or rival.verdict is Verdict.PASS or state.verdict is not Verdict.PASS:
         return None
     return rival
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from arena.errors import RunCancelled
-from arena.records.report import OtherSize, holds
+from arena.records.run_record import OtherSize, holds
 from arena.runs.engine import Engine
 from arena.runs.other_sizes import OtherSizesProgress, judge_other_sizes
 from arena.runs.run_request import RunRequest

@@ -8,7 +8,7 @@ from arena.errors import ArenaError
 from screens import figures
 
 if TYPE_CHECKING:
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
     from problems.specification import Problem
     from sandbox.protocol.events import Setting
 

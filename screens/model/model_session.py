@@ -12,7 +12,7 @@ from arena.players.kept_kernels import keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.origin import Origin, known_origin
 from arena.runs.other_sizes import OtherSizesProgress
 from arena.runs.run_state import RunState
@@ -66,7 +66,7 @@ class ModelSession:
         """Whether the work has ended."""
         self.failed = ""
         """Why the work failed, and what to do; empty unless it failed."""
-        self.compared: RunReport | None = None
+        self.compared: RunRecord | None = None
         """The result of the best kernel against the one that it started from."""
         self.comparing = False
         self.notice = ""

@@ -6,7 +6,7 @@ from textual.content import Content
 from arena.models.budget import Spent
 from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.words.headline import by_clock, headline_so_far
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
@@ -81,7 +81,7 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     )
 
 
-def _elsewhere(report: RunReport) -> tuple[str, str]:
+def _elsewhere(report: RunRecord) -> tuple[str, str]:
     """ "  sizes: some": the result at other sizes; empty if it is not known."""
     if report.one_size_only:
         return "  one size only", "$error"
@@ -189,7 +189,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
     return Content("\n").join([*lines, Content(""), used])
 
 
-def _speedup(report: RunReport) -> str:
+def _speedup(report: RunRecord) -> str:
     speed = by_clock(report.speedup, report.clock)
     if speed is None:
         return ""

@@ -16,7 +16,7 @@ from arena.board import board
 from arena.board.definitions import BOUND_WORDS
 from arena.board.tables import bound_words, share_words
 from arena.errors import ArenaError
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -46,7 +46,7 @@ class ResultsDialog(Dialog[None]):
     def __init__(self, services: Services, problem: Problem) -> None:
         super().__init__()
         self.services, self.problem = services, problem
-        self.entries: list[Entry] = []
+        self.entries: list[RunRecord] = []
 
     def compose(self) -> ComposeResult:
         with MeasuredPane(classes="dialog large") as dialog:

@@ -12,13 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from arena.words.headline import outcome_words
-from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.widgets.tables import cell_colour
 
 if TYPE_CHECKING:
-    from arena.records.run_record import Entry
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
+    from arena.records.run_record import RunRecord
     from problems.specification import Problem
 
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
@@ -39,7 +38,7 @@ class ProblemRow:
     problem: Problem
     standing: Standing | None
     house: Standing | None = None
-    best: Entry | None = None
+    best: RunRecord | None = None
 
     @property
     def state(self) -> str:
@@ -73,7 +72,7 @@ _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
     "ranks": lambda row: (-len(row.problem.worlds), row.problem.id),
     "you": lambda row: (-_standing_figure(row.standing), row.problem.id),
     "house": lambda row: (-_standing_figure(row.house), row.problem.house_source is None, row.problem.id),
-    "best": lambda row: (-(row.best.low or 0.0) if row.best else 0.0, row.problem.id),
+    "best": lambda row: (-row.best.interval.low if row.best and row.best.interval else 0.0, row.problem.id),
     "device": lambda row: (-row.best.world if row.best else 0, row.problem.id),
 }
 
@@ -81,9 +80,9 @@ _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
 def _standing_figure(standing: Standing | None) -> float:
     if standing is None:
         return -2.0
-    if standing.best is not None and standing.best.low is not None:
-        return standing.best.low
-    return 0.0 if standing.last.verdict is Verdict.PASS and standing.last.voided is None else -1.0
+    if standing.best is not None and standing.best.interval is not None:
+        return standing.best.interval.low
+    return 0.0 if standing.last.passed and not standing.last.voided else -1.0
 
 
 def ranks_words(worlds: list[int]) -> str:

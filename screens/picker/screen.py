@@ -23,7 +23,7 @@ from screens.widgets.text_lines import PlainStatic
 if TYPE_CHECKING:
     from textual.widgets import DataTable
 
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
     from problems.specification import Problem
     from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
@@ -129,7 +129,7 @@ class PickerScreen(BaseScreen):
         solved = sum(standing.solved for standing in held)
         faster = sum(standing.faster for standing in held)
         faster_ones = [standing.best for standing in held if standing.best and standing.faster]
-        best = max(faster_ones, key=lambda entry: entry.low or 0.0, default=None)
+        best = max(faster_ones, key=lambda entry: entry.interval.low if entry.interval else 0.0, default=None)
         words = f"solved {solved} of {len(self.problems)} · faster {faster}"
         self.query_one("#score", PlainStatic).update(words + (f" · best {figures.best_words(best)[0]}" if best else ""))
 

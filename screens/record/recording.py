@@ -9,8 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from arena.records.report import one_line
-from arena.words.untrusted_text import printable
+from arena.words.untrusted_text import one_line, printable
 
 Row = tuple[Segment, ...]
 

@@ -1,16 +1,14 @@
 """The board in a real terminal: opened by its key, its views, filtered, closed."""
 
-import time
 from pathlib import Path
 
 import pytest
 from real_terminal import Screen
+from stored_runs import record
 
 from arena.paths import Paths
 from arena.records.index import Store
-from arena.records.run_record import Entry
 from arena.settings import Settings, save_settings
-from sandbox.protocol.verdict import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 F3 = "\x1bOR"
@@ -22,14 +20,7 @@ def results(paths: Paths) -> Path:
     save_settings(Settings(device="cpu", world=2), paths)
     store = Store(paths.database, paths.runs)
     for problem, player, speedup in ((1, "you", 1.5), (13, "you", 2.25), (1, "house", 2.5)):
-        store.record(
-            Entry(
-                run_id=f"{player}-{problem}", created=time.time(), problem_id=problem, slug="", player=player,
-                kernel_path="", kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16",
-                preset="tiny", preset_sizes=True, verdict=Verdict.PASS, outcome="faster", speedup=speedup,
-                low=speedup - 0.1, high=speedup + 0.1, percent=None, clock="call",
-            )
-        )  # fmt: skip
+        store.record(record(f"{player}-{problem}", player, speedup, problem_id=problem))
     store.close()
     return paths.database
 

@@ -2,20 +2,19 @@
 
 import sys
 import threading
-import time
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 from rich.color import ColorSystem
+from stored_runs import record
 from textual.widgets import Input, OptionList
 
-from arena.records.run_record import Entry
-from arena.records.standings import Standing
+from arena.records.ranking import Standing
+from arena.records.run_record import RunRecord
 from arena.workspace.named_kernels import template_names
 from problems.catalogue import HOME
 from problems.specification import load_problem
-from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose
@@ -25,14 +24,9 @@ from screens.picker.problem_table import ProblemRow, columns_for
 from screens.picker.screen import PickerScreen
 
 
-def stored(player: str, speedup: float) -> Entry:
+def stored(player: str, speedup: float) -> RunRecord:
     """A finished run of problem 13."""
-    return Entry(
-        run_id=player, created=time.time(), problem_id=13, slug="gemm_allreduce", player=player, kernel_path="",
-        kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16", preset="tiny",
-        preset_sizes=True, verdict=Verdict.PASS, outcome="faster", speedup=speedup, low=speedup - 0.1,
-        high=speedup + 0.1, percent=None, clock="call",
-    )  # fmt: skip
+    return record(player, player, speedup, problem_id=13)
 
 
 def ids(app) -> list[int]:

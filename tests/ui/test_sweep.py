@@ -11,7 +11,7 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.header import RunHeader
 from arena.records.json_lines import Journal
-from arena.records.report import report
+from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written
@@ -101,7 +101,7 @@ async def test_a_cell_is_replayed_from_the_journal_of_its_run(
     for event in recorded:
         run.append(event)
     run.close()
-    found = msgspec.structs.replace(report(header, finished.result), run_id="r1")
+    found = msgspec.structs.replace(record_of(header, finished.result), run_id="r1")
     journal.append(msgspec.structs.replace(result("house", "allreduce", 1, "PASS"), report=found))
     journal.close()
     async with open_app() as (app, pilot):

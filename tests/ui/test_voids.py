@@ -1,14 +1,12 @@
 """Results are voided in the history and on the board: shown struck out with their note, and not counted."""
 
-import time
-
 import pytest
+from stored_runs import record
 from textual.events import Key
 from textual.widgets import DataTable, Input, Select
 
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.records.voids import read_voids
-from sandbox.protocol.verdict import Verdict
 from screens.dialogs.questions import Question
 from screens.dialogs.void import KERNEL, VoidDialog
 from screens.kernel.history import HistoryScreen
@@ -17,14 +15,9 @@ from screens.picker.board import BoardDialog, ResultsDialog
 pytestmark = pytest.mark.slow
 
 
-def stored(player: str, speedup: float) -> Entry:
+def stored(player: str, speedup: float) -> RunRecord:
     """A finished run of the same code."""
-    return Entry(
-        run_id=f"run-of-{player}", created=time.time(), problem_id=1, slug="", player=player, kernel_path="",
-        kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
-        verdict=Verdict.PASS, outcome="faster", speedup=speedup, low=speedup - 0.1, high=speedup + 0.1, percent=None,
-        clock="call",
-    )  # fmt: skip
+    return record(f"run-of-{player}", player, speedup)
 
 
 async def give_note(app, pilot, until, note: str) -> None:

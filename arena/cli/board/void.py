@@ -11,7 +11,7 @@ from arena.cli.options import json_option, open_session
 from arena.cli.output import counted, print_json, print_line
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.records.voids import DAMAGED_ADVICE, Void, Voids, read_voids
 from arena.words.untrusted_text import printable
 
@@ -88,12 +88,12 @@ def _targets(paths: Paths, voids: Voids) -> list[tuple[VoidTarget, Void]]:
     return sorted(found, key=lambda pair: pair[1].at)
 
 
-def _entries(paths: Paths, voids: Voids) -> list[Entry]:
+def _entries(paths: Paths, voids: Voids) -> list[RunRecord]:
     return voided(paths) if voids else []
 
 
-def _words(entry: Entry) -> str:
-    speed = f"  {entry.speedup:.2f}×" if entry.speedup is not None else ""
+def _words(entry: RunRecord) -> str:
+    speed = f"  {entry.median:.2f}×" if entry.median is not None else ""
     where = f"{entry.preset} · {counted(entry.world, 'rank')} on {entry.device} · {entry.dtype}"
     return (
         f"{entry.run_id}  {entry.problem_id} {entry.slug}  {printable(entry.player)}  {entry.verdict}{speed}  {where}"

@@ -10,7 +10,7 @@ from arena.cli.players.writing_progress import spent_text
 from arena.models.budget import Spent
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
 from sandbox.protocol.verdict import ExitCode
@@ -26,7 +26,7 @@ class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True,
     sha256: str | None
     continued: int
     spent: Spent
-    report: RunReport | None
+    report: RunRecord | None
     """As in `run --json`; null without a kernel, or if it was not run."""
 
 
@@ -35,7 +35,7 @@ class OriginReport(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: str
     sha256: str
-    report: RunReport | None
+    report: RunRecord | None
     """The best kernel's report against this kernel, as in `run --against`; null without a correct kernel."""
 
 

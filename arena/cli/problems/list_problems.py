@@ -11,8 +11,8 @@ from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
 
 if TYPE_CHECKING:
-    from arena.records.run_record import Entry
-    from arena.records.standings import Standing
+    from arena.records.ranking import Standing
+    from arena.records.run_record import RunRecord
 
 
 @click.command()
@@ -48,7 +48,7 @@ def _words(standing: "Standing | None") -> str:
         return "–"
     if standing.best is not None:
         on_device = " device" if standing.best.clock == "device" else ""
-        return f"{outcome_sign(standing.best.outcome)} {standing.best.speedup:.2f}×{on_device}"
+        return f"{outcome_sign(standing.best.outcome)} {standing.best.median:.2f}×{on_device}"
     if standing.solved:
         return "✓ right"
     return "✗ voided" if standing.last.voided else "✗ " + standing.last.verdict.lower().split("_")[0]
@@ -64,16 +64,10 @@ def _row(problem: Problem, standing: "Standing | None") -> dict[str, Any]:
     }
 
 
-def _best(entry: "Entry") -> dict[str, Any]:
+def _best(entry: "RunRecord") -> dict[str, Any]:
     return {
-        "run_id": entry.run_id,
-        "speedup": {"median": entry.speedup, "low": entry.low, "high": entry.high},
-        "outcome": entry.outcome,
-        "clock": entry.clock,
-        "device": entry.device,
-        "world": entry.world,
-        "dtype": entry.dtype,
-        "preset": entry.preset,
+        "speedup": entry.interval,
+        **{name: getattr(entry, name) for name in ("run_id", "outcome", "clock", "device", "world", "dtype", "preset")},
     }
 
 

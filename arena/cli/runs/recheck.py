@@ -15,13 +15,13 @@ from arena.cli.options import CliSession, budget_option, json_option, open_sessi
 from arena.cli.output import counted, print_json, print_line, verdict_text, while_it_is_read
 from arena.errors import UsageError
 from arena.records.index import Store, stored
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.sweep.plan import choose_problems
 from arena.words.headline import brief_words
 from arena.words.untrusted_text import printable
-from sandbox.protocol.verdict import ExitCode, Verdict
+from sandbox.protocol.verdict import ExitCode
 
 
 @click.command()
@@ -77,7 +77,7 @@ def command(
     ctx.exit(found.exit_code)
 
 
-Stored = list[tuple[list[Entry], list[Entry]]]
+Stored = list[tuple[list[RunRecord], list[RunRecord]]]
 """For each best kernel: the player's correct kernels in its setting, best first; all runs of the player."""
 
 
@@ -85,7 +85,7 @@ def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | No
     """Returns what is to be judged, ordered by problem, so that each problem is opened once."""
     wanted = {problem.id for problem in choose_problems(session.catalogue, [problem_set])} if problem_set else None
 
-    def ask(store: Store) -> list[list[Entry]]:
+    def ask(store: Store) -> list[list[RunRecord]]:
         known = store.players()
         for player in players:
             if player not in known:
@@ -94,7 +94,7 @@ def _to_judge(session: CliSession, players: Sequence[str], problem_set: str | No
         chosen = players or [player for player in known if kind_of(player) != BASELINES]
         return [store.entries(player) for player in dict.fromkeys(chosen)]
 
-    runs = stored(session.paths, ask, rebuild=True) or []
+    runs = stored(session.paths, ask) or []
     found = [(kernels, entries) for entries in runs for kernels in bests(entries)]
     found = [pair for pair in found if wanted is None or pair[0][0].problem_id in wanted]
     return sorted(found, key=lambda pair: (pair[0][0].problem_id, pair[0][0].preset, pair[0][0].dtype))
@@ -187,4 +187,4 @@ def _line(each: Recheck) -> str:
 
 def _side(side: RecheckSide) -> str:
     speed = f" {brief_words(side.speedup.median, side.outcome)}" if side.speedup is not None else ""
-    return verdict_text(side.verdict) + (speed if side.verdict is Verdict.PASS else "")
+    return verdict_text(side.verdict) + (speed if side.passed else "")

@@ -11,7 +11,7 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import CliSession, open_session
 from arena.cli.output import print_json, print_report, speedup_text, while_it_is_read
 from arena.cli.runs.request import make_request
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import OtherSizesProgress, with_other_sizes
@@ -134,7 +134,7 @@ def command(
     ctx.exit(next((exit_code(each) for each in verdicts if each is not Verdict.PASS), 0))
 
 
-async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunReport:
+async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunRecord:
     progress = RunProgress(request.most_s)
     async with Engine(session.paths) as engine:
         unsubscribe = engine.subscribe(progress.event)

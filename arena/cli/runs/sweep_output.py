@@ -10,7 +10,7 @@ from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import bound_words, counts_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.records.voids import Voids
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import SweepProgress
@@ -32,11 +32,11 @@ class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
     world: int = 0
     dtype: str = ""
     seconds: float = 0.0
-    report: RunReport | None = None
+    report: RunRecord | None = None
 
     @property
     def outcome(self) -> str:
-        """As `RunReport.outcome`; empty if nothing was timed."""
+        """As `RunRecord.outcome`; empty if nothing was timed."""
         return self.report.outcome if self.report is not None else ""
 
     @property

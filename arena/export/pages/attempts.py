@@ -13,7 +13,7 @@ from arena.paths import Paths, files_in
 from arena.players.trace import Answered, Counted, Ended, Judged, read_trace, read_trace_header
 from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
-from arena.records.report import RunReport, report
+from arena.records.run_record import RunRecord, record_of
 from arena.records.voids import Void, Voids, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
@@ -45,7 +45,7 @@ class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """The machine in words; empty if not known."""
     verdict: str
     detail: str
-    report: RunReport | None
+    report: RunRecord | None
     spent: Spent | None = None
     seconds: float = 0.0
     sha256: str = ""
@@ -167,7 +167,7 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
     """
     header = read_trace_header(path)
     kernels: dict[int, Kernel] = {}
-    judged: dict[int, RunReport] = {}
+    judged: dict[int, RunRecord] = {}
     spent, best = Spent(), None
     for event in read_trace(path):
         match event:
@@ -201,7 +201,7 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
     return attempt, {run for each in judged.values() for run in _runs(each)}
 
 
-def _runs(found: RunReport) -> list[str]:
+def _runs(found: RunRecord) -> list[str]:
     """Returns the ids of a report's run and of its runs at other sizes."""
     others = [] if isinstance(found.other_sizes, msgspec.UnsetType) else found.other_sizes
     return [found.run_id, *(other.run_id for other in others)]
@@ -232,7 +232,7 @@ def _single_runs(
             before[whose] = last[whose][1]
         last[whose] = (header.sha256, path)
         here = this_machine(header.setting.device)
-        found = report(header, end.result)
+        found = record_of(header, end.result)
         yield PageAttempt(
             key=header.run_id,
             origin=RUNS,

@@ -6,8 +6,8 @@ import msgspec
 
 from arena.export.pages.markup import Markup, element, folded, joined
 from arena.models.budget import Spent
-from arena.records.bound import gap_closed
-from arena.records.report import OtherSize, RunReport, output_of
+from arena.records.report_text import output_of
+from arena.records.run_record import OtherSize, RunRecord
 from arena.runs.other_sizes import setting_words
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, by_clock, outcome_words
 from sandbox.protocol.verdict import Verdict
@@ -25,7 +25,7 @@ def verdict_mark(verdict: str) -> Markup:
     return element("strong", verdict_words(verdict), class_="good" if verdict == Verdict.PASS else "bad")
 
 
-def speedup_words(report: RunReport | OtherSize | None) -> str:
+def speedup_words(report: RunRecord | OtherSize | None) -> str:
     """ "▲ 1.42× [1.39, 1.45] faster end-to-end"; empty if nothing was timed."""
     speedup = by_clock(report.speedup, report.clock) if report is not None else None
     if report is None or speedup is None:
@@ -43,7 +43,7 @@ def cost_words(spent: Spent) -> str:
     return f"{spent.read:,} tokens read, {spent.written:,} written, ${spent.usd:.4f}{estimated}"
 
 
-def verdict_part(report: RunReport) -> Markup:
+def verdict_part(report: RunRecord) -> Markup:
     """Shows everything in a report."""
     told = report.told or speedup_words(report)
     parts = [element("p", verdict_mark(report.verdict), f" {told}" if told else "")]
@@ -55,7 +55,7 @@ def verdict_part(report: RunReport) -> Markup:
     return joined(*parts)
 
 
-def _clocks(report: RunReport) -> Markup:
+def _clocks(report: RunRecord) -> Markup:
     """Shows a row per clock: the speedup, both times, and the smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return Markup()
@@ -80,11 +80,11 @@ def _us(value: float | None) -> str:
     return f"{value:.1f} µs" if value is not None else "–"
 
 
-def _facts(report: RunReport) -> Markup:
+def _facts(report: RunRecord) -> Markup:
     """Shows the other figures of a report, one row each."""
     facts: list[tuple[str, str]] = []
     if report.roofline is not None:
-        closed = gap_closed(report)
+        closed = report.gap_closed
         known = closed is not None and report.outcome != TOO_NOISY
         gap = f"; {100 * (closed or 0):.0f} % of the gap between baseline and bound closed" if known else ""
         bound = f"{report.roofline.percent:.0f} % of the bound of {report.roofline.bound_us:.1f} µs"
@@ -97,7 +97,7 @@ def _facts(report: RunReport) -> Markup:
         facts.append((f"baseline variant {name}", f"{_us(times.call)} a call{on_device}"))
     if not isinstance(report.other_sizes, msgspec.UnsetType):
         for other in report.other_sizes:
-            told = speedup_words(other) if other.verdict is Verdict.PASS else other.detail
+            told = speedup_words(other) if other.passed else other.detail
             facts.append(("other size", f"{setting_words(other)}: {verdict_words(other.verdict)} {told}".rstrip()))
     if report.holds_at_other_sizes:
         facts.append(("faster at other sizes", report.holds_at_other_sizes))

@@ -21,7 +21,7 @@ from arena.players.program.watch import LIMIT, ProgramEnd, Watch
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder
 from arena.records.header import new_id
-from arena.records.report import one_line
+from arena.words.untrusted_text import one_line
 
 BUDGET = "budget"
 _ERROR = re.compile(

@@ -9,11 +9,11 @@ import msgspec
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
-from arena.records.report import RunReport, one_line
+from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
 from arena.runs.other_sizes import setting_words
 from arena.words.headline import WHERE, by_clock, outcome_words, single_calls_words
-from arena.words.untrusted_text import printable
+from arena.words.untrusted_text import one_line, printable
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
 
@@ -129,7 +129,7 @@ def judgement_facts(judgement: Judgement, source: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _facts(report: RunReport) -> list[str]:
+def _facts(report: RunRecord) -> list[str]:
     lines = []
     failure = report.failure
     if failure is not None:
@@ -154,7 +154,7 @@ def _facts(report: RunReport) -> list[str]:
     return lines + _timings(report) + _elsewhere(report)
 
 
-def _elsewhere(report: RunReport) -> list[str]:
+def _elsewhere(report: RunRecord) -> list[str]:
     """Returns lines on the kernel's results at other sizes; none if it was not judged there."""
     if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
@@ -162,7 +162,7 @@ def _elsewhere(report: RunReport) -> list[str]:
     for other in report.other_sizes:
         speed = by_clock(other.speedup, other.clock)
         told = f"{speed.median:.2f}x, {outcome_words(other.outcome)}" if speed is not None else "right"
-        if other.verdict is not Verdict.PASS:
+        if not other.passed:
             told = f"{other.verdict}, {_quoted(other.detail, 300)}"
         lines.append(f"- At other sizes, {setting_words(other)}: {told}")
     if report.one_size_only:
@@ -172,7 +172,7 @@ def _elsewhere(report: RunReport) -> list[str]:
     return lines
 
 
-def _timings(report: RunReport) -> list[str]:
+def _timings(report: RunRecord) -> list[str]:
     lines = []
     for clock, where in WHERE.items():
         speedup = getattr(report.speedup, clock, None)

@@ -2,8 +2,8 @@
 
 from arena.models.templates import fill_template
 from arena.players.prompts.feedback import fenced_kernel, foreign, judgement_facts
-from arena.records.report import one_line
 from arena.runs.origin import Origin
+from arena.words.untrusted_text import one_line
 
 
 def origin_section(origin: Origin) -> str:

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.message import Message
 
-from arena.records.report import output_of
+from arena.records.report_text import output_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure
 from screens import figures

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from textual.content import Content
 
-from arena.records.report import OtherSize
+from arena.records.run_record import OtherSize
 from sandbox.protocol.events import Setting
 from screens import figures
 from screens.kernel.other_sizes_run import OtherSizesUpdate

@@ -8,7 +8,7 @@ import pytest
 
 from arena.models.budget import Spent
 from arena.records.header import RunHeader
-from arena.records.report import report
+from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.sweep_table import EXPECTED, command
@@ -33,7 +33,8 @@ def result(speedup: float, player: str = "house", us: float = 10.0, verdict: Ver
     cell = Cell(slug="allreduce", setting=SETTING, player=player, attempt=1, catalogue="v")
     return CellResult(
         at=speedup, key=cell.key("", "m"), cell=cell, problem_id=1, category="collective", class_="C", sha256="", machine="m",
-        worker="local", verdict=str(verdict), detail="", report=report(header, passed), spent=Spent(), trace_id="", seconds=1.0,
+        worker="local", verdict=str(verdict), detail="", report=record_of(header, passed), spent=Spent(),
+        trace_id="", seconds=1.0,
     )  # fmt: skip
 
 

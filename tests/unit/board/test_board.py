@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from stored_runs import record
 
 from arena.board.board import FACTORS, Tally, fast_p, order_of, read_published, tally
 from arena.paths import Paths
 from arena.records.index import Store
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.workspace.named_kernels import BASELINE
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
@@ -16,13 +17,18 @@ from sandbox.protocol.verdict import Verdict
 def entry(
     number: int, problem: int = 13, player: str = "you", kernel: str = "kernel.py",
     verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcome: str = "",
-) -> Entry:  # fmt: skip
+) -> RunRecord:  # fmt: skip
     """A finished run."""
-    return Entry(
-        run_id=str(number), created=float(number), problem_id=problem, slug="", player=player, kernel_path="",
-        kernel_name=kernel, sha256="", device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
-        verdict=verdict, outcome=outcome, speedup=speedup, low=speedup, high=speedup, percent=None,
-    )  # fmt: skip
+    return record(
+        str(number),
+        player,
+        speedup,
+        problem_id=problem,
+        kernel_name=kernel,
+        verdict=verdict,
+        outcome=outcome,
+        created=number,
+    )
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from arena.errors import MachineError
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.records.index import Store
-from arena.records.run_record import Entry, entry_of
+from arena.records.run_record import RunRecord, record_of
 from arena.records.voids import read_voids
 from arena.runs.engine import Engine
 from arena.settings import Settings
@@ -29,7 +29,7 @@ REFEREE = (sys.executable, "-P", str(Path(__file__).parent.parent / "scripted_re
 CATALOGUE = load_catalogue([])
 
 
-def stored(paths: Paths, player: str = "you") -> list[Entry]:
+def stored(paths: Paths, player: str = "you") -> list[RunRecord]:
     store = Store(paths.database, paths.runs)
     try:
         return store.entries(player)
@@ -46,14 +46,14 @@ async def rechecked(paths: Paths, terms: RecheckTerms = RecheckTerms(), **said: 
 
 
 def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> None:
-    def entry(run_id: str, source: str, fast: float, created: float = 1.0, **changes: object) -> Entry:
-        return msgspec.structs.replace(entry_of(header(run_id, source, created=created), passed(fast)), **changes)
+    def entry(run_id: str, source: str, fast: float, created: float = 1.0, **changes: object) -> RunRecord:
+        return msgspec.structs.replace(record_of(header(run_id, source, created=created), passed(fast)), **changes)
 
     entries = [
         entry("slow", "a = 1", 1.2),
         entry("fast", "a = 2", 2.0),
         entry("fast-again", "# again\na = 2", 1.9, 2.0),
-        entry("untimed", "a = 3", 1.0, 3.0, speedup=None, low=None, high=None),
+        entry("untimed", "a = 3", 1.0, 3.0, speedup=None),
         entry("other-dtype", "a = 1", 1.1, dtype="float32"),
         entry("wrong", "a = 4", 9.0, verdict=Verdict.WRONG_RESULT),
         entry("other-sizes", "a = 5", 9.0, preset_sizes=False),
@@ -91,7 +91,7 @@ async def test_with_void_its_results_are_voided_and_the_next_best_is_judged(path
     store = Store(paths.database, paths.runs)
     best = store.standings()[1].best
     assert best is not None
-    assert best.code == entry_of(header("", "pass"), passed(1.0)).code
+    assert best.code == record_of(header("", "pass"), passed(1.0)).code
 
 
 @pytest.mark.parametrize(("machine", "change"), [("", SLOWER), ("another", "")])

@@ -19,7 +19,7 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.index import Store
-from arena.records.report import report
+from arena.records.run_record import record_of
 from arena.records.voids import NO_VOIDS, Void, append_void, read_voids
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
@@ -37,7 +37,7 @@ def attempt(number: int, source: str, speedup: float) -> CellResult:
     return CellResult(
         key=cell.key(source, "m"), cell=cell, problem_id=1, category="collective", class_="C",
         sha256=header(run_id, source).sha256, code=code_hash(source), machine="m", worker="local", verdict="PASS", detail="",
-        report=report(header(run_id, source, "model:m"), passed(speedup)), spent=Spent(), trace_id="", seconds=1.0,
+        report=record_of(header(run_id, source, "model:m"), passed(speedup)), spent=Spent(), trace_id="", seconds=1.0,
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def best(paths: Paths) -> tuple[float | None, bool]:
     finally:
         store.close()
     assert (standing.best and standing.best.run_id) == (overall and overall.run_id)
-    return standing.best.speedup if standing.best else None, standing.solved
+    return standing.best.median if standing.best else None, standing.solved
 
 
 def test_a_voided_run_is_in_no_standing_and_its_twin_still_is(runs: Paths) -> None:
@@ -89,7 +89,7 @@ def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed
     runs.database.unlink()  # the index is rebuilt from the journals
     assert best(runs) == (1.5, True)
     store = Store(runs.database, runs.runs)
-    notes = {entry.run_id: entry.voided and entry.voided.words for entry in store.history(1)}
+    notes = {entry.run_id: entry.voided.words if entry.voided else None for entry in store.history(1)}
     assert notes == dict.fromkeys(["run-4", "run-2", "run-1"], "voided by anna: reads the expected output") | {
         "run-3": None
     }

@@ -5,19 +5,19 @@ import pytest
 
 from arena.cli.colour import rendered
 from arena.cli.output import compact, counted, print_report
-from arena.records.report import OtherSize, RunReport, holds
+from arena.records.run_record import OtherSize, RunRecord, holds
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.result import Energy, SideEnergy
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 
 
-def report(device: Interval | None) -> RunReport:
+def report(device: Interval | None) -> RunRecord:
     on_device = (600.5, 495.4) if device else (None, None)
-    return RunReport(
+    return RunRecord(
         run_id="r",
-        problem="allreduce",
-        id=1,
+        slug="allreduce",
+        problem_id=1,
         category="collective",
         kernel="mine.py",
         sha256="0" * 64,

@@ -21,6 +21,7 @@ FIELDS = {
     *(
         "problem",
         "id",
+        *("created", "player", "kernel_name", "code", "machine", "preset_sizes", "versus", "origin", "other_than"),
         "category",
         "kernel",
         "beside",

@@ -193,7 +193,6 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["config", "path", "attic", "--json"], ["attic"]),
         (["replay", "last", "--source", "--json"], ["--source prints"]),
         (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
-        (["doctor", "--bench"], ["python -m benchmarks"]),
         (["attacks"], ["python -m benchmarks attacks"]),
         (["run", "13", "kernel.py", "--budget", "0"], ["--budget", "0.1"]),
         (["run", "13", "kernel.py", "--budget", "nan"], ["'nan' is not a number from 0.1 to 600"]),

@@ -25,7 +25,7 @@ from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.records.code_hash import code_hash
-from arena.records.report import RunReport
+from arena.records.run_record import RunRecord
 from arena.records.voids import Void, append_void
 from arena.rewards import reward
 from arena.sweep.journal import SweepJournal, read_lines
@@ -43,16 +43,16 @@ KERNEL = "def solution(tensor):\n    return tensor\n"
 HERE = Machine("a small box", "", "2.9", "gloo")
 
 
-def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) -> RunReport:
+def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) -> RunRecord:
     known: dict[str, object] = {
-        "run_id": "r", "problem": "allreduce", "id": 1, "category": "collective", "kernel": "/home/me/kernel.py",
+        "run_id": "r", "slug": "allreduce", "problem_id": 1, "category": "collective", "kernel": "/home/me/kernel.py",
         "sha256": content_hash(KERNEL), "device": "cpu", "world": 2, "dtype": "float32", "preset": "tiny", "sizes": {"M": 8},
         "verdict": verdict, "outcome": "faster", "detail": "", "failure": None, "paper_rule": "match", "error": None,
         "speedup": Speedup(call=Interval(low + 0.1, low, low + 0.2), device=Interval(9.0, 8.0, 10.0)),
         "baseline_us": None, "contender_us": None, "rounds": 3, "roofline": None, "seconds": Seconds(), "jail": "none",
         "sealed": True, "clock": "call",
     }  # fmt: skip
-    return RunReport(**(known | more))  # type: ignore[arg-type]
+    return RunRecord(**(known | more))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: Comma
         (report(speedup=None), 0.0),
     ],
 )
-def test_the_reward(given: RunReport, expected: float) -> None:
+def test_the_reward(given: RunRecord, expected: float) -> None:
     assert reward(given) == pytest.approx(expected)
 
 

@@ -20,7 +20,7 @@ from arena.paths import Paths
 from arena.players.trace import TraceHeader, TraceRecorder
 from arena.records.header import RunHeader
 from arena.records.json_lines import Journal
-from arena.records.report import OtherSize, RunReport, report
+from arena.records.run_record import OtherSize, RunRecord, record_of
 from arena.records.voids import Void, append_void
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
@@ -55,7 +55,7 @@ EVIL = (
 def run(
     paths: Paths, run_id: str, source: str, verdict: Verdict = Verdict.PASS, player: str = "you", files: Files | None = None,
     other_than: str = "", correctness_only: bool = False, **more: object,
-) -> RunReport:  # fmt: skip
+) -> RunRecord:  # fmt: skip
     """Writes the journal of a finished run and returns its report."""
     header = RunHeader(
         run_id=run_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
@@ -76,10 +76,10 @@ def run(
     journal = Journal(paths.runs / f"{name}.jsonl", header, pytest.fail)
     journal.append(Finished(run_id=run_id, sha256=header.sha256, result=result))
     journal.close()
-    return report(header, result)
+    return record_of(header, result)
 
 
-def trace(paths: Paths, trace_id: str, first: RunReport, second: RunReport, words: str = "") -> None:
+def trace(paths: Paths, trace_id: str, first: RunRecord, second: RunRecord, words: str = "") -> None:
     """Writes the trace of a model's two steps, the second with feedback."""
     header = TraceHeader(
         trace_id=trace_id, created=1.7e9, problem_id=1, slug="allreduce", category="collective", player="agent:m" + words,
@@ -103,7 +103,7 @@ def trace(paths: Paths, trace_id: str, first: RunReport, second: RunReport, word
     recorder.ended("steps" + words, 2, Spent(400, 60, 0.03))
 
 
-def swept(paths: Paths, trace_id: str, found: RunReport, words: str = "", name: str = "spring") -> None:
+def swept(paths: Paths, trace_id: str, found: RunRecord, words: str = "", name: str = "spring") -> None:
     """Writes a sweep with a result that has a trace, and one without a kernel."""
     journal = SweepJournal(paths.sweeps / f"{name}.jsonl", "spring")
     machine = msgspec.structs.replace(HERE, devices=HERE.devices + words)

@@ -2,21 +2,23 @@
 
 import msgspec
 import pytest
+from stored_runs import header
 
-from arena.records.bound import gap_closed
+from arena.records.run_record import RunRecord, record_of
 from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
 
 
-def result(median: float, low: float, percent: float, on_device: bool = True) -> Result:
+def record(median: float, low: float, percent: float, on_device: bool = True) -> RunRecord:
     """A kernel that is `median` times as fast as the baseline; end-to-end time differs from device time."""
     speed = Interval(median, low, median * 2)
     device, call = (speed, Interval(1.0, 0.9, 1.1)) if on_device else (None, speed)
-    return Result(
+    result = Result(
         verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, speedup=Speedup(call=call, device=device),
         baseline_us=None, contender_us=Microseconds(call=20.0, device=10.0 if on_device else None),
         roofline=Roofline(bound_us=percent / 10, percent=percent, limiter="link"), seconds=Seconds(), jail="", sealed=True,
     )  # fmt: skip
+    return record_of(header("r", "x = 1"), result)
 
 
 @pytest.mark.parametrize("on_device", [True, False])
@@ -32,12 +34,12 @@ def result(median: float, low: float, percent: float, on_device: bool = True) ->
     ],
 )
 def test_the_gap(median: float, low: float, percent: float, closed: float | None, on_device: bool) -> None:
-    found = gap_closed(result(median, low, percent, on_device))
+    found = record(median, low, percent, on_device).gap_closed
     assert found == (None if closed is None else pytest.approx(closed))
 
 
 def test_without_a_roofline_there_is_no_gap() -> None:
-    whole = result(4.0, 3.0, 40.0)
-    assert gap_closed(msgspec.structs.replace(whole, roofline=None)) is None
-    assert gap_closed(msgspec.structs.replace(whole, speedup=None)) is None
-    assert gap_closed(msgspec.structs.replace(whole, contender_us=None)) is None
+    whole = record(4.0, 3.0, 40.0)
+    assert msgspec.structs.replace(whole, roofline=None).gap_closed is None
+    assert msgspec.structs.replace(whole, speedup=None).gap_closed is None
+    assert msgspec.structs.replace(whole, contender_us=None).gap_closed is None

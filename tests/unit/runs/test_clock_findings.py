@@ -1,42 +1,31 @@
 """The doctor on this machine's clocks: it reads the results of the last runs and starts none."""
 
+import math
+
 import msgspec
+import pytest
+from stored_runs import record
 
 from arena.paths import Paths
 from arena.records.index import Store
-from arena.records.run_record import Entry
+from arena.records.run_record import RunRecord
 from arena.runs.clock_findings import clock_finding, clock_resolutions
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.events import Interval, Speedup
+from sandbox.timing.interval import HALF_WIDTHS
 
 
-def entry(number: int, device: str, call: float | None, on_device: float | None) -> Entry:
-    return Entry(
-        run_id=f"r{number}",
-        created=float(number),
-        problem_id=13,
-        slug="gemm_allreduce",
-        player="you",
-        kernel_path="",
-        kernel_name="kernel.py",
-        sha256="ab",
-        device=device,
-        world=2,
-        dtype="bfloat16",
-        preset="tiny",
-        preset_sizes=True,
-        verdict=Verdict.PASS,
-        outcome="even",
-        speedup=1.0,
-        low=0.9,
-        high=1.1,
-        percent=None,
-        clock="call",
-        call_sees=call,
-        device_sees=on_device,
-    )
+def entry(number: int, device: str, call: float | None, on_device: float | None) -> RunRecord:
+    def interval(detectable: float | None) -> Interval | None:
+        if detectable is None:
+            return None
+        half = math.log1p(detectable / 100) / HALF_WIDTHS
+        return Interval(1.0, math.exp(-half), math.exp(half))
+
+    speedup = Speedup(call=interval(call), device=interval(on_device)) if call is not None else None
+    return record(f"r{number}", created=float(number), device=device, speedup=speedup, clock="call")
 
 
-def keep(paths: Paths, *entries: Entry) -> None:
+def keep(paths: Paths, *entries: RunRecord) -> None:
     store = Store(paths.database, paths.runs)
     for each in entries:
         store.record(each)
@@ -65,13 +54,11 @@ def test_the_median_of_the_last_runs_by_clock_and_device(paths: Paths) -> None:
         "CPU ranks: smallest detectable difference 12 % end-to-end (median of 3 runs); "
         "GPUs: smallest detectable difference 80 % end-to-end (median of 1 run), 2 % device time (median of 1 run)"
     )
-    assert [(each.device, each.clock, each.detectable_percent, each.runs) for each in clock_resolutions(paths)] == [
-        ("cpu", "call", 12.0, 3),
-        ("cuda", "call", 80.0, 1),
-        ("cuda", "device", 2.0, 1),
-    ]
+    assert [
+        (each.device, each.clock, round(each.detectable_percent, 6), each.runs) for each in clock_resolutions(paths)
+    ] == [("cpu", "call", 12.0, 3), ("cuda", "call", 80.0, 1), ("cuda", "device", 2.0, 1)]
     assert msgspec.to_builtins(clock_resolutions(paths)[0]) == {
-        "device": "cpu", "clock": "call", "sees": 12.0, "runs": 3,
+        "device": "cpu", "clock": "call", "sees": pytest.approx(12.0), "runs": 3,
     }  # fmt: skip
 
 

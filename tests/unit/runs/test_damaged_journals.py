@@ -15,7 +15,7 @@ from stored_runs import entry_in
 from arena.paths import Paths
 from arena.records.header import RunHeader, read_events, read_header
 from arena.records.index import Store
-from arena.records.report import report
+from arena.records.run_record import record_of
 from sandbox.protocol.events import AnyEvent, Finished, Setting, decode_event, encode
 
 RECORDINGS = Path(__file__).parents[2] / "ui" / "recordings"
@@ -86,7 +86,7 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
     for name in ("running", "verdict", "failure", "headline", "seconds"):
         getattr(state, name)
     if state.result is not None:
-        msgspec.json.encode(report(HEADER, state.result))
+        msgspec.json.encode(record_of(HEADER, state.result))
 
 
 @examples(15)

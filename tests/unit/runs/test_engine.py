@@ -65,7 +65,7 @@ async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Pat
     assert [event async for event in run.events()] == list(read_events(journal))
     entry = entry_in(Store(paths.database, paths.runs), run_id)
     assert entry is not None
-    assert (entry.verdict, entry.speedup, entry.outcome) == (Verdict.PASS, 1.5, "faster")
+    assert (entry.verdict, entry.median, entry.outcome) == (Verdict.PASS, 1.5, "faster")
 
 
 async def test_a_newer_run_cancels_the_one_in_progress(engine: Engine) -> None:

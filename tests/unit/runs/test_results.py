@@ -5,7 +5,8 @@ import json
 import msgspec
 
 from arena.records.header import RunHeader
-from arena.records.report import one_line, report
+from arena.records.run_record import record_of
+from arena.words.untrusted_text import one_line
 from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.result import failure_words
 from sandbox.protocol.verdict import Verdict
@@ -51,7 +52,7 @@ HEADER = RunHeader(
 
 
 def test_detail_names_phase_rank_index_values_and_advice() -> None:
-    said = report(HEADER, msgspec.structs.replace(RESULT, detail=failure_words(FAILURE))).detail
+    said = record_of(HEADER, msgspec.structs.replace(RESULT, detail=failure_words(FAILURE))).detail
     for words in ("check", "rank 1", "out[3, 5]", "expected 1.5", "got nan", "Compare with the baseline."):
         assert words in said
     assert "\x1b" not in said
@@ -77,5 +78,5 @@ def test_one_line_has_no_control_characters() -> None:
 def test_numbers_that_json_has_no_word_for_become_null() -> None:
     endless = Interval(median=float("inf"), low=float("nan"), high=1.0)
     result = msgspec.structs.replace(RESULT, speedup=Speedup(call=endless, device=None))
-    said = json.loads(msgspec.json.encode(report(HEADER, result)))
+    said = json.loads(msgspec.json.encode(record_of(HEADER, result)))
     assert said["speedup"]["call"] == {"median": None, "low": None, "high": 1.0}

@@ -12,14 +12,13 @@ import pytest
 from stored_runs import entry_in
 
 from arena.errors import StoreError
-from arena.machine.doctor import _files
 from arena.paths import Paths
-from arena.records import index_file
+from arena.records import index
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import Entry, entry_of
+from arena.records.run_record import RunRecord, record_of
 from arena.runs.result_recorder import ResultRecorder
 from arena.runs.run_request import Notice
 from arena.workspace.kernels import Workspace, content_hash
@@ -70,8 +69,8 @@ def store(paths: Paths) -> Store:
     return Store(paths.database, paths.runs)
 
 
-def entries(*rows: tuple[RunHeader, Result]) -> list[Entry]:
-    return [entry_of(*row) for row in rows]
+def entries(*rows: tuple[RunHeader, Result]) -> list[RunRecord]:
+    return [record_of(*row) for row in rows]
 
 
 def test_an_entry_is_read_back(store: Store) -> None:
@@ -127,26 +126,28 @@ def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(
     """Runs that differ in comments alone are one measurement, so the luckiest is neither the best nor a record."""
     for number, speedup in enumerate((1.25, 3.06, 1.3)):
         source = f"# try {number}\n\nx = 1\n"
-        store.record(entry_of(header(f"a{number}", number, source=source), result(speedup=speedup)))
-    store.record(entry_of(header("b", 9.0, source="y = 2"), result(speedup=1.5)))
+        store.record(record_of(header(f"a{number}", number, source=source), result(speedup=speedup)))
+    store.record(record_of(header("b", 9.0, source="y = 2"), result(speedup=1.5)))
     standing, overall = store.standings()[13].best, store.best()[13]
     assert standing is not None
-    assert [(each.code, each.speedup) for each in (standing, overall)] == [(code_hash("y = 2"), 1.5)] * 2
+    assert [(each.code, each.median) for each in (standing, overall)] == [(code_hash("y = 2"), 1.5)] * 2
 
 
 def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
     for number, (speedup, rounds) in enumerate(((3.06, 40), (1.0, 400))):
         told = msgspec.structs.replace(result(speedup=speedup, outcome="even"), rounds=rounds)
-        store.record(entry_of(header(f"a{number}", number, source="x = 1"), told))
+        store.record(record_of(header(f"a{number}", number, source="x = 1"), told))
     best = store.standings()[13].best
     assert best is not None
-    assert (best.speedup, best.outcome) == (1.0, "even")
+    assert (best.median, best.outcome) == (1.0, "even")
 
 
 def test_the_low_end_of_the_interval_decides_which_kernel_is_the_best(store: Store) -> None:
     wide = Speedup(call=Interval(2.0, 1.1, 3.6), device=None)
-    store.record(entry_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide)))
-    store.record(entry_of(header("sure", 2.0), result(speedup=1.5, outcome="faster")))
+    store.record(
+        record_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide))
+    )
+    store.record(record_of(header("sure", 2.0), result(speedup=1.5, outcome="faster")))
     best = store.standings()[13].best
     assert best is not None
     assert best.run_id == "sure"
@@ -154,14 +155,14 @@ def test_the_low_end_of_the_interval_decides_which_kernel_is_the_best(store: Sto
 
 def test_measurements_in_different_settings_are_not_pooled(store: Store) -> None:
     for run_id, speedup, machine in (("a", 1.5, "this"), ("b", 2.5, "other")):
-        store.record(entry_of(header(run_id, source="x = 1", machine=machine), result(speedup=speedup)))
+        store.record(record_of(header(run_id, source="x = 1", machine=machine), result(speedup=speedup)))
     best = store.standings()[13].best
     assert best is not None
-    assert best.speedup == 2.5
+    assert best.median == 2.5
 
 
 def test_only_failures_are_unsolved(store: Store) -> None:
-    store.record(entry_of(header("a"), result(Verdict.CRASH)))
+    store.record(record_of(header("a"), result(Verdict.CRASH)))
     standing = store.standings()[13]
     assert (standing.solved, standing.best) == (False, None)
 
@@ -169,44 +170,13 @@ def test_only_failures_are_unsolved(store: Store) -> None:
 def test_an_entry_has_the_clock_of_the_headline_and_what_both_would_have_seen(store: Store) -> None:
     both = Speedup(call=Interval(1.1, 0.6, 2.0), device=Interval(1.2, 1.1, 1.3))
     told = msgspec.structs.replace(result(speedup=1.0, outcome="faster"), speedup=both, clock="device")
-    store.record(entry_of(header("a"), told))
-    store.record(entry_of(header("b", 2.0), result(Verdict.CRASH)))
+    store.record(record_of(header("a"), told))
+    store.record(record_of(header("b", 2.0), result(Verdict.CRASH)))
     entry = entry_in(store, "a")
     assert entry is not None
-    assert (entry.clock, entry.speedup, entry.low) == ("device", 1.2, 1.1)
-    assert entry.call_sees is not None
-    assert entry.device_sees is not None
-    assert entry.device_sees < 20 < entry.call_sees
+    assert (entry.clock, entry.interval) == ("device", both.device)
+    assert (entry.detectable("device") or 99) < 20 < (entry.detectable("call") or 0)
     assert [each.run_id for each in store.last_timed(9)] == ["a"]
-
-
-def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) -> None:
-    paths.database.parent.mkdir(parents=True, exist_ok=True)
-    Store(paths.database, paths.runs).close()
-    with sqlite3.connect(paths.database) as old:
-        for column in (
-            "clock",
-            "call_sees",
-            "device_sees",
-            "code",
-            "rounds",
-            "machine",
-            "gap_closed",
-            "other_than",
-            "backend",
-        ):
-            old.execute(f"alter table result drop column {column}")
-        old.execute(
-            "insert into result values ('a', 1, 13, 's', 'you', '', 'k.py', 'ab', 'cpu', 2, 'float32', 'tiny', 1,"
-            " 'PASS', 'faster', 1.5, 1.4, 1.6, null)"
-        )
-        old.execute("pragma user_version = 1")
-    old.close()
-    one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
-    timed = msgspec.structs.replace(result(speedup=1.2, outcome="faster"), labels=["nccl device", "another"])
-    one.record(entry_of(header("b", 2.0), timed))
-    assert [entry.backend for entry in two.history(13)] == ["nccl device", ""]
-    assert [(entry.run_id, entry.clock, entry.speedup) for entry in two.history(13)] == [("b", "", 1.2), ("a", "", 1.5)]
 
 
 def journal(paths: Paths, run_id: str) -> None:
@@ -222,16 +192,39 @@ def test_a_lost_index_is_rebuilt_from_the_journals(paths: Paths) -> None:
     assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
-def test_a_damaged_index_is_put_aside_named_and_rebuilt(paths: Paths, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_index_is_made_anew(paths: Paths) -> None:
     journal(paths, "a")
     paths.database.write_bytes(b"this is no database" * 100)
-    store = Store(paths.database, paths.runs)
-    assert [entry.run_id for entry in store.history(13)] == ["a"]
-    (kept,) = paths.data.glob("results.sqlite.damaged-*")
-    assert f"kept as {kept.name}; results are read anew" in store.damaged
-    assert store.damaged in caplog.text
-    assert any(str(kept) in finding.found for finding in _files(paths))
-    assert not Store(paths.database, paths.runs).damaged
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
+
+
+def test_an_index_of_other_fields_is_made_anew(paths: Paths) -> None:
+    journal(paths, "a")
+    Store(paths.database, paths.runs).close()
+    with closing(sqlite3.connect(paths.database)) as index:
+        index.execute("drop table run")
+        index.execute("pragma user_version = 7")
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
+
+
+def test_opening_adds_runs_that_ended_since(paths: Paths) -> None:
+    """As after the end of a process between a run's journal and the index."""
+    Store(paths.database, paths.runs).close()
+    journal(paths, "a")
+    path = paths.runs / "b.jsonl"
+    unfinished = Journal(path, header("b", 2.0), lambda error: None)
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
+    unfinished.append(Finished(run_id="b", sha256="ab" * 32, result=result()))
+    unfinished.close()
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["b", "a"]
+
+
+def test_a_journal_that_is_known_is_not_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal(paths, "a")
+    (paths.runs / "junk.jsonl").write_text("not a journal\n")
+    Store(paths.database, paths.runs).close()
+    monkeypatch.setattr(index, "_read", None)
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
 def damage(data: bytes, how: str) -> bytes:
@@ -243,7 +236,7 @@ def damage(data: bytes, how: str) -> bytes:
         at = changed.index(b"PASS")
         changed[at : at + 4] = b"PUSS"
     elif how == "no UTF-8 in the schema":
-        changed[changed.index(b"kernel_path") + 3] = 0xFF
+        changed[changed.index(b"problem_id") + 3] = 0xFF
     elif how == "an empty page":
         start = changed.index(b"gemm_allreduce") // 4096 * 4096
         changed[start : start + 4096] = bytes(4096)
@@ -261,10 +254,8 @@ def test_damage_that_is_found_at_any_time_is_repaired(paths: Paths, how: str) ->
     paths.database.write_bytes(damage(paths.database.read_bytes(), how))
     store = Store(paths.database, paths.runs)
     assert [entry.run_id for entry in store.entries("you")] == ["a"]
-    store.record(entry_of(header("b", 2.0), result()))
-    assert [entry.run_id for entry in store.entries("you")] == ["a", "b"]
-    (kept,) = paths.data.glob("results.sqlite.damaged-*")
-    assert f"kept as {kept.name}; results are read anew" in store.damaged
+    store.record(record_of(header("b", 2.0), result()))
+    assert store.entries("you")[0].run_id == "a"
 
 
 def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
@@ -272,24 +263,23 @@ def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> 
     store = Store(paths.database, paths.runs)
     paths.database.rename(paths.data / "elsewhere")
     other = Store(paths.database, paths.runs)
-    store.record(entry_of(header("b", 2.0), result()))
+    store.record(record_of(header("b", 2.0), result()))
     assert [entry.run_id for entry in other.entries("you")] == ["a", "b"]
 
 
 def test_a_run_that_could_not_be_written_is_added_when_the_index_is_opened_again(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_file, "_BUSY_S", 0.01)
+    monkeypatch.setattr(index, "_BUSY_S", 0.01)
     store = Store(paths.database, paths.runs)
     journal(paths, "a")
     with closing(sqlite3.connect(paths.database)) as other:
         other.execute("begin exclusive")
         with pytest.raises(StoreError, match="locked") as caught:
-            store.record(entry_of(header("a"), result()))
+            store.record(record_of(header("a"), result()))
     assert "end the program that holds it" in caught.value.advice
     assert store.entries("you") == []
     assert [entry.run_id for entry in Store(paths.database, paths.runs).entries("you")] == ["a"]
-    assert not list(paths.data.glob("*.stale"))
 
 
 def test_a_kernel_is_kept_when_its_result_cannot_be_stored(paths: Paths) -> None:
@@ -309,8 +299,8 @@ def test_a_kernel_is_kept_when_its_result_cannot_be_stored(paths: Paths) -> None
 
 def test_two_processes_worth_of_connections_share_the_index(paths: Paths) -> None:
     one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
-    one.record(entry_of(header("a"), result()))
-    two.record(entry_of(header("b", 2.0), result()))
+    one.record(record_of(header("a"), result()))
+    two.record(record_of(header("b", 2.0), result()))
     assert [entry.run_id for entry in one.history(13)] == ["b", "a"]
 
 
@@ -331,18 +321,16 @@ print(len(store.history(13)))
 """
 
 
-@pytest.mark.parametrize("before", ["no index", "damaged", "of version 1"])
+@pytest.mark.parametrize("before", ["no index", "damaged", "of other fields"])
 def test_processes_that_open_a_new_index_at_once_find_it_whole(paths: Paths, before: str) -> None:
     for number in range(20):
         journal(paths, f"a{number}")
     if before == "damaged":
         paths.database.write_bytes(b"this is no database" * 100)
-    elif before == "of version 1":
+    elif before == "of other fields":
         Store(paths.database, paths.runs).close()
-        with sqlite3.connect(paths.database) as old:
-            old.execute("alter table result drop column backend")
-            old.execute("pragma user_version = 1")
-        old.close()
+        with closing(sqlite3.connect(paths.database)) as old:
+            old.execute("pragma user_version = 7")
     command = [sys.executable, "-c", OPEN_AT_ONCE, str(paths.database), str(paths.runs)]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -357,4 +345,3 @@ def test_processes_that_open_a_new_index_at_once_find_it_whole(paths: Paths, bef
         process.stdin.flush()
     told = [process.communicate(timeout=100) for process in started]
     assert [out.strip() for out, _ in told] == ["20"] * 4, told
-    assert len(list(paths.data.glob("results.sqlite.damaged-*"))) == (before == "damaged")

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 from msgspec.structs import replace
+from stored_runs import record
 from textual.content import Content
 
 from arena.machine.finding import MachineFinding
-from arena.records.report import output_of
-from arena.records.run_record import Entry
-from arena.records.standings import Standing
+from arena.records.ranking import Standing
+from arena.records.report_text import output_of
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure, Interval
@@ -56,11 +56,7 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
 
 def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
     problem = load_catalogue().find("1")
-    last = Entry(
-        run_id="r", created=0.0, problem_id=1, slug="allreduce", player="you", kernel_path="", kernel_name="",
-        sha256="", device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
-        verdict=Verdict.CRASH, outcome="", speedup=None, low=None, high=None, percent=None,
-    )  # fmt: skip
+    last = record("r", verdict=Verdict.CRASH)
     wrong = Standing(problem_id=1, runs=1, solved=False, best=None, last=last)
     assert best_words(problem, wrong).startswith("your last ✗ crash · ")
     right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
@@ -70,7 +66,10 @@ def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
 
 def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
     def words(outcome: str) -> str:
-        mark = CellMark(1, "PASS", "", outcome, 1.9, "", "", "", False, "", 1.0, 0.0)
+        mark = CellMark(
+            run_id="", verdict="PASS", outcome=outcome, attempt=1, speedup=1.9, trace_id="", sha256="", one_size_only=False,
+            holds="", seconds=1.0, usd=0.0,
+        )  # fmt: skip
         return square_words(Square({1: mark}), 1)[0]
 
     assert words("faster") == "▲ 1.90×"

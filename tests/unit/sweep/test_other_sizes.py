@@ -15,7 +15,7 @@ from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
 from arena.players.prompts.feedback import judgement_words
 from arena.records.index import Store
-from arena.records.report import OtherSize, holds
+from arena.records.run_record import OtherSize, holds
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import (
