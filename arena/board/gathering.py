@@ -228,13 +228,8 @@ def _at_its_best(swept: Outcome, best: Outcome | None) -> Outcome:
         return swept
     return msgspec.structs.replace(
         swept,
+        **{name: getattr(best, name) for name in ("faster", "speedup", "percent", "gap_closed", "noisy", "backend")},
         passed=True,
-        faster=best.faster,
-        speedup=best.speedup,
-        percent=best.percent,
-        gap_closed=best.gap_closed,
-        noisy=best.noisy,
-        backend=best.backend,
         voided=False,
         holds=swept.holds if best.faster else "",
     )

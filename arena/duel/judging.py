@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from arena.duel import events
 from arena.duel.state import DuelState
 from arena.errors import MachineError
+from arena.records.run_record import view
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.words.headline import by_clock, headline_so_far
+from arena.words.headline import headline_so_far
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, RunStarted, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel
@@ -62,17 +63,7 @@ class DuelJudge:
 
         def measured(event: Timed) -> None:
             headline = headline_so_far(event)
-            self._tell(
-                events.Measured(
-                    at=self._now(),
-                    side=name,
-                    attempt=number,
-                    round=event.round,
-                    rounds=event.rounds,
-                    speedup=headline.speedup,
-                    clock=headline.clock,
-                )
-            )
+            self._tell(view(events.Measured, headline, event, at=self._now(), side=name, attempt=number))
 
         rounds = _now_and_then(measured)
 
@@ -96,20 +87,7 @@ class DuelJudge:
         async with self._turn():
             judgement = await judge_to_end(self._judge, request, listen)
         found = judgement.report
-        self._tell(
-            events.KernelJudged(
-                at=self._now(),
-                side=name,
-                attempt=number,
-                run_id=found.run_id,
-                verdict=found.verdict,
-                outcome=found.outcome,
-                speedup=by_clock(found.speedup, found.clock),
-                clock=found.clock,
-                rounds=found.rounds,
-                detail=found.detail,
-            )
-        )
+        self._tell(view(events.KernelJudged, found, at=self._now(), side=name, attempt=number, speedup=found.interval))
         return judgement
 
     async def build(
@@ -146,12 +124,7 @@ class DuelJudge:
         assert right is not None
 
         def measured(event: Timed) -> None:
-            clock, _, speedup = headline_so_far(event)
-            self._tell(
-                events.FinalMeasured(
-                    at=self._now(), round=event.round, rounds=event.rounds, speedup=speedup, clock=clock
-                )
-            )
+            self._tell(view(events.FinalMeasured, headline_so_far(event), event, at=self._now()))
 
         header = state.header
         request = RunRequest(

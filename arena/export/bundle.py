@@ -25,12 +25,12 @@ from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import Manifest, check_files, read_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
+from arena.records.run_record import view
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.rewards import reward
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
-from arena.words.headline import by_clock
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
@@ -241,29 +241,18 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str, players: ShownPlayers
 def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void | None) -> ResultRow:
     """Returns a result as a flat row."""
     report, setting = line.report, line.cell.setting
-    speed = by_clock(report.speedup, report.clock) if report is not None else None
+    speed = report.interval if report is not None else None
     times = (report.baseline_us, report.contender_us) if report is not None else (None, None)
     on_device = report is not None and report.clock == "device"
     base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
-    return ResultRow(
+    return view(
+        ResultRow, line, line.cell, setting,
         campaign=sweep,
-        at=line.at,
-        problem_id=line.problem_id,
         problem=line.cell.slug,
-        category=line.category,
         problem_class=line.class_,
         player=player,
-        attempt=line.cell.attempt,
-        preset=setting.preset,
-        device=setting.device,
-        world=setting.world,
-        dtype=setting.dtype,
         sizes=msgspec.json.encode(setting.sizes).decode(),
-        catalogue=line.cell.catalogue,
         machine=machine,
-        sha256=line.sha256,
-        verdict=line.verdict,
-        detail=line.detail,
         outcome=report.outcome if report is not None else "",
         clock=report.clock if report is not None else "",
         speedup=speed.median if speed is not None else None,
@@ -271,18 +260,15 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
         speedup_high=speed.high if speed is not None else None,
         baseline_us=base,
         kernel_us=mine,
-        roofline_percent=report.roofline.percent if report is not None and report.roofline else None,
+        roofline_percent=report.percent if report is not None else None,
         paper_rule=(report.paper_rule or "") if report is not None else "",
         one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
         tokens_read=line.spent.read,
         tokens_written=line.spent.written,
         usd=line.spent.usd,
-        seconds=line.seconds,
         reward=reward(report) if report is not None and void is None else 0.0,
-        run_id=report.run_id if report is not None else "",
-        trace_id=line.trace_id,
         voided=void.note if void is not None else "",
-    )
+    )  # fmt: skip
 
 
 def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:

@@ -29,7 +29,7 @@ from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.runs.origin import Origin
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -77,24 +77,21 @@ def trace_header(
     origin: Origin | None = None,
 ) -> TraceHeader:
     """Returns the header of a trace that begins now. Draws a new trace id."""
-    return TraceHeader(
+    return view(
+        TraceHeader, problem, player.model, prompt,
         trace_id=new_id(),
         created=time.time(),
         problem_id=problem.id,
-        slug=problem.slug,
-        category=problem.category,
         player=player.name,
-        provider=player.model.provider,
-        model=player.model.model,
         prompt_version=prompt.version,
         prompt_sha256=prompt.sha256,
-        shots=prompt.shots,
         setting=setting,
         steps=steps,
         budget_usd=budget_usd,
         origin=origin.sha256 if origin is not None else "",
         origin_name=origin.name if origin is not None else "",
-    )
+        version=VERSION,
+    )  # fmt: skip
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -15,6 +15,7 @@ from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
 from arena.records.index import Store
 from arena.records.json_lines import Journal
+from arena.records.run_record import view
 from arena.runs.engine_run import EngineRun, Terminal
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.runs.result_recorder import ResultRecorder
@@ -223,18 +224,12 @@ class Engine:
         self._current, self._judge = run, referee
         self._watch(run, BETWEEN_PHASES_S)
         await referee.send(
-            events.Run(
+            view(
+                events.Run,
+                request,
                 run_id=run.run_id,
-                setting=request.setting,
-                kernel_name=request.kernel_name,
-                source=request.source,
-                files=request.files,
-                rounds=request.rounds,
-                budget_s=request.budget_s,
                 peaks=peaks_for(self._paths.calibrations, request.setting),
                 beside=baseline_variant_times.times_for(self._paths.calibrations, request.setting),
-                versus=request.versus,
-                energy=request.energy,
             )
         )
 

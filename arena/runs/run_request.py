@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from arena.machine.fingerprint import this_machine
 from arena.records.header import RunHeader, new_id
+from arena.records.run_record import view
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Finished, Rival, Setting
@@ -64,26 +65,18 @@ def header_of(request: RunRequest, machine: str = "") -> RunHeader:
     created = time.time()
     problem = request.problem
     source = request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
-    return RunHeader(
+    return view(
+        RunHeader, request, problem,
         run_id=new_id(created),
         created=created,
         problem_id=problem.id,
-        slug=problem.slug,
-        category=problem.category,
-        player=request.player,
-        kernel_name=request.kernel_name,
-        kernel_path=request.kernel_path,
         sha256=kernel_hash(source, request.files),
         source=source,
-        files=request.files,
-        setting=request.setting,
         preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
         versus=request.versus.kernel_name if request.versus is not None else "",
-        origin=request.origin,
-        other_than=request.other_than,
         correctness_only=request.rounds == 0,
         machine=machine or this_machine(request.setting.device).digest,
-    )
+    )  # fmt: skip
 
 
 def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:

@@ -34,7 +34,7 @@ class Try:
     files: Files
     name: str
     rounds: int | None
-    verdict: asyncio.Future[Judgement]
+    judgement: asyncio.Future[Judgement]
 
 
 class Jobs:
@@ -62,7 +62,7 @@ class Jobs:
         async with self._changed:
             self._tries.append(job)
             self._changed.notify_all()
-        return await job.verdict
+        return await job.judgement
 
     async def no_more_writing(self) -> None:
         """Marks the end of writing: workers stop when the queue is empty."""
@@ -80,7 +80,7 @@ class Jobs:
 
     def _choose(self, slug: str) -> KernelJob | Try | None:
         while self._tries:
-            if not (job := self._tries.popleft()).verdict.done():  # else its player was cancelled
+            if not (job := self._tries.popleft()).judgement.done():  # else its player was cancelled
                 return job
         same = next((entry for entry in self._ready if entry.cell.slug == slug), None)
         if same is None and self._ready and not self._stays(slug):

@@ -15,6 +15,7 @@ from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
 from arena.records.code_hash import code_hash
+from arena.records.run_record import view
 from arena.runs.other_sizes import with_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.settings import Settings
@@ -119,14 +120,11 @@ class Sweep:
                     continue
                 submission = await self._ask(entry)
             else:
-                submission = Submission(
-                    written.source,
-                    written.file_name,
-                    written.reason,
-                    written.spent,
-                    written.trace_id,
-                    files=written.files,
-                )
+                kept = {
+                    name: getattr(written, name)
+                    for name in ("source", "file_name", "reason", "spent", "trace_id", "files")
+                }
+                submission = Submission(**kept)
             if submission is None:
                 continue
             if not self._cells.skip_done(cell, _hash(submission, entry.task.problem)):
@@ -165,18 +163,7 @@ class Sweep:
         if submission.reason == "budget":
             await self._recorder.unanswered(entry.cell, submission.reason, submission.spent)
             return None
-        await self._recorder.append(
-            records.Written(
-                at=time.time(),
-                cell=entry.cell,
-                source=submission.source,
-                files=submission.files,
-                file_name=submission.file_name,
-                reason=submission.reason,
-                spent=submission.spent,
-                trace_id=submission.trace_id,
-            )
-        )
+        await self._recorder.append(view(records.Written, submission, at=time.time(), cell=entry.cell))
         return submission
 
     def _access(self, entry: KernelJob) -> WorkerAccess:
@@ -213,13 +200,13 @@ class Sweep:
         try:
             judgement, _ = await judge_at(worker, request)
         except ArenaError as error:
-            if not job.verdict.done():
-                job.verdict.set_exception(error)
+            if not job.judgement.done():
+                job.judgement.set_exception(error)
             if isinstance(error, WorkerLost):
                 raise
             return
-        if not job.verdict.done():
-            job.verdict.set_result(judgement)
+        if not job.judgement.done():
+            job.judgement.set_result(judgement)
 
     async def _judge(self, worker: Worker, entry: KernelJob) -> None:
         submission, problem = entry.submission, entry.task.problem
@@ -250,13 +237,12 @@ class Sweep:
                 if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
                     report = await with_other_sizes(worker.judge, request, report)
         sha256 = _hash(submission, problem)
-        result = records.CellResult(
+        result = view(
+            records.CellResult, problem, submission,
             at=time.time(),
             key=entry.cell.key(sha256, worker.machine.digest),
             cell=entry.cell,
             problem_id=problem.id,
-            category=problem.category,
-            class_=problem.class_,
             sha256=sha256,
             code=code_hash(kernel.source, kernel.files) if kernel is not None else "",
             machine=worker.machine.digest,
@@ -264,11 +250,9 @@ class Sweep:
             verdict=verdict,
             detail=detail,
             report=report,
-            spent=submission.spent,
-            trace_id=submission.trace_id,
             seconds=round(time.monotonic() - started, 3),
             tries=tries,
-        )
+        )  # fmt: skip
         await self._recorder.judged(result)
 
     def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:

@@ -10,7 +10,7 @@ from arena.cli.players.writing_progress import spent_text
 from arena.models.budget import Spent
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
 from sandbox.protocol.verdict import ExitCode
@@ -94,24 +94,19 @@ def report_of(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judg
     sampled = range(1, count + 1) if plan.run and not plan.feedback else None
     passed = sum(attempt.passed for attempt in attempts)
     faster = sum(attempt.faster for attempt in attempts)
-    return WritingReport(
-        trace_id=header.trace_id,
-        problem=plan.problem.slug,
-        id=plan.problem.id,
-        category=plan.problem.category,
-        model=header.model,
-        player=header.player,
+    return view(
+        WritingReport, header, ended,
+        problem=header.slug,
+        id=header.problem_id,
         prompt={"version": header.prompt_version, "shots": header.shots, "sha256": header.prompt_sha256},
         attempts=[_attempt(attempt) for attempt in attempts],
         best=best.step if best is not None else None,
         passed=best is not None and best.passed,
         kernel=str(path) if path is not None else None,
-        reason=ended.reason,
-        spent=ended.spent,
         pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled is not None else None,
         faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled is not None else None,
         origin=_origin(plan.origin, compared) if plan.origin is not None else msgspec.UNSET,
-    )
+    )  # fmt: skip
 
 
 def _origin(origin: Origin, compared: Judgement | None) -> OriginReport:
@@ -121,15 +116,8 @@ def _origin(origin: Origin, compared: Judgement | None) -> OriginReport:
 
 def _attempt(attempt: Attempt) -> AttemptReport:
     kernel = attempt.answer.kernel if attempt.answer.outcome == "kernel" else None
-    return AttemptReport(
-        step=attempt.step,
-        outcome=attempt.answer.outcome,
-        reason=attempt.answer.reason,
-        sha256=kernel.sha256 if kernel is not None else None,
-        continued=attempt.answer.continued,
-        spent=attempt.answer.spent,
-        report=attempt.report,
-    )
+    sha256 = kernel.sha256 if kernel is not None else None
+    return view(AttemptReport, attempt, attempt.answer, sha256=sha256)
 
 
 def print_writing(report: WritingReport) -> None:

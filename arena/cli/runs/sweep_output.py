@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from arena.board.results import outcomes, results
 from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import bound_words, counts_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.records.run_record import RunRecord
+from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import Voids
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import SweepProgress
@@ -22,27 +20,15 @@ from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import ExitCode, Verdict
 
 
-class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
+class BaselineRow(BriefResult, frozen=True, kw_only=True):
     """The result of a baseline against itself. world 0: no setting could be chosen."""
 
     id: int
     problem: str
-    verdict: str
-    detail: str
     world: int = 0
     dtype: str = ""
     seconds: float = 0.0
     report: RunRecord | None = None
-
-    @property
-    def outcome(self) -> str:
-        """As `RunRecord.outcome`; empty if nothing was timed."""
-        return self.report.outcome if self.report is not None else ""
-
-    @property
-    def clock(self) -> str:
-        """The clock of the headline."""
-        return self.report.clock if self.report is not None else ""
 
     @property
     def differs(self) -> bool:
@@ -103,7 +89,9 @@ class BaselineRows:
 
     def left_out(self, problem: Problem, why: str) -> None:
         """Adds a problem that cannot be run in this setting."""
-        self._rows[problem.slug] = BaselineRow(id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why)
+        self._rows[problem.slug] = BaselineRow(
+            run_id="", id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why
+        )
 
     def read_earlier(self, path: Path) -> None:
         """Adds the rows of skipped cells from the journal."""
@@ -144,16 +132,10 @@ class BaselineRows:
 
 
 def _row(result: CellResult) -> BaselineRow:
-    return BaselineRow(
-        id=result.problem_id,
-        problem=result.cell.slug,
-        verdict=result.verdict,
-        detail=result.detail,
-        world=result.cell.setting.world,
-        dtype=result.cell.setting.dtype,
-        seconds=round(result.seconds, 2),
-        report=result.report,
-    )
+    return view(
+        BaselineRow, result, result.cell.setting, result.report,
+        id=result.problem_id, problem=result.cell.slug, seconds=round(result.seconds, 2),
+    )  # fmt: skip
 
 
 def _object(row: BaselineRow) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from arena.paths import Paths, files_in
 from arena.players.trace import Answered, Counted, Ended, Judged, read_trace, read_trace_header
 from arena.records.code_hash import code_hash
 from arena.records.header import read_events, read_header
-from arena.records.run_record import RunRecord, record_of
+from arena.records.run_record import BriefResult, RunRecord, record_of, view
 from arena.records.voids import Void, Voids, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.records import NO_KERNEL, CellResult, SweepSession, Written
@@ -26,7 +26,7 @@ LEFT_OUT_ADVICE = "make it readable, or move it elsewhere"
 """Advice for each of `Gathered.left_out`."""
 
 
-class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
+class PageAttempt(BriefResult, frozen=True, kw_only=True):
     """One attempt. Its kernels stay in their journals until its page is written."""
 
     key: str
@@ -43,8 +43,6 @@ class PageAttempt(msgspec.Struct, frozen=True, kw_only=True):
     setting: Setting
     machine: str
     """The machine in words; empty if not known."""
-    verdict: str
-    detail: str
     report: RunRecord | None
     spent: Spent | None = None
     seconds: float = 0.0
@@ -128,22 +126,15 @@ def _of_sweep(paths: Paths, path: Path, voids: Voids, players: ShownPlayers) -> 
         raise JournalDamaged(f"{path}: {why(error)}", LEFT_OUT_ADVICE) from None
     order = sorted(results.values(), key=lambda line: (line.problem_id, line.cell.player, line.cell.attempt, line.at))
     return [
-        PageAttempt(
-            key=line.key,
+        view(
+            PageAttempt,
+            line,
+            line.cell,
             origin=f"sweep {path.stem}",
-            at=line.at,
-            problem_id=line.problem_id,
             problem=line.cell.slug,
             player=players.of(line.cell.player),
             number=line.cell.attempt,
-            setting=line.cell.setting,
             machine=machines.get(line.machine, ""),
-            verdict=line.verdict,
-            detail=line.detail,
-            report=line.report,
-            spent=line.spent,
-            seconds=line.seconds,
-            sha256=line.sha256,
             written=written.get(line.cell.digest),
             trace=_inside(paths.traces, line.trace_id),
             run=_inside(paths.runs, line.run_id),
@@ -182,29 +173,28 @@ def _of_trace(path: Path, voids: Voids, players: ShownPlayers) -> tuple[PageAtte
                 spent, best = event.spent, event.best_step or best
     found = judged.get(best) if best is not None else None
     kernel = kernels.get(best or 0, Kernel(""))
-    attempt = PageAttempt(
+    attempt = view(
+        PageAttempt, header,
         key=header.trace_id,
         origin=MODELS,
         at=header.created,
-        problem_id=header.problem_id,
         problem=header.slug,
         player=players.of(header.player),
-        setting=header.setting,
         machine="",
+        run_id=found.run_id if found is not None else "",
         verdict=found.verdict if found is not None else NO_KERNEL,
         detail=found.detail if found is not None else "",
         report=found,
         spent=spent,
         trace=path,
         void=voids.of(found.run_id, code_hash(kernel.source, kernel.files)) if found is not None else None,
-    )
+    )  # fmt: skip
     return attempt, {run for each in judged.values() for run in _runs(each)}
 
 
 def _runs(found: RunRecord) -> list[str]:
     """Returns the ids of a report's run and of its runs at other sizes."""
-    others = [] if isinstance(found.other_sizes, msgspec.UnsetType) else found.other_sizes
-    return [found.run_id, *(other.run_id for other in others)]
+    return [found.run_id, *(other.run_id for other in found.others)]
 
 
 def _single_runs(
@@ -233,20 +223,17 @@ def _single_runs(
         last[whose] = (header.sha256, path)
         here = this_machine(header.setting.device)
         found = record_of(header, end.result)
-        yield PageAttempt(
+        yield view(
+            PageAttempt, found, header,
             key=header.run_id,
             origin=RUNS,
             at=header.created,
-            problem_id=header.problem_id,
             problem=header.slug,
             player=players.of(header.player),
-            setting=header.setting,
             machine=str(here) if header.machine in ("", here.digest) else "",
-            verdict=found.verdict,
-            detail=found.detail,
             report=found,
-            sha256=header.sha256,
+            seconds=0.0,
             run=path,
             before=before.get(whose),
-            void=voids.of(header.run_id, code_hash(header.source, header.files)),
-        )
+            void=voids.of(header.run_id, found.code),
+        )  # fmt: skip

@@ -21,6 +21,7 @@ from arena.players.program.watch import LIMIT, ProgramEnd, Watch
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder
 from arena.records.header import new_id
+from arena.records.run_record import view
 from arena.words.untrusted_text import one_line
 
 BUDGET = "budget"
@@ -97,24 +98,21 @@ class ProgramPlayer(Player):
         return Submission(None, reason=why, trace_id=header.trace_id, ended=reason)
 
     def _header(self, task: Task, access: KernelAccess, prompt: Prompt, text: str) -> TraceHeader:
-        return TraceHeader(
+        return view(
+            TraceHeader, task.problem, task, access,
             trace_id=new_id(),
             created=time.time(),
             problem_id=task.problem.id,
-            slug=task.problem.slug,
-            category=task.problem.category,
             player=str(self.name),
             provider="program",
             model=self._program.model_name or self._program.name,
             prompt_version=prompt.version,
             prompt_sha256=hashlib.sha256(text.encode()).hexdigest(),
             shots=prompt.shots,
-            setting=task.setting,
-            steps=access.steps,
             budget_usd=self._setup.pool.usd,
             origin=task.origin.sha256 if task.origin is not None else "",
             origin_name=task.origin.name if task.origin is not None else "",
-        )
+        )  # fmt: skip
 
 
 class _Meter:

@@ -28,7 +28,7 @@ async def test_a_worker_waits_on_when_the_writer_of_the_only_try_is_gone(a_task:
     await asyncio.sleep(0)
     waiting.cancel()  # the agent's time is up: its call and the future are cancelled
     await asyncio.wait([waiting])
-    assert gone.verdict.done()
+    assert gone.judgement.done()
     worker = asyncio.create_task(jobs.take(""))
     writer = asyncio.create_task(jobs.try_out(next_one))
     assert await asyncio.wait_for(worker, 30) is next_one
