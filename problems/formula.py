@@ -15,6 +15,10 @@ from functools import lru_cache
 Number = int | float
 
 
+LARGEST = 2.0**200
+"""The largest absolute value of every part of a formula. Without a limit, powers of powers need hours."""
+
+
 class FormulaError(ValueError):
     """A formula that cannot be read or evaluated; the message names the formula."""
 
@@ -76,6 +80,12 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
     """
 
     def value(node: ast.expr) -> Number:
+        found = value_of(node)
+        if not isinstance(found, int | float) or not abs(found) <= LARGEST:
+            raise FormulaError(f"no number up to {LARGEST:.0e} in the formula {text!r}")
+        return found
+
+    def value_of(node: ast.expr) -> Number:
         match node:
             case ast.Constant(value=int() | float() as constant):
                 return constant
@@ -92,7 +102,9 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
                 return _BINARY[type(op)](value(left), value(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -value(operand)
-            case ast.IfExp(test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse):
+            case ast.IfExp(test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse) if (
+                type(op) in _COMPARE
+            ):
                 chosen = body if _COMPARE[type(op)](value(left), value(right)) else orelse
                 return value(chosen)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
@@ -101,7 +113,7 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
 
     try:
         return value(_parse(text))
-    except (ZeroDivisionError, OverflowError, TypeError, ValueError) as error:
+    except (ZeroDivisionError, OverflowError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, FormulaError):
             raise
         raise FormulaError(f"cannot evaluate the formula {text!r}: {error}") from None

@@ -38,6 +38,11 @@ def test_values(text, value):
         "min(M, key=1)",
         "M +",
         "M" * 700,
+        "1 if M in M else 2",
+        "(0-M)**0.5",
+        "1e308*10",
+        "(((((M**16)**16)**16)**16)**16)**16",
+        "-" * 590 + "M",
     ],
 )
 def test_everything_else_is_refused(text):
