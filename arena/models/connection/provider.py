@@ -98,9 +98,12 @@ def refusal_of(text: str) -> str:
     return "; ".join(said)
 
 
+MOST_TOKENS = 1 << 40
+
+
 def count(value: Any) -> int:
-    """Returns a token count; 0 if it is missing."""
-    return value if isinstance(value, int) and value > 0 else 0
+    """Returns a token count of at most MOST_TOKENS; 0 if it is missing. `true`, which is an int, is no count."""
+    return min(value, MOST_TOKENS) if type(value) is int and value > 0 else 0
 
 
 def text_of(value: Any) -> str:

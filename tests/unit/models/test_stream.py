@@ -5,6 +5,7 @@ import email.utils
 import json
 import time
 
+import msgspec
 import pytest
 from model_server import (
     KEY,
@@ -27,6 +28,7 @@ from arena.models.budget import Budget, BudgetPool, Spent
 from arena.models.connection import reading
 from arena.models.connection import stream as streaming
 from arena.models.connection.keys import HIDDEN
+from arena.models.connection.provider import MOST_TOKENS, count
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
 from arena.models.model import ModelClient, open_model
 from arena.settings import ModelSettings, Settings
@@ -356,6 +358,13 @@ async def test_what_a_request_used_before_its_retry_is_paid_for(model_server: Mo
     answer, pieces = await ask(player(model_server))
     assert [piece.refused for piece in pieces if isinstance(piece, Retry)] == [False, False]
     assert (answer.spent.written, answer.spent.estimated) == (2 * 10_000 + 8, True)
+
+
+@pytest.mark.parametrize("said", [True, -5, 10**30, 1e300, "7", None, [], {}])
+def test_a_lie_about_usage_can_be_kept_in_a_journal(said: object) -> None:
+    spent = Spent(read=count(said), written=count(said))
+    assert msgspec.json.decode(msgspec.json.encode(spent), type=Spent) == spent
+    assert 0 <= spent.tokens <= 2 * MOST_TOKENS
 
 
 async def test_a_request_that_is_refused_costs_nothing(model_server: ModelServer) -> None:
