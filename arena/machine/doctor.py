@@ -12,7 +12,7 @@ from arena.errors import ArenaError
 from arena.machine.facts import installed_version, is_jail, isolation_words, torch_fault, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
-from arena.machine.install_commands import as_root, isolation_fix, system_install
+from arena.machine.install_commands import as_root, isolation_advice, isolation_fix, system_install
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -75,7 +75,7 @@ def _jail() -> MachineFinding:
         return ok("jail", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
-    return limited("jail", loses, f"{profile.advice}{refused}", *isolation_fix(profile.name))
+    return limited("jail", loses, f"{isolation_advice(profile.name)}{refused}", *isolation_fix(profile.name))
 
 
 def _world_memory() -> Iterator[MachineFinding]:

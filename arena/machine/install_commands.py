@@ -56,12 +56,54 @@ def extra_requirements(extra: str) -> list[str]:
     return found
 
 
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 _SWITCHES = {
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
+    APPARMOR: ("1", "0"),
     "kernel/unprivileged_userns_clone": ("0", "1"),
     "user/max_user_namespaces": ("0", "65536"),
 }
 """By file in /proc/sys: the value that forbids user namespaces, and the value that is needed."""
+
+
+_SECURITY = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+
+
+def isolation_advice(profile: str, switches: Path = Path("/proc/sys"), container: bool | None = None) -> str:
+    """Returns what would make the isolation stronger, for this user and this kind of machine, in one sentence.
+
+    profile: name of the jail profile that works now. container: whether this is a container; None: look.
+    """
+    missing, root = _missing_packages(), os.geteuid() == 0
+    container = _in_container() if container is None else container
+    if missing:
+        return f"install {' and '.join(missing)}"
+    if profile == "nested":
+        return "start the container with --security-opt systempaths=unconfined"
+    if profile == "root":
+        other = f"start the container with --user 1000 {_SECURITY}" if container else "start pkb-arena as a normal user"
+        return f"{other}: then a user namespace isolates kernels, too"
+    if container:
+        flags = f"--cap-add SYS_ADMIN {_SECURITY}" if root else _SECURITY
+        host = (
+            f", and on its host: {' && '.join(fix)}" if not root and (fix := isolation_fix(profile, switches)) else ""
+        )
+        return f"bubblewrap may not make namespaces: start the container with {flags}{host}"
+    if root:
+        return "bubblewrap may not make namespaces although you are root: start pkb-arena as a normal user"
+    if _reads(switches / APPARMOR) == "1":
+        return "AppArmor refuses bubblewrap's user namespaces, as on Ubuntu 24.04: allow them, and in /etc/sysctl.d for good"
+    return "allow this user to make user namespaces: bubblewrap needs them"
+
+
+def _in_container() -> bool:
+    files = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
+    return "container" in os.environ or any(map(os.path.exists, files))
+
+
+def _missing_packages() -> list[str]:
+    """The Debian packages that every jail needs and this machine lacks."""
+    missing = [] if shutil.which("bwrap") else ["bubblewrap"]
+    return missing if ctypes.util.find_library("seccomp") else [*missing, "libseccomp2"]
 
 
 def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str, ...]:
@@ -69,12 +111,9 @@ def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str
 
     profile: name of the jail profile that works now.
     """
-    missing = [] if shutil.which("bwrap") else ["bubblewrap"]
-    if ctypes.util.find_library("seccomp") is None:
-        missing.append("libseccomp2")
-    if missing:
+    if missing := _missing_packages():
         return system_install(*missing)
-    if profile in ("root", "nested"):  # bubblewrap works; only another user or a container flag would help
+    if os.geteuid() == 0 or profile in ("root", "nested"):  # only another user or a container's flags would help
         return ()
     return tuple(
         as_root(f"sysctl -w {name.replace('/', '.')}={wanted}")

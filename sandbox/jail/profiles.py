@@ -83,8 +83,6 @@ class Profile:
     name: str
     loses: str = ""
     """What this profile does not protect; empty for full."""
-    advice: str = ""
-    """How to improve it on this machine."""
 
     @property
     def forks(self) -> bool:
@@ -127,22 +125,10 @@ class Profile:
         return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
 
 
-NONE = Profile(
-    "none",
-    "a kernel can read your files, reach the network and signal your processes",
-    "apt-get install bubblewrap, and allow user namespaces (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
-)
+NONE = Profile("none", "a kernel can read your files, reach the network and signal your processes")
 FULL = Profile("full")
-ROOT = Profile(
-    "root",
-    "started as root, so isolation depends on a separate uid and the system-call filter",
-    "start pkb-arena as a normal user",
-)
-NESTED = Profile(
-    "nested",
-    "no PID namespace: processes are found and killed by walking the tree",
-    "start the container with --security-opt systempaths=unconfined",
-)
+ROOT = Profile("root", "started as root, so isolation depends on a separate uid and the system-call filter")
+NESTED = Profile("nested", "no PID namespace: processes are found and killed by walking the tree")
 
 
 def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Waits for the answers of a world's ranks, and serves all other input meanwhile."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 
@@ -18,6 +19,8 @@ SPIN_SECONDS = 0.03
 """Waits spin for so long where cores are free. A process that sleeps wakes up tens of microseconds late, which would count."""
 CORES_PER_RANK = 4
 """Cores for each rank from which on some are free."""
+_RAISED = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)
+"""The last line of a traceback."""
 
 
 class Stopped(Exception):
@@ -79,9 +82,8 @@ class Awaiting:
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
                 printed = _printed(world)
-                last = printed.strip().rpartition("\n")[2]  # of a traceback, the exception
-                reason = last if failed.kind == "DIED" and last else str(failed)
-                raise HarnessFailed(f"{reason}\n{failed.text}\n{printed}") from None
+                raised = _RAISED.findall(printed) if failed.kind == "DIED" else []
+                raise HarnessFailed(f"{raised[-1] if raised else failed}\n{failed.text}\n{printed}") from None
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise

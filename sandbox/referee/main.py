@@ -7,6 +7,7 @@ It ends with all its processes when its stdin closes.
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import time
@@ -346,11 +347,19 @@ def _phase(evaluation: Evaluation | None) -> str:
     return evaluation.correctness.exchange.phase if evaluation else "prepare"
 
 
+def _set_limits() -> None:
+    """Lets files be as large as allowed, and readable for the worlds: as root these have other users."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+    refused = 0o022 if os.geteuid() == 0 else 0o077
+    os.umask(os.umask(refused) & refused)
+
+
 def main() -> None:
     """Serves until stdin closes or SIGTERM arrives. The engine handles SIGINT."""
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()
+    _set_limits()
     sweep_temporary()
     referee = Referee()
 

@@ -41,6 +41,7 @@ CHECKED = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0
 """Options without timing, for tests of what a run shows or leaves before it."""
 TIMED = (*CHECKED[:-1], "1")
 WAIT_S = 100.0
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -268,3 +269,31 @@ def test_a_torch_that_does_not_load_is_named(pkb_arena: CommandLine, tmp_path: P
     assert "torch does not load: ImportError: libtorch.so: no such file" in done.stdout
     found = json.loads(pkb_arena("doctor", "--json", **broken).stdout)
     assert any("does not load: ImportError: libtorch.so: no such file" in str(finding) for finding in found["findings"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "words"),
+    [
+        ("umask 777", 0, "PASS"),
+        (
+            "ulimit -f 100",
+            3,
+            "a file may have at most 100 KiB here, and ranks share memory through files. Start pkb-arena in",
+        ),
+    ],
+)
+def test_odd_limits_of_a_shell(limits: str, status: int, words: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "screens.main", "run", "1", "baseline", *CHECKED]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shell = f'{limits}; exec "$@"'
+    done = subprocess.run(
+        ["bash", "-c", shell, "bash", *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert words in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arena.machine.finding import MachineFinding, as_script, fix_plan
-from arena.machine.install_commands import extra_requirements, isolation_fix, system_install
+from arena.machine.install_commands import extra_requirements, isolation_advice, isolation_fix, system_install
 from benchmarks.cupy_choice import choose_cupy
 from sandbox.machine.python_install import python_install
 
@@ -72,17 +72,47 @@ def test_python_packages_go_where_the_program_lives() -> None:
     )
 
 
-def test_a_jail_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def jailable(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """jailable(root): this user is root or not, and bubblewrap and libseccomp are installed."""
     monkeypatch.setattr("arena.machine.install_commands.shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2")
+    return lambda root: monkeypatch.setattr("arena.machine.install_commands.os.geteuid", lambda: 0 if root else 1000)
+
+
+def test_a_jail_that_a_switch_forbids(tmp_path: Path, jailable: Callable[[bool], None]) -> None:
+    jailable(False)
     (tmp_path / "kernel").mkdir()
     switch = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
     switch.write_text("1\n")
     (line,) = isolation_fix("none", tmp_path)
-    assert line.endswith("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+    assert line == "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    assert isolation_advice("none", tmp_path, container=False).startswith("AppArmor refuses")
+    assert isolation_advice("none", tmp_path, container=True).endswith(f"and on its host: {line}")
     switch.write_text("0\n")
     assert isolation_fix("none", tmp_path) == ()
     assert isolation_fix("root", tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("profile", "root", "container", "words"),
+    [
+        ("none", True, True, "start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined"),
+        ("none", False, True, "start the container with --security-opt seccomp=unconfined"),
+        ("none", True, False, "although you are root: start pkb-arena as a normal user"),
+        ("none", False, False, "allow this user to make user namespaces"),
+        ("root", True, False, "start pkb-arena as a normal user"),
+        ("root", True, True, "start the container with --user"),
+        ("nested", True, True, "systempaths=unconfined"),
+    ],
+)
+def test_jail_advice_fits_the_user_and_the_machine(
+    profile: str, root: bool, container: bool, words: str, tmp_path: Path, jailable: Callable[[bool], None]
+) -> None:
+    jailable(root)
+    advice = isolation_advice(profile, tmp_path, container)
+    assert words in advice
+    assert "install" not in advice  # bubblewrap is there
 
 
 @pytest.mark.parametrize(
