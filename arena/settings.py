@@ -6,6 +6,7 @@ The structs below are the whole schema. The settings screen, the file's comments
 import math
 import tomllib
 from collections.abc import Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -21,9 +22,13 @@ BUDGET_WORDS = (
 MOST_RANKS = 64
 LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 600.0
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
-PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
-"""The names of the modules in arena/models/providers, which this module does not import."""
 _THEMES = Path(__file__).parent.parent / "themes"
+
+
+def provider_names() -> list[str]:
+    """Returns the names of all protocols: those of the modules in arena/models/providers, which this module does not import."""
+    folder = Path(__file__).parent / "models" / "providers"
+    return sorted(file.stem for file in folder.glob("*.py") if not file.stem.startswith("_"))
 
 
 def choices_of(name: str) -> tuple[str, ...]:
@@ -102,6 +107,13 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     environment: Annotated[dict[str, str], Meta(description="Variables beside PATH and LANG.")] = {}
 
 
+class WrongTable(msgspec.Struct, frozen=True):
+    """A table of a model or an agent program that cannot be used. It is kept when the file is written again."""
+
+    why: str
+    values: Any
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """All settings. The settings screen and the file show the description of each field."""
 
@@ -144,6 +156,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     agents: Annotated[
         dict[str, AgentSettings], Meta(description="Agent programs that play: a table [agents.NAME] each.")
     ] = {}
+    wrong: dict[str, WrongTable] = {}
+    """By name, such as "models.mine": the tables of the file that cannot be used. No key of the file."""
+
+    def why_wrong(self, table: str, name: str) -> str:
+        """Why a table cannot be used; empty if there is no such table, or it can be used."""
+        found = self.wrong.get(f"{table}.{name}")
+        return found.why if found is not None and name not in getattr(self, table) else ""
 
     @property
     def problem_folders(self) -> list[Path]:
@@ -175,7 +194,7 @@ def setting_fields(schema: type[msgspec.Struct] = Settings) -> list[SettingField
     hints = get_type_hints(schema, include_extras=True)
     fields = []
     for field in msgspec.structs.fields(schema):
-        if field.name in TABLES:
+        if field.name in TABLES or field.name == "wrong":
             continue
         annotation = hints[field.name]
         kind = annotation.__origin__
@@ -191,7 +210,8 @@ def load_settings(paths: Paths) -> Settings:
 
     Raises:
         SettingsUnreadable: the system does not let this user read the file.
-        SettingsError: it is not UTF-8 text or not TOML, or has an unknown key or an invalid value.
+        SettingsError: it is not UTF-8 text or not TOML, or has an unknown key or an invalid value. A wrong table of a model
+            or an agent program is no error: it goes to `wrong`.
     """
     path = paths.settings_file
     try:
@@ -206,11 +226,25 @@ def load_settings(paths: Paths) -> Settings:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}", "correct that line") from None
-    settings = check_settings(values, str(path))
+    wrong = _take_wrong_tables(values)
+    settings = msgspec.structs.replace(check_settings(values, str(path)), wrong=wrong)
     if settings.theme not in (names := theme_names(paths)):
         advice = f"choose from {', '.join(names)}, or write {paths.config / 'themes' / settings.theme}.toml"
         raise SettingsError(f"{path}: there is no theme {settings.theme!r}", advice)
     return settings
+
+
+def _take_wrong_tables(values: dict[str, Any]) -> dict[str, WrongTable]:
+    """Takes the tables out of `values` that cannot be used; returns them by name."""
+    wrong: dict[str, WrongTable] = {}
+    for table in TABLES:
+        entries = values.get(table)
+        for name in list(entries) if isinstance(entries, dict) else ():
+            try:
+                check_settings({table: {name: entries[name]}})
+            except SettingsError as error:
+                wrong[f"{table}.{name}"] = WrongTable(error.message, entries.pop(name))
+    return wrong
 
 
 def theme_names(paths: Paths) -> list[str]:
@@ -231,7 +265,7 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
     Raises:
         SettingsError: an unknown key, or a value of the wrong type or out of range.
     """
-    known = Settings.__struct_fields__
+    known = [name for name in Settings.__struct_fields__ if name != "wrong"]
     place = f"{where}: " if where else ""
     for key in values:
         if key not in known:
@@ -254,8 +288,8 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
             words = ", ".join(choice for choice in choices if choice)
             raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
     for name, model in settings.models.items():
-        if model.provider not in PROVIDERS:
-            what = f"models.{name}: provider is {model.provider!r}; it must be one of {', '.join(PROVIDERS)}"
+        if model.provider not in (names := provider_names()):
+            what = f"models.{name}: provider is {model.provider!r}; it must be one of {', '.join(names)}"
             raise SettingsError(f"{place}{what}", advice)
     return settings
 
@@ -297,6 +331,15 @@ def save_settings(settings: Settings, paths: Paths) -> None:
                 for key, value in msgspec.to_builtins(entry).items()
                 if value != _unset(type(entry), key)
             ]
+    for key, found in settings.wrong.items():
+        table, _, name = key.partition(".")
+        if name not in getattr(settings, table):
+            tables += ["", f"# Not used: {found.why}"]
+            if not isinstance(found.values, dict):
+                tables.append(f"# {table}.{_text(name)} = {_toml(found.values)}")
+                continue
+            tables.append(f"[{table}.{_text(name)}]")
+            tables += [f"{_text(row)} = {_toml(item)}" for row, item in found.values.items()]
     from arena.paths import write_atomically
 
     make_folder(paths.config)
@@ -338,7 +381,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         pairs = (f"{_text(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
         return "{" + ", ".join(pairs) + "}"
-    return repr(value)
+    return str(value) if isinstance(value, date | time) else repr(value)
 
 
 def _text(value: str) -> str:

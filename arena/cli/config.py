@@ -55,3 +55,5 @@ def show(as_json: bool) -> None:
         print_line(f"* models.{name}: {model.model} by {model.provider}")
     for name, agent in settings.agents.items():
         print_line(f"* agents.{name}: {' '.join(agent.command) or name}")
+    for wrong in settings.wrong.values():
+        print_line(f"! not used: {wrong.why}")

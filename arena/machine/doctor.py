@@ -172,6 +172,8 @@ def _files(paths: Paths) -> Iterator[MachineFinding]:
     except ArenaError as error:
         yield missing("settings file", error.message, error.advice)
         return
+    for wrong in settings.wrong.values():
+        yield limited("settings file", wrong.why, f"correct that table in {paths.settings_file}")
     for problem in broken:
         yield limited("problem", str(problem), "correct it, or take it out of problem_dirs")
 

@@ -165,6 +165,8 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
     """
     if name in settings.models:
         return settings.models[name]
+    if why := settings.why_wrong("models", name):
+        raise UsageError(f"{why}, so this model cannot be used", "correct its table (see `pkb-arena config path`)")
     provider, colon, model = name.partition(":")
     if colon and model and provider in provider_names():
         return ModelSettings(provider=provider, model=model)

@@ -1,15 +1,10 @@
 """Protocols of model providers. Each module here defines a `PROVIDER`. To add a provider, add a module."""
 
 import importlib
-import pkgutil
 
 from arena.errors import UsageError
 from arena.models.connection.provider import Provider
-
-
-def provider_names() -> list[str]:
-    """Returns the names of all protocols."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+from arena.settings import provider_names
 
 
 def find_provider(name: str) -> Provider:

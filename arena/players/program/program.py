@@ -70,6 +70,8 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
     """
     if name in settings.models:
         return None
+    if why := settings.why_wrong("agents", name):
+        raise UsageError(f"{why}, so this program cannot be used", "correct its table (see `pkb-arena config path`)")
     if name in settings.agents or name in BUILT_IN:
         own = BUILT_IN.get(name, AgentSettings())
         chosen = settings.agents.get(name, own)

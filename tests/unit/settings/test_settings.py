@@ -6,19 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from arena.errors import FolderUnwritable, SettingsError
-from arena.models.providers import provider_names
+from arena.errors import FolderUnwritable, SettingsError, UsageError
+from arena.models.model import find_model
 from arena.paths import Paths
-from arena.settings import (
-    PROVIDERS,
-    TABLES,
-    Settings,
-    check_settings,
-    load_settings,
-    save_settings,
-    setting_fields,
-    theme_names,
-)
+from arena.players.program.program import find_program
+from arena.settings import TABLES, Settings, check_settings, load_settings, save_settings, setting_fields, theme_names
 from screens.themes import load_themes
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -102,8 +94,38 @@ def test_a_theme_that_is_not_there_is_refused(paths: Paths) -> None:
     assert "choose from ansi, contrast, dark, light, ours" in caught.value.advice
 
 
-def test_the_providers_are_those_that_have_a_module() -> None:
-    assert list(PROVIDERS) == provider_names()
+WRONG_TABLES = """theme = "light"
+[models.good]
+provider = "anthropic"
+model = "m-1"
+[models.typo]
+provider = "antropic"
+model = "m-2"
+since = 2026-01-02
+[agents."claude-code"]
+minutes = -1
+"""
+
+
+def test_a_wrong_table_disables_nothing_but_itself(paths: Paths) -> None:
+    paths.config.mkdir(parents=True)
+    paths.settings_file.write_text(WRONG_TABLES)
+    for _ in range(2):
+        settings = load_settings(paths)
+        assert (settings.theme, list(settings.models)) == ("light", ["good"])
+        assert find_model("good", settings).model == "m-1"
+        with pytest.raises(UsageError, match=r"models\.typo: "):
+            find_model("typo", settings)
+        with pytest.raises(UsageError, match=r"agents\.claude-code: "):
+            find_program("claude-code", settings)
+        assert sorted(settings.wrong) == ["agents.claude-code", "models.typo"]
+        save_settings(settings, paths)  # keeps them
+    paths.settings_file.write_text(
+        paths.settings_file.read_text().replace('provider = "antropic"', 'provider = "gemini"')
+    )
+    assert "unknown key 'since'" in load_settings(paths).wrong["models.typo"].why
+    with pytest.raises(SettingsError, match="unknown key 'wrong'"):
+        check_settings({"wrong": {}})
 
 
 def test_broken_toml_names_the_line(paths: Paths) -> None:
