@@ -13,6 +13,7 @@ from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[3]
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 MadeProblem = Callable[..., Path]
 
@@ -43,6 +44,21 @@ def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, mad
     assert done.returncode == 1
     assert done.stderr == "901_total tiny W=2 float32: silent passes\n"
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
+
+
+def test_a_problem_copied_as_the_guide_says_is_admitted(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folder = tmp_path / "collective" / "my_problem"
+    shutil.copytree(ROOT / "problems" / "collective" / "allreduce", folder)
+    (folder / "house.py").unlink()
+    lines = (folder / "problem.toml").read_text(encoding="utf-8").splitlines()
+    new = {"id": "id = 901", "slug": 'slug = "my_problem"', "stem": 'stem = "901_my_problem"'}
+    lines = [new.get(line.partition(" ")[0], line) for line in lines]
+    if "remove the line `excused`" in guide:
+        lines = [line for line in lines if not line.startswith("excused")]
+    (folder / "problem.toml").write_text("\n".join(lines), encoding="utf-8")
+    done = pkb_arena("check-problem", str(folder), "--world", "1")
+    assert done.returncode == 0, done.stderr
 
 
 # test_admission.py covers other faults of these files.
