@@ -239,7 +239,9 @@ def _take_wrong_tables(values: dict[str, Any]) -> dict[str, WrongTable]:
     wrong: dict[str, WrongTable] = {}
     for table in TABLES:
         entries = values.get(table)
-        for name in list(entries) if isinstance(entries, dict) else ():
+        if not isinstance(entries, dict):
+            continue
+        for name in list(entries):
             try:
                 check_settings({table: {name: entries[name]}})
             except SettingsError as error:

@@ -12,9 +12,9 @@ from arena.models.connection.keys import Key, find_key
 from arena.models.connection.stream import Refused, Stream, ToolsRefused
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
 from arena.models.fences import read_answer
-from arena.models.providers import find_provider, provider_names
+from arena.models.providers import find_provider
 from arena.models.templates import read_template
-from arena.settings import ModelSettings, Settings
+from arena.settings import ModelSettings, Settings, provider_names
 
 CONTINUATIONS = 4
 """Maximum number of continuations of one answer."""

@@ -15,8 +15,7 @@ import msgspec
 
 from arena.errors import UsageError
 from arena.models.model import find_model
-from arena.models.providers import provider_names
-from arena.settings import AgentSettings, ModelSettings, Settings
+from arena.settings import AgentSettings, ModelSettings, Settings, provider_names
 from sandbox.jail.profiles import Caps, agent_interpreter
 
 PYTHON = "{python}"

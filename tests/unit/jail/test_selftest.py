@@ -150,7 +150,7 @@ def test_nothing_is_left_of_a_self_test_that_does_not_end(program, monkeypatch, 
     looking.start()
     try:
         with pytest.raises(KeyboardInterrupt) if interrupted else contextlib.nullcontext():
-            assert "timed out" in why_not(Stuck("root", (), ""), program)
+            assert "timed out" in why_not(Stuck("root"), program)
     finally:
         over.set()
         looking.join()
