@@ -155,7 +155,7 @@ class Turns:
         """Continues one world and stops all others. A kernel's world first waits until its last outputs are copied."""
         self.stop_all()
         if any(world in side.worlds for side in self.kernels):
-            self.exchange.await_taken()
+            self.exchange.await_begun()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
             # Both kernels are stopped, so work on the GPUs now does not belong to the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US

@@ -277,14 +277,18 @@ class Exchange:
     def take(self, first: int, count: int) -> None:
         """Begins to copy this side's outputs in some slots. `compare` reads the copies, so later writes have no effect.
 
-        Call `await_taken` before the side's world continues.
+        Call `await_begun` before the side's world continues.
         """
-        self.oracle.tell(messages.TakeOutputs(first, count, self.side))
-        self.oracle.owes(messages.OutputsTaken.kind)
+        self._begin(messages.TakeOutputs(first, count, self.side), messages.OutputsTaken)
 
-    def await_taken(self) -> None:
-        """Waits until outputs are copied."""
-        while (kind := self.oracle.next_owed()) is not None:
+    def _begin(self, order: messages.Order, reply: type[messages.Reply]) -> None:
+        """Sends an order to the oracle world whose reply says nothing. The next wait for this world takes it."""
+        self.oracle.tell(order)
+        self.oracle.owes(reply.kind)
+
+    def await_begun(self) -> None:
+        """Waits until the oracle world has done all that it has begun: outputs are copied and arenas poisoned."""
+        if (kind := self.oracle.last_owed()) is not None:
             self.await_all(self.oracle, kind, self.prepared.limits.own)
 
     def written_ahead(self, first: int, count: int) -> list[bool]:
@@ -305,7 +309,7 @@ class Exchange:
             for seed in fresh_seeds(tries):
                 again = messages.DrawAgain(slot, of_trial(seed, self.prepared.seeds[slot]), meaningful)
                 if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
-                    self.ask(replace(again, replace=True), messages.DrawnAgain)
+                    self._begin(replace(again, replace=True), messages.DrawnAgain)
                     return True
         return False
 
@@ -314,15 +318,15 @@ class Exchange:
         for seed in fresh_seeds(tries):
             again = messages.DrawAgain(slot, seed, alone=rank)
             if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
-                self.ask(replace(again, replace=True), messages.DrawnAgain)
+                self._begin(replace(again, replace=True), messages.DrawnAgain)
                 return True
         self.prepared.misfits[rank] += 1
         return False
 
     def discard_outputs(self) -> None:
-        """Poisons the output arenas without comparing anything."""
+        """Begins to poison the output arenas, without comparing anything. The next `draw` or `reveal` waits for it."""
         for side in self.sides:
-            self.ask(messages.CompareOutputs([], side), messages.Compared)
+            self._begin(messages.CompareOutputs([], side), messages.Compared)
 
     def require_untouched(self) -> None:
         """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""

@@ -169,9 +169,9 @@ class World:
         """Notes that an answer of this kind is due from every rank. The next wait for another takes it first."""
         self._owed.append(kind)
 
-    def next_owed(self) -> Kind | None:
-        """The first of these answers, which the caller waits for; None if none is due."""
-        return self._owed.popleft() if self._owed else None
+    def last_owed(self) -> Kind | None:
+        """The last of these answers, for which the caller waits, and so for all before it; None if none is due."""
+        return self._owed.pop() if self._owed else None
 
     def missing(self, kind: Kind) -> list[int]:
         """Ranks whose next answer is missing. Raises WorldFailed if a rank sent something else or is gone."""
