@@ -14,6 +14,7 @@ from arena.cli.output import print_json, print_line
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
 from benchmarks.kittens_checkout import command as kittens_checkout
+from benchmarks.monkey import command as monkey
 from benchmarks.sweep_table import command as sweep_table
 from benchmarks.tables.scope import Scope
 from problems.specification import PRESETS
@@ -121,6 +122,7 @@ for _name in MEASUREMENTS:
 for _name in TABLES:
     main.add_command(_table_command(_name))
 main.add_command(attacks, "attacks")
+main.add_command(monkey, "monkey")
 main.add_command(sweep_table, "results")
 main.add_command(kittens_checkout, "kittens")
 

@@ -73,6 +73,18 @@ class Terminal:
         while (left := deadline - time.monotonic()) > 0:
             self.read(left)
 
+    def send(self, text: str) -> None:
+        """Types a text. Reads meanwhile, because a terminal takes only a few KB that the program has not read."""
+        data = text.encode()
+        while data and self.process.poll() is None:
+            if select.select([], [self.master], [], 0.05)[1]:
+                data = data[os.write(self.master, data[:512]) :]
+            self.read(0.0)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Changes the size of the terminal."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
     def close(self) -> None:
         """Ends the program with SIGTERM; kills it if that does not help within 10 s."""
         self.process.send_signal(signal.SIGTERM)

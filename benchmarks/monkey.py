@@ -1,0 +1,249 @@
+"""`python -m benchmarks monkey`: random keys, pastes and sizes in a real terminal, until the app ends or time is over."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from arena.cli.diagnostics import say
+from arena.cli.output import print_line
+from arena.paths import ROOT, module_command, module_environment, paths_in
+from arena.settings import Settings, save_settings
+from benchmarks.app.terminal import Terminal
+from sandbox.protocol.verdict import ExitCode
+
+OPENINGS: dict[str, tuple[list[str], list[str]]] = {
+    "picker": ([], []),
+    "kernel": (["8"], []),
+    "duel": (["1"], ["f8", "rest", "enter", "rest"]),
+    "model": (["1"], ["f7", "rest", "enter", "rest"]),
+    "sweep": ([], ["type c", "rest"]),
+    "settings": ([], ["f9"]),
+}
+"""For each screen: the arguments of the app, and the keys that open it."""
+SESSION_S = 180.0
+"""The app is started again after this time, so that a failing sequence can be made short."""
+REOPEN = 60
+"""Steps after which escape and the opening keys lead back to the screen."""
+START_S, FROZEN_S = 90.0, 60.0
+"""Maximum seconds until the app draws after its start, and after a new size."""
+_CTRL = "abcdefghjklnoprstuvwxyz"  # without i (tab), m (enter) and q, which quits
+_KEYS = {
+    "enter": "\r", "tab": "\t", "shift+tab": "\x1b[Z", "escape": "\x1b", "backspace": "\x7f", "delete": "\x1b[3~",
+    "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
+    "pageup": "\x1b[5~", "pagedown": "\x1b[6~", "space": " ", "ctrl+end": "\x1b[1;5F", "ctrl+home": "\x1b[1;5H",
+    "shift+down": "\x1b[1;2B", "shift+end": "\x1b[1;2F", "ctrl+right": "\x1b[1;5C", "ctrl+space": "\x00",
+    "ctrl+_": "\x1f",
+    **{f"ctrl+{letter}": chr(ord(letter) - 96) for letter in _CTRL},
+    **{f"f{n}": f"\x1bO{letter}" for n, letter in enumerate("PQRS", 1)},
+    **{f"f{n}": f"\x1b[{code}~" for n, code in zip(range(5, 13), (15, 17, 18, 19, 20, 21, 23, 24), strict=True)},
+    **{f"shift+f{n}": f"\x1b[1;2{letter}" for n, letter in ((1, "P"), (2, "Q"), (4, "S"))},
+    **{f"shift+f{n}": f"\x1b[{code};2~" for n, code in zip(range(5, 10), (15, 17, 18, 19, 20), strict=True)},
+}  # fmt: skip
+_LETTERS = "abcdefghijklmnopqrstuvwxyz  ()[]{}:.,='\"#/?012345é值🙂"
+_LINE = "    if x is not None:  # 值\n\treturn x\n"
+
+
+def step(rng: random.Random) -> str:
+    """One thing that a user may do, as it is printed."""
+    kind = rng.random()
+    if kind < 0.12:
+        return f"size {rng.randint(34, 160)}x{rng.randint(10, 45)}"
+    if kind < 0.32:
+        return "type " + "".join(rng.choices(_LETTERS, k=rng.randint(1, 8)))
+    if kind < 0.37:
+        return f"{rng.choice(['paste', 'burst'])} {rng.choice([1, 3, 40, 400])}"
+    if kind < 0.42:
+        return f"click {rng.randint(1, 160)},{rng.randint(1, 45)}"
+    if kind < 0.50:
+        return f"hold {rng.choice([*_KEYS])}"
+    return "rest" if kind < 0.55 else rng.choice([*_KEYS])
+
+
+def do(terminal: Terminal, what: str) -> None:
+    """Does one step in the terminal."""
+    word, _, rest = what.partition(" ")
+    match word:
+        case "size":
+            terminal.resize(*map(int, rest.split("x")))
+        case "type":
+            terminal.send(rest)
+        case "paste":
+            terminal.send(f"\x1b[200~{_LINE * int(rest)}\x1b[201~")
+        case "burst":
+            terminal.send((_LINE * int(rest)).replace("\n", "\r"))
+        case "click":
+            terminal.send(f"\x1b[<0;{rest.replace(',', ';')}M\x1b[<0;{rest.replace(',', ';')}m")
+        case "hold":
+            terminal.send(_KEYS[rest] * 20)
+        case "rest":
+            terminal.quiet(1.0)
+        case _:
+            terminal.send(_KEYS[what])
+    terminal.quiet(0.02)
+    terminal.drawn = b""
+
+
+class App:
+    """The app in a terminal and folders of its own."""
+
+    def __init__(self, screen: str, prepared: Path) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pkb-monkey-", ignore_cleanup_errors=True)
+        home = Path(self._folder.name) / "home"
+        shutil.copytree(prepared, home)
+        self.report = paths_in(home).traceback
+        arguments, keys = OPENINGS[screen]
+        variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true"}
+        self.terminal = Terminal(module_command("screens.main", *arguments), variables)
+        since = time.monotonic()
+        while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
+            self.terminal.read(0.5)
+        self.terminal.quiet(2.0)
+        for key in keys:
+            do(self.terminal, key)
+            self.terminal.quiet(1.0)
+
+    def fault(self) -> str:
+        """How the app failed; empty if it goes on or was left."""
+        code = self.terminal.process.poll()
+        if self.report.exists():
+            return self.report.read_text(encoding="utf-8").strip().splitlines()[-1]
+        return f"exit code {code}" if code not in (None, 0) else ""
+
+    @property
+    def left(self) -> bool:
+        """Whether the app was quit, as the menu can."""
+        return self.terminal.process.poll() is not None
+
+    def is_frozen(self) -> bool:
+        """Whether the app draws nothing after a new size."""
+        self.terminal.resize(80, 24)
+        self.terminal.quiet(0.2)
+        self.terminal.drawn = b""
+        self.terminal.resize(100, 30)
+        since = time.monotonic()
+        while not self.terminal.read(0.5) and not self.left:
+            if time.monotonic() - since > FROZEN_S:
+                return True
+        return False
+
+    def close(self) -> str:
+        """Ends the app. Returns how it failed meanwhile."""
+        self.terminal.close()
+        fault = self.fault() if self.report.exists() else ""
+        self._folder.cleanup()
+        return fault
+
+
+def play(screen: str, prepared: Path, steps: list[str]) -> str:
+    """Starts the app and does the steps. Returns how it failed; empty if it did not."""
+    app = App(screen, prepared)
+    for each in steps:
+        if fault := app.fault():
+            app.close()
+            return fault
+        if not app.left:
+            do(app.terminal, each)
+    if not app.left:
+        app.terminal.quiet(2.0)
+    fault = app.fault() or ("frozen" if not app.left and app.is_frozen() else "")
+    return app.close() or fault
+
+
+def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[list[str], str]:
+    """Does random steps for some time. Returns them, and how the app failed."""
+    rng, steps, app, deadline = random.Random(seed), [], App(screen, prepared), time.monotonic() + seconds
+    fault = app.fault()
+    while not fault and not app.left and time.monotonic() < deadline:
+        if len(steps) % REOPEN == REOPEN - 1:
+            again = ["escape", "rest", "escape", "rest", "escape", *OPENINGS[screen][1]]
+            fault = "frozen" if app.is_frozen() else ""
+        else:
+            again = [step(rng)]
+        for each in again:
+            if not app.left:
+                steps.append(each)
+                do(app.terminal, each)
+        fault = fault or app.fault()
+    return steps, app.close() or fault
+
+
+def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> list[str]:
+    """Leaves out steps while the app still fails, from large parts to single ones."""
+    deadline, part = time.monotonic() + seconds, max(1, len(steps) // 2)
+    while part:
+        at = max(0, len(steps) - part)
+        while at >= 0 and time.monotonic() < deadline:
+            fewer = steps[:at] + steps[at + part :]
+            if play(screen, prepared, fewer):
+                steps = fewer
+            at = at - part if at else -1
+        part = part // 2 if time.monotonic() < deadline else 0
+    return steps
+
+
+def prepare(folder: Path, screen: str) -> subprocess.Popen[str] | None:
+    """Writes settings, a sweep for its screen, and starts a model that writes without end for the others."""
+    paths, served = paths_in(folder), None
+    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
+    if screen == "sweep":
+        players, sizes = ["--players", "baseline,house"], ["--problems", "1,2", "--preset", "tiny", "--one-size"]
+        command = ["sweep", *players, *sizes, "--rounds", "0", "--name", "monkey"]
+        variables = {**os.environ, **module_environment(), "PKB_ARENA_HOME": str(folder)}
+        subprocess.run(
+            module_command("screens.main", *command), env=variables, cwd=ROOT, check=False, capture_output=True
+        )
+    if screen in ("duel", "model"):
+        served = subprocess.Popen(
+            module_command("benchmarks.app.token_server", "50"), stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert served.stdout is not None
+        address = served.stdout.readline().strip()
+        with paths.settings_file.open("a", encoding="utf-8") as file:
+            file.write(f'\n[models.endless]\nprovider = "openai_chat"\nmodel = "endless"\nbase_url = "{address}"\n')
+    return served
+
+
+@click.command("monkey")
+@click.option("--screen", type=click.Choice([*OPENINGS]), help="Where it plays. [default: each screen]")
+@click.option("--minutes", type=click.FloatRange(0.1, 600), default=1.0, show_default=True, help="On each screen.")
+@click.option("--seed", default=lambda: str(random.randrange(10_000)), help="Makes the steps repeat. [default: any]")
+@click.option("--shorten", "shorten_s", type=click.FloatRange(0, 3600), default=240.0, show_default=True, metavar="S",
+              help="Seconds to shorten a failing sequence.")  # fmt: skip
+def command(screen: str | None, minutes: float, seed: str, shorten_s: float) -> None:
+    """Press random keys in the app: does it end? Prints seeds, and the keys that ended it."""
+    failed = False
+    for name in [screen] if screen else OPENINGS:
+        failed = _play_on(name, minutes * 60, seed, shorten_s) or failed
+    sys.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
+
+
+def _play_on(screen: str, seconds: float, seed: str, shorten_s: float) -> bool:
+    """Plays on one screen until a failure or the end of the time. Returns whether the app failed."""
+    with tempfile.TemporaryDirectory(prefix="pkb-monkey-") as folder:
+        prepared = Path(folder) / "prepared"
+        served = prepare(prepared, screen)
+        began, done, number = time.monotonic(), 0, 0
+        try:
+            while (left := seconds - (time.monotonic() - began)) > 0:
+                say(f"{screen}: seed {seed}/{number}")
+                steps, fault = explore(screen, prepared, f"{screen}/{seed}/{number}", min(SESSION_S, left))
+                done, number = done + len(steps), number + 1
+                if fault:
+                    break
+            minutes = (time.monotonic() - began) / 60
+            print_line(f"{screen:<9} seed {seed:<5} {minutes:5.1f} min  {done:6} steps  {fault or 'went on'}")
+            if fault and shorten_s:
+                short = shorten(screen, prepared, steps, shorten_s)
+                print_line(f"  {len(steps)} steps, shortened to {len(short)}: {' | '.join(short)}")
+        finally:
+            if served is not None:
+                served.terminate()
+                served.wait()
+    return bool(fault)
