@@ -25,6 +25,7 @@ from textual.dom import DOMNode, NoScreen
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import TextArea
 from textual.worker import WorkerFailed
 
 from arena.words.untrusted_text import MASK, masked
@@ -39,6 +40,10 @@ REPAINT_S = 0.3
 """Maximum seconds until a closed dialog is gone from the display."""
 HELD_S = 0.15
 """Maximum seconds between two characters of a key that is held."""
+BURST_S, BURST_KEYS = 0.02, 12
+"""So many keys, each within so many seconds of the one before it, are a paste of a terminal without bracketed paste."""
+BURST_GAP_S = 0.15
+"""Maximum seconds between two keys of a long paste, of which a terminal's 4 KB arrive together."""
 PREPARING_S = 3.0
 """Maximum seconds that keys wait for a screen in preparation."""
 
@@ -56,6 +61,13 @@ class CharactersOnly(LineFilter):
 
 def _masked_in_its_cells(segment: Segment) -> Segment:
     return Segment(masked(segment.text, lambda character: MASK * cell_len(character)), segment.style)
+
+
+def _text_of(key: events.Key) -> str:
+    """What the key types; empty if it types nothing."""
+    if key.key in ("enter", "ctrl+j"):
+        return "\n"
+    return "\t" if key.key == "tab" else (key.character or "") if key.is_printable else ""
 
 
 def _screen_of(node: DOMNode) -> Screen[Any] | None:
@@ -85,6 +97,12 @@ class TerminalApp(App[None]):
         """The last key, and when it came."""
         self._held = ""
         """The key that closed a dialog, while it is held."""
+        self._bursts: dict[events.Key, int] = {}
+        """Of waiting keys that are text: the number of text keys that came so fast, up to this one."""
+        self._collects = False
+        """Whether keys are held back because they may belong to a burst."""
+        self._newest: tuple[float, int] = (0.0, 0)
+        """When the newest key came, and its number in a burst."""
 
     def run_to_end(self) -> int:
         """Runs until the app is left, then ends what runs beside the screens. Returns the exit code."""
@@ -148,6 +166,10 @@ class TerminalApp(App[None]):
             await super().on_event(event)
             return
         self._keys.append(event)
+        came, number = self._newest
+        fast = number + 1 if event.time - came < (BURST_S if number < BURST_KEYS else BURST_GAP_S) else 1
+        self._newest = event.time, fast if _text_of(event) else 0
+        self._bursts[event] = self._newest[1]
         if self._in_turn is None:
             await self._handle_keys()
         elif len(self._keys) == 1:
@@ -168,15 +190,21 @@ class TerminalApp(App[None]):
         self._in_preparation.discard(mark)
         self.call_later(self._handle_keys)
 
-    async def _handle_keys(self) -> None:
-        """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it."""
-        while self._keys and self._in_turn is None and not self._in_preparation:
+    async def _handle_keys(self, collected: bool = False) -> None:
+        """Sends the first key to the focused widget. Its turn ends when all widgets on its way up have handled it.
+
+        collected: keys of a burst had time to arrive.
+        """
+        while self._keys and self._in_turn is None and not self._in_preparation and not self._collects:
             key, screen, target = self._keys[0], self.screen, self.focused or self.screen
+            if await self._takes_burst(target, collected):
+                return
+            collected = False
             types = target.check_consume_key(key.key, key.character)
             if self._typed_into is not None and not types:
                 self._await_text(self._typed_into, key)
                 return
-            self._keys.pop(0)
+            self._bursts.pop(self._keys.pop(0))
             late = self._is_late(key)
             self._last_key, self._last_at = key.key, key.time
             if not late:
@@ -189,6 +217,37 @@ class TerminalApp(App[None]):
                     return
                 self._typed_into = target
             self._in_turn = None  # it is dropped, or typed into a text: the focus stays where it is
+
+    async def _takes_burst(self, target: Widget, collected: bool) -> bool:
+        """Pastes the keys of a burst into an editor, as they are. Returns whether they are pasted or may be, soon.
+
+        Otherwise an editor would indent each line further than the one before, and handle each key by itself.
+        """
+        first = self._bursts[self._keys[0]]
+        if not isinstance(target, TextArea) or target.read_only or first < 2:
+            return False
+        if _text_of(self._keys[0]) != "\n" and first < BURST_KEYS:
+            return False
+        if not collected:
+            self._collects = True
+            self.set_timer(BURST_S, self._collected)
+            return True
+        length = 1
+        while length < len(self._keys) and self._bursts[self._keys[length]] == first + length:
+            length += 1
+        if first + length - 1 < BURST_KEYS:
+            return False
+        pasted, self._keys[:length] = self._keys[:length], []
+        await super().on_event(events.Paste("".join(_text_of(key) for key in pasted)))
+        for key in pasted:
+            del self._bursts[key]
+        self._typed_into = target
+        self.call_later(self._handle_keys)
+        return True
+
+    async def _collected(self) -> None:
+        self._collects = False
+        await self._handle_keys(collected=True)
 
     def _await_text(self, widget: Widget, key: events.Key) -> None:
         """Holds a key until a widget has handled the characters before it: the key may take the text as it is."""
