@@ -100,7 +100,7 @@ class App:
         self.report = paths_in(home).traceback
         arguments, keys = OPENINGS[screen]
         variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true"}
-        self.terminal = Terminal(module_command("screens.main", *arguments), variables)
+        self.terminal = Terminal([*module_command("screens.main", *arguments)], variables)
         since = time.monotonic()
         while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
             self.terminal.read(0.5)

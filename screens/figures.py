@@ -18,6 +18,7 @@ from sandbox.timing.interval import outcome
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
+    from arena.runs.run_state import RunState
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {
@@ -227,3 +228,10 @@ def without_open_parenthesis(text: str) -> str:
     """Returns the text up to a parenthesis that it opens and does not close; the whole text if it begins with it."""
     at = text.rfind("(")
     return text[:at] if at > 0 and ")" not in text[at:] else text
+
+
+def so_far_words(state: RunState) -> str:
+    """How far the timing of a cancelled run came: ", cancelled at 1.42× [1.1, 1.9]"."""
+    if (headline := state.headline) is None:
+        return ""
+    return f", cancelled at {speedup_words(headline.speedup, headline.outcome)[2:]} {headline.where}".rstrip()

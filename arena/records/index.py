@@ -20,7 +20,7 @@ from arena.paths import VOIDS, Paths, files_in, make_folder
 from arena.records.header import read_events, read_header
 from arena.records.json_lines import decoder, encode
 from arena.records.ranking import Standing, fastest, standing_of
-from arena.records.run_record import RunRecord, record_of
+from arena.records.run_record import RunRecord, record_of, result_in
 from arena.records.voids import read_voids
 from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import Cancelled, Fatal, Finished, Refused
@@ -268,8 +268,8 @@ def _read(path: Path) -> tuple[list[RunRecord], bool]:
         return [], False
     for event in read_events(path):
         ended = ended or isinstance(event, Finished | Cancelled | Refused | Fatal)
-        if isinstance(event, Finished):
-            found.append(record_of(header, event.result))
+        if (result := result_in(header, event)) is not None:
+            found.append(record_of(header, result))
     return found, ended
 
 

@@ -11,7 +11,7 @@ from arena.records.voids import Void
 from arena.words.headline import by_clock
 from arena.words.untrusted_text import one_line
 from sandbox.machine.backends import label_in
-from sandbox.protocol.events import Interval, Result, Speedup
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Interval, Result, Speedup
 from sandbox.protocol.result import BareResult
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
@@ -180,6 +180,20 @@ class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem"
         return msgspec.structs.replace(
             self, failure=msgspec.structs.replace(failure, text=failure.text[-SHORT_CHARACTERS:])
         )
+
+
+class Unrun(msgspec.Struct, frozen=True):
+    """A revision that was kept without a run."""
+
+    created: float
+    sha256: str
+
+
+def result_in(header: RunHeader, event: AnyEvent) -> Result | None:
+    """The result that an event has: of a run that ended, or a pass without times of one that was cancelled."""
+    if isinstance(event, Finished) or (isinstance(event, Cancelled) and not header.versus):
+        return event.result
+    return None
 
 
 def record_of(header: RunHeader, result: Result) -> RunRecord:

@@ -15,7 +15,7 @@ from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, unwritable
 from arena.records.index import Store
 from arena.records.json_lines import Journal
-from arena.records.run_record import view
+from arena.records.run_record import result_in, view
 from arena.runs.engine_run import EngineRun, Terminal
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.runs.result_recorder import ResultRecorder
@@ -319,8 +319,8 @@ class Engine:
             return
         if self._current is run:
             self._current = None
-        if isinstance(event, events.Finished):
-            recording = self._recorder.start(run.header, event.result)
+        if (result := result_in(run.header, event)) is not None:
+            recording = self._recorder.start(run.header, result)
             if recording is not None:
                 self._in_background(recording)
         run.finish(event)

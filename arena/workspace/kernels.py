@@ -12,6 +12,7 @@ import io
 import os
 import re
 import shutil
+import time
 import tokenize
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -200,8 +201,8 @@ class Workspace:
             self.keep_file(path)  # another program may have changed it
             files = other_files(path) if path.is_dir() else {}
             if (draft := self.draft(path)) is not None:
-                self.keep_revision(draft, files)  # the caller may not have loaded it
-            sha256 = self.keep_revision(text, files)
+                self.keep_revision(draft, files, of=path)  # the caller may not have loaded it
+            sha256 = self.keep_revision(text, files, of=path)
             write_atomically(main_file(path), text.encode())
         except OSError as error:
             raise unwritable(path.parent, error) from None
@@ -210,8 +211,10 @@ class Workspace:
 
     # --- revisions -----------------------------------------------------------------------------------------
 
-    def keep_revision(self, text: str, files: Files | None = None) -> str:
+    def keep_revision(self, text: str, files: Files | None = None, of: Path | None = None) -> str:
         """Stores a kernel under its SHA-256 and returns the hash. Equal kernels are stored once.
+
+        of: the kernel whose text it was. `kept_of` then lists it, even if it is never run.
 
         Raises:
             FolderUnwritable: it was not stored.
@@ -228,7 +231,22 @@ class Workspace:
                     write_atomically(path, text.encode(), mode=0o400)
             except OSError as error:
                 raise unwritable(path.parent, error) from None
+        if of is not None:
+            try:
+                with self._kept_path(of).open("a", encoding="utf-8") as file:
+                    file.write(f"{time.time():.0f} {kernel.sha256}\n")
+            except OSError as error:
+                raise unwritable(path.parent, error) from None
         return kernel.sha256
+
+    def kept_of(self, path: Path) -> dict[str, float]:
+        """The revisions that were texts of a kernel, or of one beside it: when each was kept last, by SHA-256."""
+        try:
+            lines = self._kept_path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return {}
+        found = (re.fullmatch(r"(\d+) ([0-9a-f]{64})", line) for line in lines)  # the last line may be torn
+        return {match[2]: float(match[1]) for match in found if match}
 
     def keep_file(self, path: Path) -> Path | None:
         """Keeps the current content of a kernel: as a revision, or as a copy if it cannot be read as a kernel.
@@ -241,7 +259,7 @@ class Workspace:
         """
         try:
             kernel = read_kernel(path)
-            self.keep_revision(kernel.text, kernel.files)
+            self.keep_revision(kernel.text, kernel.files, of=path)
         except UsageError:
             path = main_file(path)
             if path.is_file():
@@ -294,6 +312,9 @@ class Workspace:
             write_folder(path, kernel)
         except OSError as error:
             raise unwritable(path.parent, error) from None
+
+    def _kept_path(self, path: Path) -> Path:
+        return self.root / ".revisions" / f"{content_hash(os.path.abspath(path.parent))[:32]}.kept"
 
     def _revision_path(self, sha256: str) -> Path:
         return self.root / ".revisions" / sha256[:2] / f"{sha256}.py"

@@ -270,6 +270,8 @@ class Cancelled(Event, tag="cancelled", frozen=True, kw_only=True):
 
     run_id: str
     phase: str
+    result: Result | None = None
+    """A pass without times, if the kernel was found to be correct before."""
 
 
 class Refused(Event, tag="refused", frozen=True, kw_only=True):

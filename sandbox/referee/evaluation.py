@@ -33,6 +33,7 @@ class Evaluation:
         self.baseline_side = baseline_side
         self.rounds = self.new_rounds()
         self.energy: Energy | None = None
+        self.passed_check = False
         self.leased: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """The context of timing. It keeps other arenas from timing on these devices."""
 
@@ -47,12 +48,20 @@ class Evaluation:
     def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
         verdict, failure = self.correctness.judge()
+        self.passed_check = verdict is Verdict.PASS
         if failure is None and self.rounds is not None:
             try:
                 self.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 verdict, failure = self.correctness.explain(error)
         return self.result(verdict, failure)
+
+    def untimed(self) -> events.Result | None:
+        """The result of a run that is ended while it is timed: it passed, without times. None if it was not checked yet."""
+        if not self.passed_check:
+            return None
+        self.rounds = None
+        return self.result(Verdict.PASS, None)
 
     def measure(self) -> None:
         """Times the kernel, and starts again if outputs were lost, which happens at most once a kernel.

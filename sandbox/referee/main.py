@@ -212,9 +212,13 @@ class Referee:
         except Stopped:
             self.pipe.end_run()
             self.oracle.finish_orders(self.poll)
+            phase, found = _phase(evaluation), None
             if evaluation is not None:
                 self.references.drop_busy()
-            self.emit(Cancelled(run_id=run.run_id, phase=_phase(evaluation)))
+                found = evaluation.untimed()
+            if found is not None:
+                found = msgspec.structs.replace(found, jail=self.jail.name, labels=labels(run.kernel))
+            self.emit(Cancelled(run_id=run.run_id, phase=phase, result=found))
         except SettingRefused as refused:
             self.oracle.drop()
             self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=refused.advice))

@@ -5,7 +5,7 @@ import time
 
 from textual.content import Content
 
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, Unrun
 from arena.records.voids import Void
 from arena.words.untrusted_text import printable
 from screens import figures
@@ -17,18 +17,25 @@ _NAME = 24
 
 
 def result_line(
-    entry: RunRecord, room: int, wide: bool, here: bool = False, player: bool = False, kernel: str = ""
+    entry: RunRecord | Unrun, room: int, wide: bool, here: bool = False, player: bool = False, kernel: str = ""
 ) -> Content:
     """Returns a run's time, verdict, speedup, setting and revision; with `player`, its name. Two rows unless `wide`.
 
     room: columns of a row, for the note. kernel: name of the open kernel; the name of another one is shown.
     """
     when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
+    if isinstance(entry, Unrun):
+        mark = ("  in the editor" if here else "", "$accent")
+        return Content.assemble(
+            (f"{when}  ", "$muted"), ("not run", "$muted"), (f"  {entry.sha256[:8]}", "$muted"), mark
+        )
     words = figures.verdict_words(entry.verdict)
     speed = ""
     colour = figures.verdict_style(entry.verdict)
     if entry.interval is not None:
         speed = figures.measured_words(entry.interval, entry.outcome, entry.clock)
+    elif entry.passed:
+        speed = "not timed"
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     name = entry.sha256[:8]
     if kernel and entry.kernel_name != kernel:

@@ -103,7 +103,7 @@ class LiveDuelScreen(DuelScreen):
                 continue
             self._saved = True
             if self.unsaved:
-                await asyncio.to_thread(self.services.workspace.keep_revision, self.unsaved)
+                await asyncio.to_thread(self.services.workspace.keep_revision, self.unsaved, None, self.edited_path)
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             self._editor.show_saved(save.text)
 
@@ -145,7 +145,7 @@ class LiveDuelScreen(DuelScreen):
         if self.unsaved:
             workspace, path = self.services.workspace, self.edited_path
             if (draft := workspace.draft(path)) not in (None, self.unsaved):
-                workspace.keep_revision(draft)  # typed on another screen, and not in this editor
+                workspace.keep_revision(draft, of=path)  # typed on another screen, and not in this editor
             workspace.save_draft(path, self.unsaved)
 
     @property

@@ -121,6 +121,7 @@ class EditingScreen(PanedScreen):
     def _restore(self, chosen: Kernel | Rival | None) -> None:
         if isinstance(chosen, Rival):
             if self.may_run():
+                self.go_to("answer")  # the next key is not for the text
                 self.start(self.session.run(self.editor.file_text, chosen), "run")
         elif chosen is not None and self.may_edit():
             self.put(chosen, "Restored into the editor.")

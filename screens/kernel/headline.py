@@ -77,6 +77,10 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         )
     if state.refused is not None:
         return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
+    if state.cancelled_in is not None and state.verdict is Verdict.PASS:
+        return Answer(
+            "✓ PASS", "success", big="✓", support=f"not timed{figures.so_far_words(state)}", advice=f"{run} runs again"
+        )
     if state.cancelled_in is not None:
         return Answer(
             "– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice=f"{run} runs again"

@@ -12,10 +12,13 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, Unrun
 from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
+from arena.workspace.named_kernels import BASELINE, starter
 from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
+from sandbox.protocol.verdict import Verdict
+from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
@@ -53,9 +56,11 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (SIDES_FROM, "-wide")]
         self.session = session
         self.text = text
-        self.entries: list[RunRecord] = []
+        self.entries: list[RunRecord | Unrun] = []
         self.comparing = False
         """Whether the revision is compared with the editor's text."""
+        self._sure_of: int | None = None
+        """The row for which `t` was pressed, and needs a second press."""
         self._here = ""
         """The hash of the editor's kernel."""
         self._width = 0
@@ -77,11 +82,16 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
 
     async def _read(self) -> None:
         services, problem = self.session.services, self.session.problem
+        workspace = services.workspace
         try:
-            self.entries = await asyncio.to_thread(lambda: services.store.history(problem.id))
+            ran = await asyncio.to_thread(lambda: services.store.history(problem.id))
         except ArenaError as error:
             self.query_one("#nothing", PlainStatic).update(error.one_line)
             return
+        known = {entry.sha256 for entry in ran} | {Kernel(starter(problem, BASELINE)).sha256}
+        kept = workspace.kept_of(self.session.path).items()
+        unrun = [Unrun(created, sha256) for sha256, created in kept if sha256 not in known]
+        self.entries = sorted([*ran, *unrun], key=lambda entry: entry.created, reverse=True)
         self._here = self._editors.sha256
         runs = self.query_one("#runs", OptionList)
         self._width = 0
@@ -89,7 +99,9 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not self.entries
         runs.display = self.query_one("#revision").display = bool(self.entries)
-        nothing.update("No verdict yet. Every kernel that you run is kept here, with its verdict and speedup.")
+        nothing.update(
+            "Nothing kept yet. Every kernel that you save or run is kept here, with its verdict and speedup."
+        )
         if self.entries:
             runs.highlighted = runs.highlighted or 0
             runs.focus()
@@ -162,6 +174,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
 
     @on(OptionList.OptionHighlighted, "#runs")
     def _highlighted(self) -> None:
+        self._sure_of = None
         self._show()
 
     async def action_find(self) -> None:
@@ -185,18 +198,29 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         self.dismiss(None)
 
     def action_time(self) -> None:
-        """Times the editor's kernel against the revision under the cursor, in one run."""
+        """Times the editor's kernel against the revision under the cursor, in one run. Asks for a second press if in doubt."""
         number = self.query_one("#runs", OptionList).highlighted
         kernel = self._kernel_of(number)
         if number is not None and kernel is not None:
+            entry = self.entries[number]
+            said = figures.verdict_words(entry.verdict) if isinstance(entry, RunRecord) else "not judged yet"
+            passed = isinstance(entry, RunRecord) and entry.verdict is Verdict.PASS
+            wrong = "" if passed else f"This revision is {said}."
+            doubt = " ".join(filter(None, [wrong, "A run is in progress." if self.session.busy else ""]))
+            if doubt and self._sure_of != number:
+                self._sure_of = number
+                self.app.notify(
+                    f"{doubt} t again times the editor's kernel against it.", severity="warning", markup=False
+                )
+                return
             name = f"revision-{self.entries[number].sha256[:8]}"
             self.dismiss(Rival(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
 
     def action_void(self) -> None:
         """Asks whether to void the run under the cursor, or to take that back."""
         number = self.query_one("#runs", OptionList).highlighted
-        if number is not None:
-            ask_to_void(self, self.session.services.paths, self.entries[number], self._voided)
+        if number is not None and isinstance(entry := self.entries[number], RunRecord):
+            ask_to_void(self, self.session.services.paths, entry, self._voided)
 
     async def _voided(self) -> None:
         await self._read()

@@ -24,6 +24,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.protocol import events
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
+from screens import figures
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
 from screens.kernel.other_sizes_run import OtherSizesRun
@@ -83,7 +84,7 @@ class KernelSession:
             if draft is not None:
                 workspace.save_draft(self.path, draft)  # a save discards it
         kernel = read_kernel(self.path)
-        workspace.keep_revision(kernel.text, kernel.files)
+        workspace.keep_revision(kernel.text, kernel.files, of=self.path)
         self.kernel = kernel.kernel
         self._in_folder = self.path.is_dir()
         self._watcher = KernelWatcher(self.path, kernel.sha256)
@@ -130,7 +131,7 @@ class KernelSession:
 
     async def keep(self, text: str) -> None:
         """Keeps a text as a revision before it is replaced in the editor."""
-        await asyncio.to_thread(self.services.workspace.keep_revision, text, self.kernel.files)
+        await asyncio.to_thread(self.services.workspace.keep_revision, text, self.kernel.files, self.path)
 
     async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
         """Yields every kernel that another program saves into the file or folder; an error if it is no kernel."""
@@ -340,6 +341,8 @@ class KernelSession:
         told = self.state.verdict if failed else None
         self.state.apply(event)
         self._new_lines += lines_of(event, told)
+        if isinstance(event, events.Cancelled) and (measured := figures.so_far_words(self.state)):
+            self._new_lines.append(LogLine(f"not timed{measured}", kind="note"))
         self.changed = True
 
     async def refresh_standing(self, run_id: str = "") -> None:

@@ -109,7 +109,7 @@ class PhaseLine(PlainStatic):
         self._shown: list[tuple[str, str]] = []
 
     def show(self, state: RunState, now: float, note: str = "", most_s: float | None = None) -> None:
-        """Draws the phases, then a note at the end ("esc cancels", "F5 runs"). most_s as for `phase_parts`."""
+        """Draws the phases, then a note at the end ("esc twice cancels", "F5 runs"). most_s as for `phase_parts`."""
         phases: list[tuple[str, str]] = []
         if state.run_id and not state.refused:
             phases = [(words, f"${colour}") for words, colour in phase_parts(state, now, most_s)]

@@ -239,7 +239,7 @@ class KernelScreen(EditingScreen):
     def rest(self) -> None:
         """Cancels this screen's run, and ignores other players' runs until this screen is in front again."""
         if self.session.busy:
-            self.action_cancel()
+            self.start(self.session.cancel(), "cancel")
         self.session.unqueue()
         self._resting = True
 
@@ -292,7 +292,8 @@ class KernelScreen(EditingScreen):
     def _note(self) -> str:
         cancel = self.key_words("cancel")
         if self.session.busy:
-            return f"{'queued · ' if self.session.waited is not None else ''}{cancel} cancels"
+            again = "again" if self.was_pressed("cancel") else "twice"
+            return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
         if self.was_pressed("cancel"):
             return f"no run to cancel · {cancel} again: problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
@@ -343,20 +344,22 @@ class KernelScreen(EditingScreen):
             self.say("No correct run yet: run a kernel first")
 
     def action_cancel(self) -> None:
-        """Closes a bar or list, else cancels the run, else goes back: to all panes, the editor, the problems."""
+        """Closes a bar or list, or goes back to all panes or the editor; pressed twice, cancels the run or leaves."""
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
         elif self.editor.completion.close():
             pass
-        elif self.session.busy:
-            self.start(self.session.cancel(), "cancel")
         elif self.zoomed:
             self.zoom_focused()
         elif self.focused is not self.editor:
             self.show_view(KERNEL)
         elif self.was_pressed("cancel"):
-            self.action_problems()
+            self.forget_press("cancel")
+            if self.session.busy:
+                self.start(self.session.cancel(), "cancel")
+            else:
+                self.action_problems()
         else:
             self.note_press("cancel")
             self.draw(force=True)

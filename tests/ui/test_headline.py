@@ -63,7 +63,7 @@ def test_a_phase_past_its_limit_says_what_does_not_count(events) -> None:
     state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
     late = phase_parts(state, 204.5, most_s=4.0)
     assert "(comparing outputs does not count, few rounds take longer)" in [text for text, _ in late]
-    last = ("esc cancels", "muted")
+    last = ("esc twice cancels", "muted")
     finished = ("✓ load 0.05", "foreground")
     shown = fitting([finished, *late, last], 60)
     assert (shown[0], shown[-1]) == (finished, last)  # a long reason leaves room for the key and the other phases
@@ -177,7 +177,7 @@ async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, sc
         app.screen.session.queue()
         await until(pilot, lambda: "▸ QUEUED" in screen_text(app))
         await until(pilot, lambda: "the earlier run ends first" in screen_text(app))
-        await until(pilot, lambda: "queued · esc cancels" in screen_text(app))
+        await until(pilot, lambda: "queued · esc twice cancels" in screen_text(app))
 
 
 @pytest.mark.parametrize(

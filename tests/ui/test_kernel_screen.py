@@ -64,7 +64,7 @@ async def test_before_the_last_round_it_says_so_far(open_app, events, until, scr
         await play(app.screen, until, events("timing"))
         await until(pilot, lambda: "▲ faster so far" in screen_text(app))
         await until(pilot, lambda: "round 40/80" in screen_text(app))
-        await until(pilot, lambda: "esc cancels" in screen_text(app))
+        await until(pilot, lambda: "esc twice cancels" in screen_text(app))
 
 
 async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(

@@ -175,12 +175,15 @@ async def test_a_file_that_cannot_be_read_is_neither_run_nor_saved_over_and_show
         await until(pilot, lambda: path.read_text() == "xpass\n# tea\n")
 
 
-async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, until) -> None:
+async def test_escape_twice_cancels_and_the_next_run_works(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "wait")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.session.state.phase == "check")
+        await pilot.press("escape")
+        await until(pilot, lambda: "esc again cancels" in screen_text(app))
+        assert screen.session.busy
         await pilot.press("escape")
         await until(pilot, lambda: screen.session.state.cancelled_in is not None)
         assert not screen.session.busy
@@ -205,7 +208,7 @@ async def test_escape_while_the_file_is_written_cancels_the_run(
         type_kernel(screen, "wait")
         await pilot.press("ctrl+s")
         await until(pilot, begun.is_set)
-        await pilot.press("escape")
+        await pilot.press("escape", "escape")
         go.set()
         await until(pilot, lambda: screen.session.state.cancelled_in is not None)
         await pilot.pause(0.1)
@@ -220,9 +223,65 @@ async def test_the_key_that_cancels_is_named_as_it_is_now(open_app, services, ty
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "wait")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "ctrl+r cancels" in screen_text(app))
-        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "ctrl+r twice cancels" in screen_text(app))
+        await pilot.press("ctrl+r", "ctrl+r")
         await until(pilot, lambda: app.screen.session.state.cancelled_in is not None)
+
+
+async def test_a_cancelled_run_keeps_its_pass(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "times")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "not timed" in screen_text(app) and not app.screen.session.busy)
+        assert "✓ PASS" in screen_text(app)
+        await until(pilot, lambda: app.services.store.history(13))
+        app.services.store.rebuild(app.services.paths.runs)  # from the journals
+        await pilot.press("f6")
+        await until(pilot, lambda: f"{'✓ PASS':<18}not timed" in screen_text(app))
+
+
+async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, until) -> None:
+    def said(text: str) -> bool:
+        return any(text in str(note.message) for note in app._notifications)
+
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        for text in ("wrong", "wait"):
+            type_kernel(screen, text)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: result_of(screen) or text == "wait")  # noqa: B023
+        await until(pilot, lambda: screen.session.state.phase == "check")
+        await pilot.press("f6")
+        await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
+        history = app.screen
+        at = next(n for n, entry in enumerate(history.entries) if entry.sha256 == content_hash("wrong"))
+        history.query_one("#runs").highlighted = at
+        await pilot.pause()
+        await pilot.press("t")
+        assert said("✗ WRONG. A run is in progress. t again")
+        assert screen.session.busy
+        await pilot.press("t")
+        await until(pilot, lambda: app.screen is screen and screen.session._request.versus is not None)
+        await pilot.press("x")
+        assert screen.editor.text == "wait"
+
+
+async def test_text_that_was_never_run_is_in_the_history(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "typed, and never run")
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(app.services.catalogue.find("13"), text="# from a template")
+        await until(
+            pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "# from a template"
+        )
+        await pilot.press("f6")
+        await until(pilot, lambda: "not run" in screen_text(app) and "typed, and never run" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: getattr(app.screen, "editor", None))
+        assert app.screen.editor.text == "typed, and never run"
 
 
 async def test_a_newer_save_takes_over(open_app, type_kernel, until) -> None:
@@ -424,9 +483,9 @@ async def test_a_run_that_was_left_is_shown_when_its_kernel_is_opened_again(
         session = app.screen.session
         if ends != "before":
             assert session.busy
-            await until(pilot, lambda: "esc cancels" in screen_text(app))
+            await until(pilot, lambda: "esc twice cancels" in screen_text(app))
         if ends == "never":
-            await pilot.press("escape")
+            await pilot.press("escape", "escape")
             await until(pilot, lambda: "CANCELLED" in screen_text(app))
             return
         if ends == "after":

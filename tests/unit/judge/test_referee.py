@@ -328,7 +328,12 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
     referee.starter.start_processes = starting
     referee.judge(machine.run(rounds=12))
     found = told()
-    assert [event.phase for event in found if isinstance(event, Cancelled)] == [phase]
+    ends = [event for event in found if isinstance(event, Cancelled)]
+    assert [event.phase for event in ends] == [phase]
+    kept = ends[0].result
+    assert (kept is not None) == (phase == "time")
+    if kept is not None:
+        assert (kept.verdict, kept.speedup, kept.rounds) == (Verdict.PASS, None, 0)
     assert not any(isinstance(event, Finished) for event in found)
     referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
     judged = result(told())
