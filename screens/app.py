@@ -182,15 +182,15 @@ class NavigatingApp(KeyedApp):
         else:
             self.open_problem(problem, text=kernel.source)
 
-    def plan_duel(self, problem: Problem, choice: Choice | None = None) -> None:
-        """Asks for the players, and starts the duel in the setting of the choice."""
-        self.picker.start(self._plan_duel(problem, choice), "duel")
+    def plan_duel(self, problem: Problem, choice: Choice | None = None, kernel: Path | None = None) -> None:
+        """Asks for the players, and starts the duel in the setting of the choice. kernel: as in `DuelPlan`."""
+        self.picker.start(self._plan_duel(problem, choice, kernel), "duel")
 
-    async def _plan_duel(self, problem: Problem, choice: Choice | None) -> None:
+    async def _plan_duel(self, problem: Problem, choice: Choice | None, kernel: Path | None) -> None:
         from screens.duel.setup import duel_setup
 
         with self.keys_wait():
-            setup = await duel_setup(self.services, problem, choice)
+            setup = await duel_setup(self.services, problem, choice, kernel)
         if (start := await self.push_screen_wait(setup)) is not None:
             self._show_duel(problem, start)
 

@@ -31,6 +31,8 @@ class DuelPlan:
     """Dollars that each player may spend; None: no limit."""
     choice: Choice | None = None
     """The chosen parts of its setting; None: the user's settings decide."""
+    kernel: Path | None = None
+    """The file or folder that `you` plays with; None: the one that was open last."""
 
 
 @runtime_checkable
@@ -70,8 +72,8 @@ class AppProtocol(Protocol):
     def take_over(self, problem: Problem, kernel: Kernel) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved, or beside the user's own if it is a folder."""
 
-    def plan_duel(self, problem: Problem, choice: Choice | None = None) -> None:
-        """Asks for the players, and starts the duel in the setting of the choice."""
+    def plan_duel(self, problem: Problem, choice: Choice | None = None, kernel: Path | None = None) -> None:
+        """Asks for the players, and starts the duel in the setting of the choice. kernel: as in `DuelPlan`."""
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel screen."""

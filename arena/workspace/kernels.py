@@ -29,6 +29,9 @@ from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_
 KERNEL_BYTES = 4 << 20
 """Maximum size of a kernel file. A larger file is refused."""
 
+OPEN = ".open"
+"""The file with the name of the kernel that was open last, beside the kernels."""
+
 
 def content_hash(text: str) -> str:
     """Returns the SHA-256 of a kernel's text in hex."""
@@ -119,6 +122,27 @@ class Workspace:
     def kernel_path(self, problem: Problem, player: str = "you") -> Path:
         """Returns the path of this player's kernel for the problem. The file may not exist."""
         return self.root / problem.stem / _folder_name(player) / "kernel.py"
+
+    def last_open(self, problem: Problem) -> Path:
+        """Returns the user's kernel of a problem that was open last; `kernel.py` if none was, or it is gone."""
+        first = self.kernel_path(problem)
+        with suppress(OSError, ValueError):
+            name = (first.parent / OPEN).read_text(encoding="utf-8").strip()
+            if name == Path(name).name and (last := first.with_name(name)) in self.variants(first):
+                return last
+        return first
+
+    def note_open(self, problem: Problem, path: Path) -> None:
+        """Records which of the user's kernels is open. Does nothing for a file outside the workspace.
+
+        Raises:
+            FolderUnwritable: it was not recorded.
+        """
+        if path.parent == self.kernel_path(problem).parent and path != self.last_open(problem):
+            try:
+                write_atomically(path.parent / OPEN, path.name.encode())
+            except OSError as error:
+                raise unwritable(path.parent, error) from None
 
     def variants(self, path: Path) -> list[Path]:
         """Returns a kernel and the kernels beside it, files and folders, sorted by name, `kernel.py` first."""

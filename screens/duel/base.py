@@ -220,7 +220,11 @@ class DuelScreen(BaseScreen):
         side = self.state.side(name)
         switcher = self.query_one(f"#{name}-text", ContentSwitcher)
         if name == self.hidden:
-            self.panes[name].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree."
+            path = self.state.header.player(name).kernel_path
+            plays = f"\n# Plays in {path}" if path else ""
+            self.panes[
+                name
+            ].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree.{plays}"
             return
         shown = f"{name}-writing" if side.writing else f"{name}-source"
         if switcher.current != shown:

@@ -16,13 +16,14 @@ from arena.errors import ArenaError, UsageError
 from arena.players.file import FilePlayer
 from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
+from arena.workspace.kernel_folder import shown_name
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, has_variant, starter
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.kernel_files import Files, Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
 from screens.duel.base import DuelScreen
@@ -60,14 +61,17 @@ class LiveDuelScreen(DuelScreen):
         self._watcher: KernelWatcher | None = None
         self.text = ""
         """Unsaved text that the editor starts with; empty: the file's text."""
+        self._files: Files = {}
+        """The other files of the kernel's folder."""
         self._saving = asyncio.Lock()
         self._saved = False
         """Whether the file was saved during the duel; its player then submits it."""
         if edits is not None:
             services.locks.take(problem.stem)
             for name, player in zip(SIDES, players, strict=True):
-                if name == edits and isinstance(player, FilePlayer):
-                    player.submits_first = False  # the file may be weeks old
+                if isinstance(player, FilePlayer) and getattr(plan, name) in (YOU, GUEST):
+                    guests = name != edits and read_kernel(Path(player.kernel_path)).text != starter(problem, BASELINE)
+                    player.submits_first = guests  # the user's own may be weeks old
         try:
             self.match = Match(
                 services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
@@ -83,6 +87,7 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is not None:
             kernel = read_kernel(self.edited_path)
             self._editor.open_saved(kernel.text)
+            self._files = kernel.files
             if self.text:
                 self._editor.replace(self.text, self._editor.document.start, self._editor.document.end)
                 self._editor.move_cursor((0, 0))
@@ -106,6 +111,7 @@ class LiveDuelScreen(DuelScreen):
                 await asyncio.to_thread(self.services.workspace.keep_revision, self.unsaved, None, self.edited_path)
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             self._editor.show_saved(save.text)
+            self._files = save.files
 
     @property
     def now(self) -> float:
@@ -190,14 +196,14 @@ class LiveDuelScreen(DuelScreen):
             self.start(self._submit(self.edits), "save")  # the file is older than the duel, so no save submits it
 
     async def _submit(self, side: SideName) -> None:
-        await self.match.submit(side, self._editor.file_text, self.edited_path.name)
+        await self.match.submit(side, self._editor.file_text, shown_name(self.edited_path), self._files)
 
     async def _save(self) -> None:
         async with self._saving:
             self._saved = True
             text = self._editor.file_text
             if self._watcher is not None:
-                self._watcher.wrote(Kernel(text).sha256)
+                self._watcher.wrote(Kernel(text, self._files).sha256)
             await asyncio.to_thread(self.services.workspace.save, self.edited_path, text)
             self._editor.mark_saved(text)
 
@@ -284,17 +290,20 @@ def make_players(services: Services, problem: Problem, plan: DuelPlan) -> DuelSt
     """
     assert services.catalogue is not None
     setting = choose_setting(problem, plan.choice or Choice(), services.settings)
-    words = (_word(services, problem, plan.left), _word(services, problem, plan.right))
+    words = (_word(services, problem, plan, plan.left), _word(services, problem, plan, plan.right))
     owners = (plan.left, plan.right)
     settings, catalogue, paths = services.settings, services.catalogue, services.paths
     players = duel_players(words, owners, problem, setting, settings, catalogue, paths, plan.budget_usd)
     return plan, setting, players
 
 
-def _word(services: Services, problem: Problem, player: str) -> str:
+def _word(services: Services, problem: Problem, plan: DuelPlan, player: str) -> str:
     """Returns the player as a word of the command line; for a user, the path of the file in the workspace."""
     if player not in (YOU, GUEST):
         return player
+    mine = plan.kernel or services.workspace.last_open(problem)
+    if player == YOU and mine.exists():
+        return str(mine)
     return str(services.workspace.create(problem, starter(problem, BASELINE), player))
 
 

@@ -26,11 +26,14 @@ class PlayerRow(Vertical):
     class Known(Message):
         """The check of the player has ended, or its program is not named yet."""
 
-    def __init__(self, side: SideName, players: list[str], chosen: str, setup: PlayerSetup) -> None:
+    def __init__(
+        self, side: SideName, players: list[str], chosen: str, setup: PlayerSetup, facts: dict[str, str]
+    ) -> None:
+        """facts: sentences below players, by their word."""
         super().__init__(id=f"row-{side}", classes="player-row")
         self._side: SideName = side
         self._players, self._chosen = players, chosen
-        self._setup = setup
+        self._setup, self._facts = setup, facts
         self.player: Player | None = None
         """The model or agent program; None: not checked yet, unable to play, or another kind of player."""
         self.known = False
@@ -70,7 +73,7 @@ class PlayerRow(Vertical):
             if self.word.startswith((AGENT, MODEL)):
                 self.player = await asyncio.to_thread(make_player, self.word, self._setup)
             self.known = True
-            self._say(self.player.facts if self.player is not None else "", "$muted")
+            self._say(self.player.facts if self.player is not None else self._facts.get(self.word, ""), "$muted")
         except ArenaError as error:
             self.trouble = error.one_line
             self._say(f"✗ {self.trouble}", "$error")

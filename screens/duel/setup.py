@@ -22,11 +22,13 @@ from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
 from screens.dialogs.dialog import DecidingDialog, Dialog
-from screens.duel.live import YOU, DuelStart, make_players, opponents
+from screens.duel.live import GUEST, YOU, DuelStart, make_players, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
 from screens.services import Services
 from screens.widgets.text_lines import PlainStatic
 
+RIVAL = "file"
+"""Begins the words of the user's kernels as opponents, which play by themselves."""
 MINUTES, DOLLARS = "10", "1"
 _SENTENCES = (
     "Both play at the same time. Every save is judged; in the end the best kernels of both players run against "
@@ -40,9 +42,18 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
     def __init__(
-        self, services: Services, problem: Problem, choice: Choice | None, programs: list[str], device: str
+        self,
+        services: Services,
+        problem: Problem,
+        choice: Choice | None,
+        programs: list[str],
+        device: str,
+        kernel: Path | None = None,
     ) -> None:
-        """choice: options of the setting; programs: names of agent programs; device: where the ranks run."""
+        """choice: options of the setting; programs: names of agent programs; device: where the ranks run.
+
+        kernel: as in `DuelPlan`.
+        """
         super().__init__()
         self.services = services
         self.problem = problem
@@ -50,7 +61,17 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
-        self._rows = (PlayerRow("left", [YOU, *players], YOU, setup), PlayerRow("right", players, players[0], setup))
+        own = kernel or services.workspace.last_open(problem)
+        variants = services.workspace.variants(own)
+        self._kernels = {f"{YOU}: {_short(path)}" if len(variants) > 1 else YOU: path for path in variants}
+        """The user's kernels, by the word of the local player."""
+        rivals = [word.replace(YOU, RIVAL, 1) for word in self._kernels] if len(self._kernels) > 1 else []
+        facts = {GUEST: f"saves in {services.workspace.kernel_path(problem, GUEST)} are submitted"}
+        mine = next(word for word, path in self._kernels.items() if path == own)
+        self._rows = (
+            PlayerRow("left", [*self._kernels, *players], mine, setup, facts),
+            PlayerRow("right", [*players, *rivals], players[0], setup, facts),
+        )
         self._could_limit: bool | None = None
         """Whether dollars could be limited when the limit's row was last drawn; None: no player costs money."""
 
@@ -129,8 +150,10 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     async def _check_and_start(self) -> None:
         """Checks the players again, because a path may have just been typed. Then checks the numbers and starts."""
         trouble = self.query_one("#duel-trouble", PlainStatic)
-        left, right = (row.word for row in self._rows)
-        if left == right:
+        words = tuple(row.word for row in self._rows)
+        kernel = next((path for word, path in self._kernels.items() if word in words), None)
+        left, right = map(self._player, words)
+        if left == right or (kernel is not None and str(kernel) in (left, right)):
             trouble.update("✗ choose two different players")
             return
         for row in self._rows:
@@ -147,7 +170,14 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         elif limit is not None and (unpriced := self._unpriced()):
             trouble.update(f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings")
         else:
-            await self._start(DuelPlan(left, right, clock, limit, self.choice))
+            await self._start(DuelPlan(left, right, clock, limit, self.choice, kernel))
+
+    def _player(self, word: str) -> str:
+        """The player as in `DuelPlan`, for a word of the lists."""
+        if word in self._kernels:
+            return YOU
+        rival = self._kernels.get(word.replace(RIVAL, YOU, 1)) if word.startswith(RIVAL) else None
+        return str(rival) if rival is not None else word
 
     async def _start(self, plan: DuelPlan) -> None:
         """Makes the players, which may read a keyring and test a jail. The dialog stays open until that is done."""
@@ -161,7 +191,9 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
             self.dismiss(start)
 
 
-async def duel_setup(services: Services, problem: Problem, choice: Choice | None) -> DuelSetup:
+async def duel_setup(
+    services: Services, problem: Problem, choice: Choice | None, kernel: Path | None = None
+) -> DuelSetup:
     """Returns the dialog with the current players: models and programs may have been added since the start.
 
     Raises:
@@ -171,7 +203,12 @@ async def duel_setup(services: Services, problem: Problem, choice: Choice | None
     services.settings = replace(services.settings, models=read.models, agents=read.agents)
     programs = await asyncio.to_thread(known_programs, services.settings)
     device = await asyncio.to_thread(choose_device, services.settings.device)
-    return DuelSetup(services, problem, choice, programs, device)
+    return DuelSetup(services, problem, choice, programs, device, kernel)
+
+
+def _short(path: Path) -> str:
+    """A kernel in the lists: "two-shot", or "two-shot/" for a folder."""
+    return path.stem if path.suffix == ".py" else f"{path.name}/"
 
 
 def _number(text: str, least: float, most: float) -> float | None:

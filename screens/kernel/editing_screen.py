@@ -85,7 +85,7 @@ class EditingScreen(PanedScreen):
     @property
     def reopen(self) -> str:
         own = self.session.services.workspace.kernel_path(self.problem)
-        path = [] if self.session.path == own else [str(self.session.path)]
+        path = [] if self.session.path.parent == own.parent else [str(self.session.path)]
         return shlex.join(["pkb-arena", self.problem.stem, *path])
 
     def keep_text(self) -> None:

@@ -39,10 +39,10 @@ class KernelSession:
     """The state of one kernel for the kernel screen, and the operations on it."""
 
     def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
-        """`path` None means the user's own kernel in the workspace."""
+        """`path` None means the user's own kernel in the workspace that was open last."""
         self.services = services
         self.problem = problem
-        self.path = path or services.workspace.kernel_path(problem)
+        self.path = path or services.workspace.last_open(problem)
         self.kernel = Kernel("")
         """The kernel as its file or folder was last read or written."""
         self.choice = Choice()
@@ -84,6 +84,7 @@ class KernelSession:
             if draft is not None:
                 workspace.save_draft(self.path, draft)  # a save discards it
         kernel = read_kernel(self.path)
+        workspace.note_open(self.problem, self.path)
         workspace.keep_revision(kernel.text, kernel.files, of=self.path)
         self.kernel = kernel.kernel
         self._in_folder = self.path.is_dir()

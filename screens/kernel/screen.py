@@ -396,7 +396,7 @@ class KernelScreen(EditingScreen):
         self.parent_app.ask_model(self.problem, self.session.choice, origin)
 
     def action_duel(self) -> None:
-        self.parent_app.plan_duel(self.problem, self.session.choice)
+        self.parent_app.plan_duel(self.problem, self.session.choice, self.session.path)
 
     def action_problems(self) -> None:
         self.dismiss()

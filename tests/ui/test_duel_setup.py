@@ -160,3 +160,55 @@ async def test_a_program_by_its_path_plays_within_its_limit(open_app, until, scr
         assert (header.right.name, header.budget_usd) == (f"agent:{program}", 0.5)
         assert app.screen.match.state.header.budget_usd == 0.5
         await until(pilot, lambda: "$0.5 each" in screen_text(app))
+
+
+async def test_a_duel_has_the_kernel_on_the_screen(open_app, services, until, type_kernel, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass")
+        await pilot.press("ctrl+s")
+        ring = app.screen.session.path.with_name("ring.py")
+        app.services.workspace.save(ring, "pass\n# ring")
+        problem = app.screen.problem
+        app.open_problem(problem, ring)
+        await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
+        assert app.screen.query_one("#player-left", Select).value == "you: ring"
+        rivals = [str(value) for _, value in app.screen.query_one("#player-right", Select)._options]
+        assert {"file: kernel", "file: ring"} <= set(rivals)
+        facts = await choose_player(app.screen, pilot, until, "right", "guest")
+        assert str(services.workspace.kernel_path(problem, "guest")) in facts.replace("\n", "")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        duel = app.screen
+        assert duel.edited_path == ring
+        await until(pilot, lambda: "Plays in" in duel.panes["right"].text)
+        duel.action_submit()
+        await until(pilot, lambda: duel.state.left.last is not None and duel.state.left.last.judged)
+        assert duel.state.left.last.source == "pass\n# ring"
+        assert not duel.state.right.attempts  # the starter is not submitted
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is not duel)
+        await pilot.press("f10")
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(problem)
+        await until(pilot, lambda: getattr(app.screen, "editor", None) and app.screen.editor.text == "pass\n# ring")
+
+
+async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, type_kernel) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass")
+        await pilot.press("ctrl+s")
+        path = app.screen.session.path
+        app.services.workspace.save(path.with_name("ring.py"), "pass\n# ring")
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
+        await choose_player(app.screen, pilot, until, "right", "file: kernel")
+        app.screen.decide()
+        await until(pilot, lambda: "two different" in str(app.screen.query_one("#duel-trouble").content))
+        await choose_player(app.screen, pilot, until, "right", "file: ring")
+        app.screen.decide()
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        duel = app.screen
+        await until(pilot, lambda: duel.state.right.last is not None)
+        assert duel.state.right.last.source == "pass\n# ring"
