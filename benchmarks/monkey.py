@@ -158,7 +158,8 @@ def play(screen: str, prepared: Path, steps: list[str]) -> str:
 
 def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[list[str], str]:
     """Does random steps for some time. Returns them, and how the app failed."""
-    rng, steps, app, deadline = random.Random(seed), [], App(screen, prepared), time.monotonic() + seconds
+    steps: list[str] = []
+    rng, app, deadline = random.Random(seed), App(screen, prepared), time.monotonic() + seconds
     fault = app.fault()
     while not fault and not app.left and time.monotonic() < deadline:
         if len(steps) % REOPEN == REOPEN - 1:

@@ -303,16 +303,17 @@ class TerminalApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the app after a fault. Drops an error of a screen that was closed while it handled a message."""
-        if isinstance(error, WorkerFailed):
-            error = error.error if isinstance(error.error, Exception) else error
+        if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+            error = error.error
         if isinstance(error, NoMatches | NoScreen) and self._is_gone(active_message_pump.get(None)):
             self.log.error(repr(error))
             return
-        self._return_code = ExitCode.ENVIRONMENT
-        if self._exception is None:  # the first one; others follow from it
-            self._exception = error
-            self._exception_event.set()
-            self._exit_renderables[:] = [self.fault_box(error)]
+        super()._handle_exception(error)
+        self._return_code = ExitCode.ENVIRONMENT  # Textual's 1 means, as a command's exit code, that a kernel failed
+
+    def _fatal_error(self) -> None:
+        if self._exception is not None and not self._exit_renderables:  # the first one; others follow from it
+            self._exit_renderables.append(self.fault_box(self._exception))
         self._close_messages_no_wait()
 
     def fault_box(self, error: Exception) -> RenderableType:

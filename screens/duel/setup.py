@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, Select
 from arena.errors import ArenaError
 from arena.machine.facts import choose_device
 from arena.models.budget import has_prices
+from arena.players.make_player import FILE
 from arena.players.player import PlayerSetup
 from arena.players.program.readiness import known_programs
 from arena.setting_choice import Choice
@@ -153,7 +154,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         words = tuple(row.word for row in self._rows)
         kernel = next((path for word, path in self._kernels.items() if word in words), None)
         left, right = map(self._player, words)
-        if left == right or (kernel is not None and str(kernel) in (left, right)):
+        if left == right or f"{FILE}{kernel}" in (left, right):
             trouble.update("✗ choose two different players")
             return
         for row in self._rows:
@@ -177,7 +178,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         if word in self._kernels:
             return YOU
         rival = self._kernels.get(word.replace(RIVAL, YOU, 1)) if word.startswith(RIVAL) else None
-        return str(rival) if rival is not None else word
+        return f"{FILE}{rival}" if rival is not None else word
 
     async def _start(self, plan: DuelPlan) -> None:
         """Makes the players, which may read a keyring and test a jail. The dialog stays open until that is done."""
