@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,8 @@ OPENINGS: dict[str, tuple[list[str], list[str]]] = {
 """For each screen: the arguments of the app, and the keys that open it."""
 SESSION_S = 180.0
 """The app is started again after this time, so that a failing sequence can be made short."""
+LISTED = 40
+"""Steps that are printed."""
 REOPEN = 60
 """Steps after which escape and the opening keys lead back to the screen."""
 START_S, FROZEN_S = 90.0, 60.0
@@ -99,7 +103,7 @@ class App:
         shutil.copytree(prepared, home)
         self.report = paths_in(home).traceback
         arguments, keys = OPENINGS[screen]
-        variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true"}
+        variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true", "PYTHONFAULTHANDLER": "1"}
         self.terminal = Terminal([*module_command("screens.main", *arguments)], variables)
         since = time.monotonic()
         while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
@@ -133,6 +137,15 @@ class App:
                 return True
         return False
 
+    def frozen(self) -> str:
+        """Where the app stands if it is frozen, else empty."""
+        if self.left or not self.is_frozen():
+            return ""
+        self.terminal.process.send_signal(signal.SIGABRT)
+        self.terminal.quiet(3.0)
+        stack = re.findall(r'File "([^"]+)", line (\d+)', self.terminal.drawn.decode(errors="replace"))
+        return "frozen at " + " < ".join(f"{Path(file).name}:{line}" for file, line in stack[:40])
+
     def close(self) -> str:
         """Ends the app. Returns how it failed meanwhile."""
         self.terminal.close()
@@ -152,7 +165,7 @@ def play(screen: str, prepared: Path, steps: list[str]) -> str:
             do(app.terminal, each)
     if not app.left:
         app.terminal.quiet(2.0)
-    fault = app.fault() or ("frozen" if not app.left and app.is_frozen() else "")
+    fault = app.fault() or app.frozen()
     return app.close() or fault
 
 
@@ -164,7 +177,7 @@ def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[lis
     while not fault and not app.left and time.monotonic() < deadline:
         if len(steps) % REOPEN == REOPEN - 1:
             again = ["escape", "rest", "escape", "rest", "escape", *OPENINGS[screen][1]]
-            fault = "frozen" if app.is_frozen() else ""
+            fault = app.frozen()
         else:
             again = [step(rng)]
         for each in again:
@@ -176,8 +189,13 @@ def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[lis
 
 
 def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> list[str]:
-    """Leaves out steps while the app still fails, from large parts to single ones."""
-    deadline, part = time.monotonic() + seconds, max(1, len(steps) // 2)
+    """Leaves out steps while the app still fails: all before the last ones, then large parts to single ones."""
+    deadline = time.monotonic() + seconds
+    for last in (20, 60, 180):
+        if last < len(steps) and time.monotonic() < deadline and play(screen, prepared, steps[-last:]):
+            steps = steps[-last:]
+            break
+    part = max(1, len(steps) // 2)
     while part:
         at = max(0, len(steps) - part)
         while at >= 0 and time.monotonic() < deadline:
@@ -242,7 +260,7 @@ def _play_on(screen: str, seconds: float, seed: str, shorten_s: float) -> bool:
             print_line(f"{screen:<9} seed {seed:<5} {minutes:5.1f} min  {done:6} steps  {fault or 'went on'}")
             if fault and shorten_s:
                 short = shorten(screen, prepared, steps, shorten_s)
-                print_line(f"  {len(steps)} steps, shortened to {len(short)}: {' | '.join(short)}")
+                print_line(f"  {len(steps)} steps, shortened to {len(short)}, the last: {' | '.join(short[-LISTED:])}")
         finally:
             if served is not None:
                 served.terminate()

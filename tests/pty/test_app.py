@@ -150,7 +150,9 @@ def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
         app.process.send("\x1bOQ")  # F2
         app.shows(f"OUTSIDE {seconds}")
         assert b"\x1b" not in app.raw[app.raw.index(b"OUTSIDE 1") : app.raw.index(b"OUTSIDE %d" % seconds)]
-        app.shows("# saved a second time", "load", "esc cancels")
+        app.shows("# saved a second time", "load", "esc twice cancels")
+        app.process.send("\x1b")
+        app.shows("esc again cancels")
         app.process.send("\x1b")
         app.shows("CANCELLED")
         app.process.send("\x11")
