@@ -237,7 +237,6 @@ async def test_a_cancelled_run_keeps_its_pass(open_app, type_kernel, until, scre
         await until(pilot, lambda: "not timed" in screen_text(app) and not app.screen.session.busy)
         assert "✓ PASS" in screen_text(app)
         await until(pilot, lambda: app.services.store.history(13))
-        app.services.store.rebuild(app.services.paths.runs)  # from the journals
         await pilot.press("f6")
         await until(pilot, lambda: f"{'✓ PASS':<18}not timed" in screen_text(app))
 
