@@ -6,12 +6,11 @@ from xml.sax.saxutils import escape
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName, Winner
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
+from arena.records.report_text import speed_span
 from arena.setting_choice import sizes_words
-from arena.words.headline import SIGNS, TOO_NOISY, WHERE
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
 
 WIDTH, HEIGHT = 880, 440
@@ -84,9 +83,7 @@ def speed_words(speed: Interval, clock: str = "") -> str:
 
     clock: "call" or "device"; empty if it is unknown.
     """
-    said = outcome(speed)
-    figures = ends(speed) if said == TOO_NOISY else f"{speed.median:.2f}× {ends(speed)}"
-    return f"{SIGNS[said]} {figures} {WHERE.get(clock, '')}".rstrip()
+    return speed_span(speed, outcome(speed), clock, said=False)[1]
 
 
 def _finalist(ended: DuelEnded, name: SideName) -> Finalist:

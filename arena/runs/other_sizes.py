@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from arena.errors import RunRefused
+from arena.records.report_text import setting_words
 from arena.records.run_record import OtherSize, RunRecord, view
 from arena.runs.judge import Judge, judge_to_end
 from arena.runs.run_request import RunRequest
@@ -100,12 +101,6 @@ class OtherSizesProgress:
         """ "other setting 2 of 3: M=512 N=96 float32 world 2, timed for up to 2 s"."""
         what = "correctness only" if self.most_s is None else f"timed for up to {self.most_s:g} s"
         return f"other setting {len(self.found) + 1} of {SETTINGS}: {setting_words(self.setting)}, {what}"
-
-
-def setting_words(setting: Setting | OtherSize) -> str:
-    """ "M=512 N=96 float32 world 2"."""
-    sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
-    return f"{sizes} {setting.dtype} world {setting.world}"
 
 
 def ignore(_: OtherSizesProgress) -> None:

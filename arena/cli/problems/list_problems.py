@@ -6,8 +6,9 @@ import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option, open_session
-from arena.cli.output import outcome_sign, print_json, print_line
+from arena.cli.output import print_json, print_line
 from arena.errors import ArenaError, UsageError
+from arena.words.headline import SIGNS
 from problems.specification import CATEGORIES, Problem
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _words(standing: "Standing | None") -> str:
         return "–"
     if standing.best is not None:
         on_device = " device" if standing.best.clock == "device" else ""
-        return f"{outcome_sign(standing.best.outcome)} {standing.best.median:.2f}×{on_device}"
+        return f"{SIGNS.get(standing.best.outcome, '·')} {standing.best.median:.2f}×{on_device}"
     if standing.solved:
         return "✓ right"
     return "✗ voided" if standing.last.voided else "✗ " + standing.last.verdict.lower().split("_")[0]

@@ -11,9 +11,10 @@ from arena.export.pages.attempts import PageAttempt, gather_attempts
 from arena.export.pages.kernel_part import kernel_of, kernel_of_run, kernel_part
 from arena.export.pages.markup import Markup, document, element, name
 from arena.export.pages.trace_part import trace_part
-from arena.export.pages.verdict_part import cost_words, speedup_words, table, verdict_mark, verdict_part
+from arena.export.pages.verdict_part import cost_words, marked, table, verdict_part
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
+from arena.records.report_text import brief_speed, verdict_span
 from arena.words.headline import TOO_NOISY
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
@@ -78,7 +79,7 @@ def _row(attempt: PageAttempt, file: str) -> tuple[str, ...]:
     report = attempt.report
     roofline = report.roofline if report is not None and report.outcome != TOO_NOISY else None
     return (
-        *(link, name(attempt.player), str(attempt.number or ""), _verdict(attempt), speedup_words(report)),
+        *(link, name(attempt.player), str(attempt.number or ""), _verdict(attempt), brief_speed(report)),
         f"{roofline.percent:.0f} %" if roofline is not None else "",
         f"${attempt.spent.usd:.4f}" if attempt.spent is not None and attempt.spent.usd else "",
         _when(attempt.at),
@@ -87,7 +88,7 @@ def _row(attempt: PageAttempt, file: str) -> tuple[str, ...]:
 
 def _verdict(attempt: PageAttempt) -> Markup:
     """Returns the verdict, struck out if it is voided."""
-    mark = verdict_mark(attempt.verdict)
+    mark = marked(verdict_span(attempt.verdict))
     return element("span", mark, class_="struck") if attempt.void is not None else mark
 
 
@@ -136,7 +137,7 @@ def _verdict_parts(attempt: PageAttempt) -> list[Markup]:
         parts.append(element("p", element("strong", "In no standing and no score"), f": {attempt.void.words}"))
     if attempt.report is not None:
         return [*parts, verdict_part(attempt.report)]
-    return [*parts, element("p", verdict_mark(attempt.verdict), f" {attempt.detail}")]
+    return [*parts, element("p", marked(verdict_span(attempt.verdict)), f" {attempt.detail}")]
 
 
 def _cost(attempt: PageAttempt) -> str:

@@ -8,9 +8,10 @@ import msgspec
 
 from arena.export.pages.kernel_part import kernel_part, revision
 from arena.export.pages.markup import Markup, element, folded, joined
-from arena.export.pages.verdict_part import cost_words, speedup_words, verdict_part, verdict_words
+from arena.export.pages.verdict_part import cost_words, verdict_part
 from arena.models.conversation import Message
 from arena.players import trace
+from arena.records.report_text import brief_speed, verdict_span
 from arena.workspace.kernels import Workspace
 from sandbox.protocol.kernel_files import Kernel
 
@@ -82,7 +83,7 @@ def _new(messages: Sequence[Message], told: Sequence[Message]) -> Sequence[Messa
 
 def _heading(step: int, events: Iterable[_Event]) -> str:
     judged = [event for event in events if isinstance(event, trace.Judged)]
-    words = [f"{verdict_words(each.report.verdict)} {speedup_words(each.report)}".rstrip() for each in judged]
+    words = [f"{verdict_span(each.report.verdict)[1]} {brief_speed(each.report)}".rstrip() for each in judged]
     return " · ".join([f"Step {step}" if step else "Before the first step", *words])
 
 

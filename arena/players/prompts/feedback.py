@@ -4,15 +4,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
+from arena.records.report_text import ELSEWHERE, HARNESS, facts, told_parts
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judgement
-from arena.runs.other_sizes import setting_words
-from arena.words.headline import WHERE, by_clock, outcome_words, single_calls_words
+from arena.words.headline import WHERE, outcome_words
 from arena.words.untrusted_text import one_line, printable
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -145,57 +143,19 @@ def _facts(report: RunRecord) -> list[str]:
         lines.append(f"- Advice: {failure.advice or ADVICE[report.verdict]}")
     elif report.verdict is not Verdict.PASS:
         lines.append(f"- {_quoted(report.detail, 500)}")
-    if report.error is not None:
-        error = report.error
-        lines.append(
-            f"- Error against the float64 oracle: rms {error.rms:.2e} (the baseline's {error.baseline_rms:.2e}), "
-            f"largest {error.max:.2e} (the baseline's {error.baseline_max:.2e})"
-        )
-    return lines + _timings(report) + _elsewhere(report)
-
-
-def _elsewhere(report: RunRecord) -> list[str]:
-    """Returns lines on the kernel's results at other sizes; none if it was not judged there."""
-    if isinstance(report.other_sizes, msgspec.UnsetType):
-        return []
-    lines = []
-    for other in report.other_sizes:
-        speed = by_clock(other.speedup, other.clock)
-        told = f"{speed.median:.2f}x, {outcome_words(other.outcome)}" if speed is not None else "right"
-        if not other.passed:
-            told = f"{other.verdict}, {_quoted(other.detail, 300)}"
-        lines.append(f"- At other sizes, {setting_words(other)}: {told}")
-    if report.one_size_only:
-        lines.append("- The kernel is right at the sizes of this run alone. It must be right at every legal size.")
-    elif report.holds_at_other_sizes:
-        lines.append(f"- Faster at other sizes: {report.holds_at_other_sizes}")
-    return lines
-
-
-def _timings(report: RunRecord) -> list[str]:
-    lines = []
-    for clock, where in WHERE.items():
-        speedup = getattr(report.speedup, clock, None)
-        if speedup is None:
-            continue
-        baseline, kernel = getattr(report.baseline_us, clock, None), getattr(report.contender_us, clock, None)
-        times = f": baseline {baseline:.1f} us, your kernel {kernel:.1f} us a call" if baseline and kernel else ""
-        lines.append(f"- Speedup ({where}) {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}")
-    if report.outcome:
-        why = single_calls_words(report.told)
-        told = report.told.removesuffix(why).removesuffix(". ") or outcome_words(report.outcome)
+    (_, told), why = told_parts(report)
+    if told:
         lines.append(f"- What the clocks say: {told}")
-        if why:
-            lines.append(
-                f"- Batches of many calls looked faster, and single calls do not confirm it. {why} Only work that a call does"
-                " on its own inputs, within its own time, counts."
-            )
-    if report.roofline is not None:
-        roofline = report.roofline
+    if why:
         lines.append(
-            f"- Roofline: this machine's bound is {roofline.bound_us:.1f} us, set by {roofline.limiter}; "
-            f"you reach {roofline.percent:.0f} % of it"
+            f"- Batches of many calls looked faster, and single calls do not confirm it. {why} Only work that a call does"
+            " on its own inputs, within its own time, counts."
         )
+    for fact in facts(report):
+        if fact.kind != HARNESS:
+            lines.append(f"- {fact.name}: {_quoted(fact.text, 400) if fact.kind == ELSEWHERE else fact.text}")
+    if report.one_size_only:
+        lines.append("- The kernel must be right at every legal size.")
     return lines
 
 

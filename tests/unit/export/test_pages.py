@@ -220,7 +220,7 @@ def test_a_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_pat
             "✓ PASS",
             "2.00× faster",
             "67 % of the gap",
-            "M=16 float32 world 2: ✓ PASS ▲ 1.50×",
+            "✓ M=16 float32 world 2 ▲ 1.50×",
             "400 tokens read, 60 written, $0.0300",
             "Prompt",
             "the system",

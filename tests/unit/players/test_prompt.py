@@ -280,7 +280,7 @@ def test_earlier_attempts_and_the_best_kernel_are_shown_again() -> None:
     assert "return 2" in text
     assert "[rank 0] here" in text
     passing = next_turn(ASK, attempts[:2]).messages[-1].content
-    assert "bound is 10.0 us, set by link" in passing
+    assert "% of the bound of 10.0 µs, which link sets" in passing
     assert "Make it faster" in passing
 
 
