@@ -88,10 +88,12 @@ def _times(record: RunRecord, longer: str) -> list[Fact]:
     other = "other kernel" if record.rival else "baseline"
     for clock, where in WHERE.items():
         speedup = by_clock(record.speedup, clock)
-        if base is not None and mine is not None and speedup is not None:
-            times = f"{other} {_us(getattr(base, clock))}, kernel {_us(getattr(mine, clock))} a call"
-            seen = f"smallest detectable difference {percent(detectable_percent(speedup))}"
-            found.append((where, f"{speedup.median:.2f}× {ends(speedup)}; {times}; {seen}"))
+        if speedup is not None:
+            parts = [f"{speedup.median:.2f}× {ends(speedup)}"]
+            if base is not None and mine is not None:
+                parts.append(f"{other} {_us(getattr(base, clock))}, kernel {_us(getattr(mine, clock))} a call")
+            parts.append(f"smallest detectable difference {percent(detectable_percent(speedup))}")
+            found.append((where, "; ".join(parts)))
     if record.rounds:
         found.append(("rounds", str(record.rounds)))
     if record.roofline is not None:
