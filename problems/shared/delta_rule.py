@@ -14,6 +14,11 @@ chunk is sequential.
 import torch
 from torch.nn import functional
 
+from problems.setting import RankSetting
+
+LOUD = 1 / 64
+"""Share of the tokens whose values are larger, so that they count long afterwards."""
+
 
 def gated_delta_rule(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor, beta: torch.Tensor, chunk: int
@@ -63,3 +68,9 @@ def gated_delta_rule(
         outputs.append(torch.baddbmm(reading[c] @ state, scores[c], update))
         state = torch.baddbmm(state * kept[c], leaving[c], update)
     return torch.stack(outputs, dim=1).flatten(1, 2)[:, :tokens]
+
+
+def louder(setting: RankSetting, *shape: int) -> torch.Tensor:
+    """[*shape, 1] of the run dtype: the scale of meaningful values, 16, and 128 for a few tokens at random places."""
+    loud = setting.rand(*shape, 1, dtype=torch.float32) < LOUD
+    return torch.where(loud, 128.0, 16.0).to(setting.dtype)

@@ -82,12 +82,13 @@ def chunks(tokens: int, chunk: int) -> Iterator[slice]:
     return (slice(first, min(first + chunk, tokens)) for first in range(0, tokens, chunk))
 
 
-def draw(setting: RankSetting, stride: int, offset: int) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting, stride: int, offset: int, flat: bool = False) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits [B, S, V/W], own; target [B, S] int64 and the mode [2] (top_k or 0, top_p on), the same everywhere.
 
     Upstream: N(0, 1) with 8 added at the target, targets (stride i + offset + trial) mod V, k = K and p = 0.9. Meaningful:
-    N(0, 2²); nine targets of ten drawn from the filtered distribution and one uniformly; filters on and off by trial. No
-    target, and with k on no entry at all, lies so close to the edge of the top-p set that rounding could decide about it.
+    N(0, 2²), and if `flat` in half of the trials without p N(0, 1/4²). Nine targets of ten are drawn from the filtered
+    distribution and one uniformly; filters are on and off by trial. No target, and with k on no entry at all, lies so close to
+    the edge of the top-p set that rounding could decide about it.
     """
     s = setting.sizes
     if s.V % setting.world:
@@ -100,8 +101,9 @@ def draw(setting: RankSetting, stride: int, offset: int) -> dict[str, torch.Tens
         logits.scatter_add_(1, target[:, None], torch.full_like(logits[:, :1], 8))
         use_k, use_p = COMBINATIONS[0]
     else:
-        logits *= 2
-        use_k, use_p = COMBINATIONS[setting.trial % 4]
+        use_k, use_p = COMBINATIONS[0 if setting.upstream_arguments else setting.trial % 4]
+        # In flat rows every entry counts alike. The edge of a top-p set would be unclear there.
+        logits *= 0.25 if flat and not use_p and setting.trial % 8 >= 4 else 2
         if use_k and use_p:
             logits = _with_clear_cut(logits, s.K, setting)
         target = _targets(logits, s.K if use_k else s.V, TOP_P if use_p else 1.0, setting)
@@ -123,7 +125,7 @@ def draw_chunk(setting: RankSetting) -> torch.Tensor:
     """[1] int64: the sizes' own chunk as upstream has it; else by trial that, one leaving a short last chunk, or one above S."""
     s = setting.sizes
     choices = [s.chunk]
-    if setting.distribution != "upstream":
+    if not setting.upstream_arguments:
         short = max(setting.world, (2 * s.S // 3) // setting.world * setting.world)
         choices += [short, s.S + setting.world]
     return torch.tensor([choices[setting.trial % len(choices)]], dtype=torch.int64, device=setting.device)

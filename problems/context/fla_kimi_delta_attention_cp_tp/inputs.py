@@ -1,12 +1,11 @@
-"""Inputs of problem 74: one sequence shard per context-parallel rank, gates that remember about eighty
-tokens.
-"""
+"""Inputs of problem 74: one sequence shard per context-parallel rank, gates that remember up to the whole sequence."""
 
 from typing import Any
 
 import torch
 
 from problems.setting import RankSetting
+from problems.shared.delta_rule import louder
 
 
 def layout(world: int) -> dict[str, list[list[int]]]:
@@ -24,8 +23,9 @@ def layout(world: int) -> dict[str, list[list[int]]]:
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H], and a_log [H], dt_bias [H*K] in bfloat16.
 
-    Upstream: all N(0, 1), under which a state is forgotten after two tokens. Otherwise g ~ N(-6, 1) (decays
-    of about 0.99) and v ~ N(0, 16^2). a_log and dt_bias, the same on every rank, lie between -0.1 and 0.1: upstream's
+    Upstream: all N(0, 1), under which a state is forgotten after two tokens. Otherwise every key channel forgets within a number
+    of tokens of its own, from 16 to twice the sequence, beta ~ N(-3, 1), and v ~ N(0, 16^2), a few tokens 8 times as much. So
+    the first token still counts for the last. a_log and dt_bias, the same on every rank, lie between -0.1 and 0.1: upstream's
     evenly, ours at random.
     """
     s, device = setting.sizes, setting.device
@@ -33,8 +33,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     tensors["v"] = setting.randn(s.B, s.S, s.H, s.V)
     tensors["beta"] = setting.randn(s.B, s.S, s.H)
     if setting.distribution != "upstream":
-        tensors["g"] = tensors["g"] - 6
-        tensors["v"] = tensors["v"] * 16
+        longest = 2 * s.cp * s.S
+        kept = 16 * (longest / 16) ** setting.rand(s.H, s.K, shared=True, dtype=torch.float32)
+        tensors["g"] = (0.3 * tensors["g"] - (5 * kept - 1).log()).to(setting.dtype)
+        tensors["beta"] = tensors["beta"] - 3
+        tensors["v"] = tensors["v"] * louder(setting, s.B, s.S, s.H)
     for name, count in (("a_log", s.H), ("dt_bias", s.H * s.K)):
         if setting.distribution == "upstream":
             values = torch.linspace(-0.1, 0.1, count, device=device)

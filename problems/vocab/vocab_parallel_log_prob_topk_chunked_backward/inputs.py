@@ -13,10 +13,11 @@ READ_BY_ARGUMENTS = ("mode", "chunk_size")
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits, target, mode and chunk_size as in problem 83; grad_output [B, S], always bfloat16.
 
-    grad_output rises from -1 to 1 over the flat tokens as upstream has it, else it is N(0, 1), the same on every rank.
+    Logits are flat in some trials, so that every entry of the gradient counts. grad_output rises from -1 to 1 over the flat
+    tokens as upstream has it, else it is N(0, 1), the same on every rank.
     """
     s = setting.sizes
-    tensors = sampling.draw(setting, stride=19, offset=5) | {"chunk_size": sampling.draw_chunk(setting)}
+    tensors = sampling.draw(setting, stride=19, offset=5, flat=True) | {"chunk_size": sampling.draw_chunk(setting)}
     if setting.distribution == "upstream":
         gradient = torch.linspace(-1, 1, s.B * s.S, device=setting.device).to(torch.bfloat16)
     else:
