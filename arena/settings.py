@@ -83,7 +83,7 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     """An agent program that can play: a table [agents.NAME]. It runs in a jail of its own."""
 
     command: Annotated[
-        list[str], Meta(description="Program and arguments; empty takes the arena's own for claude-code and codex.")
+        list[str], Meta(description="Program and arguments; empty takes the arena's own for a known program.")
     ] = []
     model: Annotated[
         str, Meta(description="The model whose provider it may reach, as in model:NAME; empty: it reaches none.")

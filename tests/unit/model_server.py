@@ -79,7 +79,7 @@ def _chat(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]
 
 
 def _responses(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
-    counted = {"input_tokens": usage[0], "output_tokens": usage[1]}
+    counted = {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": sum(usage)}
     told = [_data({"type": "response.created", "response": {"status": "in_progress"}}, "response.created")]
     for piece in pieces:
         kind = "response.refusal.delta" if finish == "refusal" else "response.output_text.delta"
@@ -87,7 +87,7 @@ def _responses(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[b
     if finish == "length":
         response = {"usage": counted, "incomplete_details": {"reason": "max_output_tokens"}}
         return [*told, _data({"type": "response.incomplete", "response": response}, "response.incomplete")]
-    return [*told, _data({"type": "response.completed", "response": {"usage": counted}}, "response.completed")]
+    return [*told, _data({"type": "response.completed", "response": {"id": "r", "usage": counted}}, "response.completed")]
 
 
 def _anthropic(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
@@ -157,8 +157,8 @@ def _responses_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
         ]
         done = head | {"arguments": arguments}
         told.append(event("response.output_item.done", output_index=index, item=done))
-    counted = {"input_tokens": 100, "output_tokens": 50}
-    return [*told, event("response.completed", response={"usage": counted})]
+    counted = {"input_tokens": 100, "output_tokens": 50, "total_tokens": 150}
+    return [*told, event("response.completed", response={"id": "r", "usage": counted})]
 
 
 def _anthropic_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:

@@ -11,7 +11,9 @@ from arena.machine.finding import MachineFinding, as_script
 from arena.machine.finding import fix_plan as plan_fixes
 from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
+from arena.players.program.readiness import program_findings
 from arena.runs.clock_findings import ClockResolution, clock_finding, clock_resolutions
+from arena.settings import load_settings
 from sandbox.protocol.verdict import ExitCode
 
 _SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
@@ -27,7 +29,7 @@ def command(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
     Exit code 3 when something is missing that every run needs.
     """
     paths = find_paths()
-    findings = [*examine(), clock_finding(paths), transfers_finding(paths.calibrations)]
+    findings = [*examine(), *_programs(), clock_finding(paths), transfers_finding(paths.calibrations)]
     with while_it_is_read():
         if fix_plan:
             _print_plan(findings, as_json)
@@ -36,6 +38,14 @@ def command(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
         else:
             _print_findings(findings)
     ctx.exit(ExitCode.PASS if can_run(findings) else ExitCode.ENVIRONMENT)
+
+
+def _programs() -> list[MachineFinding]:
+    """Returns whether each installed agent program starts in its jail."""
+    try:
+        return list(program_findings(load_settings(find_paths())))
+    except ArenaError:  # a finding already reports it
+        return []
 
 
 def _print_findings(findings: list[MachineFinding]) -> None:

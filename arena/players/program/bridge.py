@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from typing import Any, TextIO
 PIECE = 1 << 16
 CONNECTIONS = 8
 """Connections to the model at once; others wait. The gateway ends a program that has more."""
+HOME_FILES = "home"
+"""Folder beside this file, whose files a program finds in its home."""
 KERNEL = "kernel.py"
 LEFT = "left"
 """Name of the tool for the kernel that a program left. It is not judged again if it was submitted before."""
@@ -36,6 +39,9 @@ def main() -> int:
     if mode == "run":
         return _submit(tools, "run", rest[0] if rest else KERNEL)
     port, model, *command = rest
+    given = os.path.join(os.path.dirname(__file__), HOME_FILES)
+    for name in os.listdir(given):
+        shutil.copytree(os.path.join(given, name), os.path.join(os.environ["HOME"], name), dirs_exist_ok=True)
     if model:
         server = socket.create_server(("127.0.0.1", int(port)))
         threading.Thread(target=_accept, args=(server, model), daemon=True).start()

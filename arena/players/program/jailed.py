@@ -15,6 +15,7 @@ from arena.errors import MachineError, PlayerFailed
 from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import bridge
+from arena.players.program.bridge import HOME_FILES
 from arena.players.program.gateway import Gateway
 from arena.players.program.mcp_server import MESSAGE_BYTES, require_sdk, serve_connection
 from arena.players.program.program import AgentProgram
@@ -29,6 +30,8 @@ PORT = 8765
 """Port of the gateway to the provider inside the jail, which has its own network namespace."""
 TOOL_TIMEOUT_MS = 7_200_000
 """For MCP clients that read it. A tool call blocks until the devices are free."""
+GEMINI = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+"""Gemini CLI reads its servers and this from a file in its home only."""
 TOOL_CONNECTIONS = 4
 """Most connections of a program to its tools at once."""
 
@@ -81,7 +84,9 @@ async def run_program(
             endpoint = f"http://127.0.0.1:{PORT}{gateway.base_path}"
         server = {"command": python, "args": ["-I", "-S", bridge_file, "stdio", socket], "timeout": TOOL_TIMEOUT_MS}
         _write(folder / "run", f'#!/bin/sh\nexec {shlex.join([*start, "run", socket])} "$@"\n', 0o755)
-        _write(folder / "mcp.json", msgspec.json.encode({"mcpServers": {"arena": server}}).decode())
+        config = {"mcpServers": {"arena": server}}
+        _write(folder / "mcp.json", msgspec.json.encode(config).decode())
+        _write(folder / HOME_FILES / ".gemini" / "settings.json", msgspec.json.encode(GEMINI | config).decode())
         places = {
             "{mcp}": str(folder / "mcp.json"),
             "{socket}": socket,
@@ -89,6 +94,7 @@ async def run_program(
             "{bridge}": bridge_file,
             "{task}": str(folder / "task.md"),
             "{endpoint}": endpoint,
+            "{root}": endpoint.removesuffix("/v1beta"),
             "{model}": program.model.model if program.model is not None else "",
         }
         argv = [_filled(word, places) for word in program.command]
@@ -167,6 +173,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -17,17 +16,13 @@ from arena.players.program.jailed import run_program
 from arena.players.program.program import AgentProgram
 from arena.players.program.readiness import require_ready
 from arena.players.program.task_tools import TaskTools
-from arena.players.program.watch import LIMIT, ProgramEnd, Watch
+from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder
 from arena.records.header import new_id
 from arena.records.run_record import view
-from arena.words.untrusted_text import one_line
 
 BUDGET = "budget"
-_ERROR = re.compile(
-    r"error(?!s? report)|exception|fatal|panic|cannot|not found|denied|no such|unknown|invalid", re.IGNORECASE
-)
 SPENT_S = 10.0
 """Seconds that a program may continue after its budget is spent. Each tool call restarts the count."""
 
@@ -150,16 +145,8 @@ def _why(ended: ProgramEnd, budget: Budget | None) -> str:
         return BUDGET
     if not ended.code:
         return "done"
-    said = _first_and_last(ended.errors or ended.last_words)
+    said = first_and_last(ended.errors or ended.last_words)
     return f"failed: exit status {ended.code}" + (f": {said}" if said else "")
-
-
-def _first_and_last(output: str) -> str:
-    """Returns the first line of a program's output that tells an error, and the last two lines, in one line."""
-    lines = [one_line(line)[:200] for line in output.splitlines() if line.strip()]
-    first = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
-    last = [line for line in lines[-2:] if line != first]
-    return " … ".join(filter(None, [first, *last]))
 
 
 async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:

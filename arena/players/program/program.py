@@ -1,15 +1,17 @@
 """Agent programs, and the player names that select them.
 
-agent:NAME        a table [agents.NAME] of the settings, or claude-code, or codex
+agent:NAME        a table [agents.NAME] of the settings, or a program of `BUILT_IN`
 agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast
 agent:MODEL       no program: a model with the arena's tools (`arena/players/model.py`); checked first
 """
 
+import json
 import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,7 +28,32 @@ _CLAUDE = """claude --print --verbose --output-format stream-json --model {model
 _CODEX = """codex exec --skip-git-repo-check --sandbox danger-full-access --model {model} -c 'model_provider="arena"'
 -c 'model_providers.arena={name="arena",base_url="{endpoint}",env_key="ARENA_KEY",wire_api="responses"}'
 -c 'mcp_servers.arena={command="{python}",args=["-I","-S","{bridge}","stdio","{socket}"],tool_timeout_sec=7200}' -"""
+_MINI = """mini --model openai/{model} --task 'Read the file {task} and do what it says.' --yolo --exit-immediately
+--cost-limit 0 --output /tmp/trajectory.json"""
+_AIDER = """aider --model openai/{model} --message-file {task} --yes-always --no-git --no-check-update --no-show-release-notes
+--no-show-model-warnings --analytics-disable --no-suggest-shell-commands --no-detect-urls --no-pretty --auto-test
+--test-cmd '$PKB_ARENA_RUN kernel.py' kernel.py"""
 NO_KEY = "the-arena-has-it"
+_OPENCODE: dict[str, Any] = {
+    "provider": {
+        "arena": {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": "{endpoint}", "apiKey": NO_KEY},
+            "models": {"{model}": {}},
+        }
+    },
+    "small_model": "arena/{model}",
+    "mcp": {
+        "arena": {
+            "type": "local",
+            "command": [PYTHON, "-I", "-S", "{bridge}", "stdio", "{socket}"],
+            "timeout": 7_200_000,
+        }
+    },
+    "autoupdate": False,
+    "share": "disabled",
+}
+_OPENAI = {"OPENAI_API_BASE": "{endpoint}", "OPENAI_API_KEY": NO_KEY}
 
 BUILT_IN = {
     "claude-code": AgentSettings(
@@ -35,12 +62,30 @@ BUILT_IN = {
             "ANTHROPIC_BASE_URL": "{endpoint}",
             "ANTHROPIC_API_KEY": NO_KEY,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",
             "MCP_TOOL_TIMEOUT": "7200000",
         },
     ),
     "codex": AgentSettings(command=shlex.split(_CODEX), environment={"ARENA_KEY": NO_KEY}),
+    "gemini-cli": AgentSettings(
+        command=shlex.split("gemini --model {model} --yolo --skip-trust"),
+        environment={"GEMINI_API_KEY": NO_KEY, "GOOGLE_GEMINI_BASE_URL": "{root}"},
+    ),
+    "opencode": AgentSettings(
+        command=shlex.split("opencode run --model arena/{model} --auto"),
+        environment={
+            "OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE),
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        },
+    ),
+    "mini-swe-agent": AgentSettings(
+        command=shlex.split(_MINI),
+        environment={**_OPENAI, "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"},
+    ),
+    "aider": AgentSettings(command=shlex.split(_AIDER), environment=_OPENAI),
 }
-"""Tested with Claude Code 2.1.197 and Codex 0.169.0. The model comes from a table [agents.NAME] of the settings.
+"""Programs known by name: how each is started. The model comes from a table [agents.NAME] of the settings.
 Tool timeouts are long because a tool call blocks until the devices are free."""
 
 
@@ -51,7 +96,7 @@ class AgentProgram:
     name: str
     """The part of the player's name after `agent:`."""
     command: tuple[str, ...]
-    """Command line with the placeholders {mcp}, {socket}, {python}, {bridge}, {task}, {endpoint} and {model}."""
+    """Command line with the placeholders {mcp}, {socket}, {python}, {bridge}, {task}, {endpoint}, {root} and {model}."""
     model: ModelSettings | None
     """The only model that it may reach; None: it has no network."""
     model_name: str
@@ -113,8 +158,9 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
         program = Path(found).resolve()
         if program == Path(sys.executable).resolve():
             program = agent_interpreter()
-        readable.append(program)
-        rest = [PYTHON, str(program), *rest] if program.suffix == ".py" else [str(program), *rest]
+        start, needed = installation(program)
+        readable += needed
+        rest = [*start, *rest]
     else:
         rest = [PYTHON, *rest]
     return AgentProgram(
@@ -127,3 +173,42 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
         environment=dict(chosen.environment),
         caps=Caps(chosen.memory_mib << 20, chosen.processes, chosen.disk_mib << 20, chosen.cpu_minutes * 60),
     )
+
+
+def installation(program: Path) -> tuple[list[str], list[Path]]:
+    """Returns the words that start a program, and the paths that it reads: itself, its package and its interpreter.
+
+    Raises:
+        UsageError: its interpreter is not installed.
+    """
+    needed = [program]
+    if packages := [parent for parent in program.parents if parent.name == "node_modules"]:
+        needed.append(packages[-1])  # with the packages that it depends on
+    elif program.parent.name == "bin" and program.parents[1] != Path.home():
+        needed.append(program.parents[1] / "lib")
+    if program.suffix == ".py":
+        return [PYTHON, str(program)], _there(needed)
+    with program.open("rb") as file:
+        first = file.readline(1000)
+    words = shlex.split(first[2:].decode(errors="replace")) if first.startswith(b"#!") else []
+    if not words:
+        return [str(program)], _there(needed)
+    if Path(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+    found = shutil.which(words[0]) if words else None
+    if found is None:
+        raise UsageError(f"{program} needs {' '.join(words)!r}, which is not installed", "install it")
+    interpreter, start = Path(found).resolve(), found
+    needed.append(interpreter)
+    if interpreter.name.startswith("python") and not Path.home().is_relative_to(interpreter.parents[1]):
+        needed.append(interpreter.parents[1])
+        environment = Path(found).parent.resolve().parent
+        if (environment / "pyvenv.cfg").is_file():
+            needed.append(environment)
+            start = str(environment / "bin" / Path(found).name)
+    return [start, *words[1:], str(program)], _there(needed)
+
+
+def _there(paths: list[Path]) -> list[Path]:
+    """Leaves out what does not exist, and what every jail shows."""
+    return [path for path in paths if path.exists() and not str(path).startswith(("/usr/", "/opt/"))]

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from arena.words.untrusted_text import printable
+from arena.words.untrusted_text import one_line, printable
 from sandbox.jail.usage import AgentUsage
 
 WORDS_BYTES = 4 << 20
@@ -19,6 +20,11 @@ LEAVE_S = 5.0
 TIME = "time"
 LIMIT = "limit of "
 """First words of the end reason if a limit of the jail was exceeded: "limit of memory: its processes hold ..."."""
+
+_ERROR = re.compile(
+    r"^\W*([\w./-]+: )*(\w*(error|exception)|fatal|panic\w*|invalid|no such|cannot|unknown)\b", re.IGNORECASE
+)
+"""Begins the lines of a program's output that tell an error."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,14 @@ class Watch:
                 return LIMIT + excess
             if reason := self.enough():
                 return reason
+
+
+def first_and_last(output: str) -> str:
+    """Returns the first line of a program's output that tells an error, and the last two lines, in one line."""
+    lines = [one_line(line)[:200] for line in output.splitlines() if line.strip()]
+    first = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
+    last = [line for line in lines[-2:] if line != first]
+    return " … ".join(filter(None, [first, *last]))
 
 
 def _as_text(output: bytearray) -> str:

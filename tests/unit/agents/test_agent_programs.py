@@ -15,10 +15,11 @@ import playing_agent
 import pytest
 from model_server import KEY, ModelServer, streamed
 
-from arena.errors import MachineError, RunRefused, UsageError
+from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.paths import Paths
 from arena.players.program import jailed
-from arena.players.program.program import find_program
+from arena.players.program.program import find_program, installation
+from arena.players.program.readiness import program_findings
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
@@ -188,6 +189,75 @@ def test_a_word_names_a_program_or_a_model(script: Path):
         assert program is not None
         assert program.command == ("{python}", str(script.resolve()), "--fast")
         assert program.model is None
+
+
+WITHOUT_MCP = """import subprocess
+open("kernel.py", "w").write("wrong\\n")
+done = subprocess.run("$PKB_ARENA_RUN kernel.py", shell=True, capture_output=True, text=True)
+assert (done.returncode, "WRONG_RESULT" in done.stdout) == (1, True), done
+open("kernel.py", "w").write("pass\\n")
+{rest}
+"""
+
+
+@pytest.mark.usefixtures("jailed_agents")
+@pytest.mark.parametrize("rest", ["", 'assert subprocess.run("$PKB_ARENA_RUN", shell=True).returncode == 0'])
+async def test_program_without_mcp_submits_files(playing: Playing, script: Path, rest: str):
+    """A kernel.py that it leaves is judged, unless it was submitted already."""
+    script.write_text(WITHOUT_MCP.format(rest=rest))
+    played = await playing()
+    assert [attempt.passed for attempt in played.attempts] == [False, True]
+    assert (played.best, played.reason) == ("pass\n", "done")
+
+
+@pytest.mark.usefixtures("jailed_agents")
+async def test_reason_has_first_error_and_last_lines(playing: Playing, paths: Paths, script: Path):
+    script.write_text(
+        "import sys\nprint('starts up', file=sys.stderr)\nprint('Error: the package is missing', file=sys.stderr)\n"
+        "for step in range(40): print('    at step', step, 'of the loader', file=sys.stderr)\nsys.exit(3)"
+    )
+    words = "exit status 3: Error: the package is missing … at step 38 of the loader … at step 39 of the loader"
+    with pytest.raises(PlayerFailed, match=words):
+        await playing()
+    (trace,) = paths.traces.glob("*.jsonl")
+    assert all(f"at step {step} of the loader" in trace.read_text() for step in range(40))
+
+
+def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also under a prefix of one's own, where npm puts packages, and where a virtual environment is."""
+    modules, environment, sibling = tmp_path / "npm/lib/node_modules", tmp_path / "venv", tmp_path / "own"
+    texts = {
+        modules / "@me/agent/bin/agent.js": "#!/usr/bin/env -S node --quiet\n",
+        environment / "bin/agent": f"#!{environment}/bin/python3\n",
+        environment / "pyvenv.cfg": "",
+        sibling / "bin/agent.py": "",
+        sibling / "lib/real.py": "",
+        tmp_path / "nodes/node": "",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    (environment / "bin/python3").symlink_to(agent_interpreter())
+    monkeypatch.setenv("PATH", str(tmp_path / "nodes"), prepend=os.pathsep)
+    script = modules / "@me/agent/bin/agent.js"
+    node = tmp_path / "nodes/node"
+    assert installation(script) == ([str(node), "--quiet", str(script)], [script, modules, node])
+    start, needed = installation(environment / "bin/agent")
+    assert start == [f"{environment}/bin/python3", f"{environment}/bin/agent"]
+    assert environment in needed
+    assert installation(sibling / "bin/agent.py")[1] == [sibling / "bin/agent.py", sibling / "lib"]
+
+
+@pytest.mark.usefixtures("jailed_agents")
+def test_doctor_starts_known_programs_in_their_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, text in (("claude", "echo 1.2.3"), ("gemini", "echo Error: no; exit 3")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = {finding.name: finding for finding in program_findings(Settings())}
+    assert (found["agent:claude-code"].state, found["agent:claude-code"].found) == ("ok", "1.2.3 starts in its jail")
+    assert found["agent:gemini-cli"].found == "does not start in its jail: exit status 3: Error: no"
 
 
 @pytest.mark.parametrize(
