@@ -87,7 +87,10 @@ def _responses(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[b
     if finish == "length":
         response = {"usage": counted, "incomplete_details": {"reason": "max_output_tokens"}}
         return [*told, _data({"type": "response.incomplete", "response": response}, "response.incomplete")]
-    return [*told, _data({"type": "response.completed", "response": {"id": "r", "usage": counted}}, "response.completed")]
+    return [
+        *told,
+        _data({"type": "response.completed", "response": {"id": "r", "usage": counted}}, "response.completed"),
+    ]
 
 
 def _anthropic(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:

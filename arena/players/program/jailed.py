@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import MachineError, PlayerFailed
+from arena.machine.install_commands import isolation_advice
 from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import bridge
@@ -46,7 +47,7 @@ def agent_jail() -> Jail:
     if jail.name not in WITH_AGENTS:
         raise MachineError(
             f"an agent program needs a jail with a process table of its own, and this machine's is {jail.name!r}",
-            jail.profile.advice or "`pkb-arena doctor` says what is missing",
+            isolation_advice(jail.name),
         )
     return jail
 
