@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
 from arena.models.fences import Block, blocks_of, is_python, opens_block, parses, read_answer
+from arena.models.other_forms import WRITES_CALLS_AS_TEXT, is_kernel, other_forms
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, is_file_name
 
 _FENCE = "`" * 3
@@ -78,6 +79,11 @@ class ModelAnswer:
         return "kernel" if self.source.strip() else "prose"
 
     @property
+    def calls_as_text(self) -> bool:
+        """Whether there is no kernel because the model wrote a tool call as text, and the server did not parse it."""
+        return self.outcome == "prose" and WRITES_CALLS_AS_TEXT.search(self.text) is not None
+
+    @property
     def reason(self) -> str:
         """The reason why there is no kernel, in one sentence; empty when there is one."""
         if self.calls and self.outcome in ("empty", "prose"):
@@ -89,6 +95,8 @@ class ModelAnswer:
                 return "a part of the answer cannot be read"
             case "empty":
                 return "the answer is empty"
+            case "prose" if self.calls_as_text:
+                return "the answer has a tool call as text, without a whole kernel"
             case "prose":
                 first = " ".join(self.text.split())
                 return f"the answer has no code: {first[:120]}"
@@ -108,18 +116,30 @@ def kernel_of(text: str) -> Kernel:
     If no kernel is complete, the Python of the answer is returned, so that the verdict can say what is wrong.
     An answer that consists of Python only needs no fence.
     """
-    found = read_answer(text.rpartition(_AGAIN)[2])
+    text = text.rpartition(_AGAIN)[2]
+    found = read_answer(text)
     if (named := _named(found.blocks)) is not None:
         return named
     blocks = [block for block in found.blocks if is_python(block) and block.text.strip()]
-    if not blocks and not found.blocks and _is_kernel(found.plain):
+    if not blocks and not found.blocks and is_kernel(found.plain) and not _names_of(found.plain).missing:
         return Kernel(found.plain.strip() + "\n")
     if not blocks:
-        return kernel_of(found.thought) if found.thinking else Kernel("")
+        plain = Kernel(found.plain.strip() + "\n") if not found.blocks and is_kernel(found.plain) else None
+        return _in_other_forms(text) or plain or (kernel_of(found.thought) if found.thinking else Kernel(""))
     if source := _whole(blocks):
         return Kernel(source)
+    if kernel := _in_other_forms(text):
+        return kernel
     defining = [block for block in blocks if _DEFINES.search(block.text)]
     return Kernel(_joined(defining[-1:] or blocks))
+
+
+def _in_other_forms(text: str, closed: bool = False) -> Kernel | None:
+    """Returns the last whole kernel in another form than a fenced block, if possible without undefined names; or None."""
+    found = [_named(blocks_of(text)) or Kernel(text) for text in other_forms(text, closed)]
+    kernels = [kernel for kernel in found if is_kernel(kernel.source)]
+    whole = [kernel for kernel in kernels if not _names_of(kernel.source).missing and not _is_stub(kernel.source)]
+    return next(reversed(whole or kernels), None)
 
 
 def _named(blocks: Sequence[Block]) -> Kernel | None:
@@ -132,10 +152,12 @@ def _named(blocks: Sequence[Block]) -> Kernel | None:
 
 def whole_kernel(text: str) -> Kernel:
     """Returns the kernel of a truncated answer, from closed blocks only; an empty one if none is complete."""
-    blocks = blocks_of(text.rpartition(_AGAIN)[2])
+    text = text.rpartition(_AGAIN)[2]
+    blocks = blocks_of(text)
     if (named := _named(blocks)) is not None:
         return named if blocks[-1].closed else Kernel("")
-    return Kernel(_whole([block for block in blocks if block.closed and is_python(block)]))
+    source = _whole([block for block in blocks if block.closed and is_python(block)])
+    return Kernel(source) if source else _in_other_forms(text, closed=True) or Kernel("")
 
 
 def has_whole_kernel(text: str) -> bool:
@@ -208,10 +230,6 @@ def _is_stub(source: str) -> bool:
         isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
         for line in found[-1].body
     )
-
-
-def _is_kernel(text: str) -> bool:
-    return _DEFINES.search(text) is not None and parses(text)
 
 
 def join_continuation(text: str, more: str) -> str:

@@ -15,7 +15,7 @@ from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced_kernel, next_turn, verdict_words
 from arena.players.prompts.prompt import Prompt
-from arena.players.tools import KernelTools
+from arena.players.tools import NO_ARGUMENTS, KernelTools
 from arena.players.trace import TraceRecorder
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
@@ -27,6 +27,8 @@ PATIENCE = 6
 REFUSALS = 2
 """Consecutive refusals after which an agent stops."""
 HARNESS_ERRORS = 2
+CALLS_AS_TEXT = "this model writes tool calls as text: set a tool parser on its server, or tools = false"
+LOST_ARGUMENTS = "the provider loses the arguments of tool calls: update its server, or set tools = false"
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Agent:
     reason: str = field(default="", init=False)
     _gained_at: int = field(default=0, init=False)
     _booked: Spent = field(default=Spent(), init=False)
+    _warned: set[str] = field(default_factory=set, init=False)
 
     async def run(self) -> Attempt | None:
         """Runs the loop until a limit is reached. Returns the best attempt that was judged.
@@ -111,6 +114,8 @@ class Agent:
     async def _take(self, answer: ModelAnswer, ran: list[Attempt]) -> None:
         """Judges the answer's kernel, unless a tool call has judged it already. `ran`: the attempts of those calls."""
         kernel = answer.kernel if answer.outcome == "kernel" else Kernel("")
+        if answer.calls_as_text:
+            self._warn_once(CALLS_AS_TEXT)
         if ran and (not kernel.source or any(attempt.answer.kernel == kernel for attempt in ran)):
             self.recorder.answered(answer.outcome, answer.reason, Kernel(""), self._spent())
             return
@@ -154,6 +159,8 @@ class Agent:
 
     async def _call(self, tools: KernelTools, call: ToolCall) -> ToolResult:
         self.recorder.called(call)
+        if call.arguments.strip() in NO_ARGUMENTS:
+            self._warn_once(LOST_ARGUMENTS)
         result = await tools.call(call)
         self.recorder.returned(result)
         return result
@@ -169,6 +176,11 @@ class Agent:
     async def _build(self, kernel: Kernel) -> str:
         judgement = await self.access.build(kernel.source, self._file_name(len(self.attempts) + 1), kernel.files)
         return build_words(judgement, kernel.source)
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self.access.warn(f"{self.client.name}: {text}")
 
     def _hear(self, piece: AnyPiece) -> None:
         self.recorder.piece(piece, self.client.budget.spent)

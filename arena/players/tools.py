@@ -23,6 +23,8 @@ CALLS = 8
 RUN = "run"
 """Name of the tool that judges a kernel. Each call is an attempt."""
 RESULT_CHARACTERS = 24_000
+NO_ARGUMENTS = ("", "{}", "null")
+"""Arguments of a call whose provider lost them: every tool of a model needs some."""
 
 Work = Callable[[Kernel], Awaitable[str]]
 """Judges or builds a kernel, and returns the result as text. Raises ArenaError if the harness fails."""
@@ -176,8 +178,10 @@ class KernelTools:
 def _read(call: ToolCall, wanted: type[Arguments]) -> Arguments:
     if len(call.arguments) >= ARGUMENT_CHARACTERS:
         raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
+    needed = ", ".join(wanted.__struct_fields__)
+    if call.arguments.strip() in NO_ARGUMENTS:
+        raise Misused(f"no arguments arrived; it needs `{needed}`")
     try:
         return msgspec.json.decode(call.arguments, type=wanted)
     except (ValueError, RecursionError) as error:
-        needed = ", ".join(wanted.__struct_fields__)
         raise Misused(f"its arguments are no JSON object with `{needed}`: {error}") from None

@@ -9,7 +9,7 @@ from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, call_events, 
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
-from arena.players.agent import Agent
+from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS, Agent
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
 
@@ -143,3 +143,16 @@ async def test_calls_are_paid_for_and_end_with_the_budget(model_server: ModelSer
     assert agent.reason == "budget"
     assert len(model_server.seen) == 3
     assert agent.client.budget.spent.usd == pytest.approx(0.15, abs=0.01)
+
+
+async def test_faults_of_a_server_are_told_once(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(bench, "warn", warnings.append)
+    as_text = streamed('<tool_call>{"name": "kit_docs", "arguments": {"page": "cuda"}}</tool_call>')
+    model_server.replies = [calling(("run", "{}"), ("run", "")), as_text, as_text, as_text]
+    await made(steps=3).run()
+    assert [warning.partition(": ")[2] for warning in warnings] == [LOST_ARGUMENTS, CALLS_AS_TEXT]
+    assert results(model_server.seen[1]) == ["run: no arguments arrived; it needs `source`"] * 2
+    assert "the answer has a tool call as text, without a whole kernel" in model_server.seen[2].prompt

@@ -1,0 +1,217 @@
+"""Whole kernels that an answer has in other forms than a fenced block: tool calls as text, JSON, tags, diffs, heredocs."""
+
+import ast
+import html
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from arena.models.fences import blocks_of, parses
+
+WRITES_CALLS_AS_TEXT = re.compile(
+    r"<tool_call|<function[=_s ]|<invoke |<[|｜]tool|<\|python_tag\|>|\[TOOL_(CALLS?|REQUEST)\]|to=functions\.|^Action Input:"
+    r"|[\"']?(name|tool|function)[\"']?\s*:\s*[\"'](run|compile|kit_docs)[\"']|tool_calls?[\"'_]",
+    re.MULTILINE,
+)
+"""Found in answers of models whose server does not parse their tool calls."""
+_DEFINES = re.compile(r"^(?:async )?def solution\b|^solution\b.*=", re.MULTILINE)
+_MOST_TRIES, _DEEPEST = 200, 3
+"""Limits for texts that are made to take long."""
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_BEGINS_JSON = re.compile(r"[\[{]\s*[\"'{\[]")
+_TAG = re.compile(r"<([A-Za-z][\w:.-]*)([= ][^<>\n]*)?>")
+_MARK = re.compile(
+    r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\[/?(?:PYTHON|CODE|TOOL_CALLS?|ARGS|ANSWER|KERNEL|SOLUTION|(?:END_)?TOOL_REQUEST)\]"
+)
+_HEREDOC = re.compile(
+    r"^(?P<head>.*)<<-?[ \t]*(?P<q>['\"\\]?)(?P<end>\w+)['\"]?(?P<tail>.*)\n(?P<body>(?s:.*?))\n\s*(?P=end)[ \t]*$",
+    re.M,
+)
+_FILE = re.compile(r"[\w./+@-]+\.(?:py|cuh?|c|cc|cpp|cxx|h|hpp)\b")
+_MAGIC = re.compile(r"^(?:%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S+)|%%\w+.*|[%!]\w.*)\n", re.MULTILINE)
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update) File: (\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
+_REPLACED = re.compile(r"^<{5,} SEARCH\n\s*={5,}\n((?s:.*?))^>{5,} REPLACE", re.MULTILINE)
+_DIFF_HEAD = re.compile(r"^(?:diff |index |new file|--- |\+\+\+ |@@ |\\ No newline).*\n?", re.MULTILINE)
+_TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1", re.DOTALL)
+_NUMBERED = re.compile(r"^ *\d+(?:[ \t]*[|:\t]| ) ?", re.MULTILINE)
+_PROMPT = re.compile(r"^(?:>>>|\.\.\.) ?", re.MULTILINE)
+_BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|async |[A-Za-z_][\w.\[\]]*(?:: ?\w+)? = )")
+
+
+def is_kernel(text: str) -> bool:
+    """Whether a text is Python that defines `solution`."""
+    return _DEFINES.search(text) is not None and parses(text)
+
+
+def other_forms(text: str, closed: bool) -> list[str]:
+    """Returns the whole kernels in an answer: a text, or fences that name the files of each. The last one is meant.
+
+    closed: only what has an end, because the answer was cut off.
+    """
+    text = _THOUGHT.sub("", text).rpartition("</think>")[2]
+    if "solution" not in text:
+        return []
+    tries = iter(range(_MOST_TRIES))
+    return _search(text, True, tries) or ([] if closed else _search(text, False, tries) or _in_prose(text))
+
+
+def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> list[str]:
+    forms = (_json(text), _files(text, closed), _tags(text, closed), _marked(text, closed), _fences(text, closed))
+    for form in (*forms, *(() if closed and not depth else (_added(text), _strings(text), _cleaned(text)))):
+        found: list[str] = []
+        for inner in form:
+            if next(tries, None) is None:
+                return found
+            whole = textwrap.dedent(inner).strip("\n") + "\n"
+            if whole.startswith(_FENCE) or (is_kernel(whole) and not _HEREDOC.match(whole)):
+                found.append(whole)
+            elif depth < _DEEPEST and len(inner) < len(text) and "solution" in inner:
+                found += _search(inner, closed, tries, depth + 1)
+        if found:
+            return found
+    return []
+
+
+_FENCE = "`" * 12
+
+
+def _as_fences(files: dict[str, str]) -> str:
+    """Returns the files of a kernel in fences that name them."""
+    language = {True: "python", False: "cuda"}
+    return "".join(
+        f"{_FENCE}{language[name.endswith('.py')]} {name}\n{text.rstrip()}\n{_FENCE}\n" for name, text in files.items()
+    )
+
+
+def _json(text: str) -> Iterator[str]:
+    """Yields all texts in JSON objects and lists, also in Python's notation. A list of lines is one text."""
+    decoder = json.JSONDecoder(strict=False)
+    end = 0
+    for begin, _ in zip(_BEGINS_JSON.finditer(text), range(_MOST_TRIES), strict=False):
+        if begin.start() < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            try:
+                value = ast.literal_eval(text[begin.start() : text.rindex("}" if begin[0][0] == "{" else "]") + 1])
+                end = len(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+        yield from _texts(value)
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict() if isinstance(value.get("kernel.py"), str):
+            named = {str(name): each for name, each in value.items() if isinstance(each, str)}
+            yield _as_fences(named) if len(named) > 1 else named["kernel.py"]
+        case dict():
+            for each in value.values():
+                yield from _texts(each)
+        case list() if value and all(isinstance(each, str) for each in value):
+            yield "\n".join(line.rstrip("\n") for line in value)
+        case list():
+            for each in value:
+                yield from _texts(each)
+
+
+def _files(text: str, closed: bool) -> Iterator[str]:
+    """Yields what heredocs, `%%writefile` cells and patches write."""
+    files: dict[str, str] = {}
+    for found in _HEREDOC.finditer(text):
+        name = _FILE.search(found["head"] + " " + found["tail"])
+        body = found["body"] if found["q"] else re.sub(r"\\([$`\\])", r"\1", found["body"])
+        files[name[0] if name else f"{len(files)}"] = body
+    for patched in _PATCHED.finditer(text):
+        if not closed or text.startswith("*** ", patched.end()):
+            files[patched[1]] = re.sub(r"^(?:\+|@@.*\n?)", "", patched[2], flags=re.MULTILINE)
+    for block in (block for block in blocks_of(text) if block.closed or not closed):
+        if (magic := _MAGIC.match(block.text)) is not None and magic[1]:
+            files[magic[1]] = block.text[magic.end() :]
+    files = {
+        name.rpartition("/")[2] if name.endswith("/kernel.py") else name.removeprefix("./"): files[name]
+        for name in files
+    }
+    if len(files) > 1 and "kernel.py" in files:
+        yield _as_fences(files)
+        return
+    yield from files.values()
+    yield from (found[1] for found in _REPLACED.finditer(text))
+
+
+def _tags(text: str, closed: bool) -> Iterator[str]:
+    """Yields what is between a tag and its end."""
+    for tag, _ in zip(_TAG.finditer(text), range(_MOST_TRIES), strict=False):
+        ends = [end.start() for end in re.finditer(f"</{re.escape(tag[1])}[^<>]*>", text[tag.end() :])]
+        ends += [] if closed or ends else [len(text)]
+        for end in dict.fromkeys([*ends[:1], *ends[-1:]]):
+            body = text[tag.end() :][:end].removeprefix("<![CDATA[").removesuffix("]]>")
+            yield html.unescape(body) if re.search("&(?:lt|gt|amp|quot|#39);", body) else body
+
+
+def _marked(text: str, closed: bool) -> Iterator[str]:
+    pieces = _MARK.split(text)
+    yield from pieces[1 : -1 if closed else None] if len(pieces) > 1 else ()
+
+
+def _fences(text: str, closed: bool) -> Iterable[str]:
+    return (block.text for block in blocks_of(text) if block.closed or not closed)
+
+
+def _added(text: str) -> Iterator[str]:
+    """Yields the lines of a diff that only adds."""
+    lines = _DIFF_HEAD.sub("", text).strip("\n").split("\n")
+    if all(line.startswith("+") or not line.strip() for line in lines):
+        yield "\n".join(line.removeprefix("+") for line in lines)
+
+
+def _strings(text: str) -> Iterator[str]:
+    """Yields the texts in Python calls such as run(source=\"\"\"...\"\"\")."""
+    try:
+        constants = (node for node in ast.walk(ast.parse(text.strip())) if isinstance(node, ast.Constant))
+        yield from (node.value for node in constants if isinstance(node.value, str))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield from (found[2] for found in _TRIPLE.finditer(text))
+
+
+def _cleaned(text: str) -> Iterator[str]:
+    """Yields the text without cell magics, line numbers, prompts of an interpreter and quotation marks."""
+    for pattern in (_MAGIC, _NUMBERED, _PROMPT):
+        yield pattern.sub("", text)
+    lines = text.strip("\n").split("\n")
+    if all(line.startswith((">", "|")) or not line.strip() for line in lines):
+        yield "\n".join(line[1:].removeprefix(" ") for line in lines)
+
+
+def _in_prose(text: str) -> list[str]:
+    """Returns the longest run of lines that is a kernel, between lines of prose."""
+    lines = text.split("\n")
+    begin = -1
+    for _ in range(20):
+        begin = next((at for at in range(begin + 1, len(lines)) if _BEGINS_CODE.match(lines[at])), len(lines) - 1)
+        indent = len(lines[begin]) - len(lines[begin].lstrip())
+        outside = (at for at in range(begin, len(lines)) if lines[at].strip() and lines[at][:indent].strip())
+        end = next(outside, len(lines))
+        for _ in range(10):
+            source = "\n".join(line[indent:] for line in lines[begin:end]).strip("\n") + "\n"
+            if "solution" not in source:
+                break
+            try:
+                tree = ast.parse(source)
+            except SyntaxError as error:
+                end = min(end - 1, begin + (error.lineno or 1) - 1)
+                if "solution" not in "\n".join(lines[begin:end]):
+                    begin = max(end, begin)  # every run of lines up to there breaks at the same line
+                    break
+            except (ValueError, RecursionError, MemoryError):
+                break
+            else:
+                while tree.body and isinstance(last := tree.body[-1], ast.Expr) and isinstance(last.value, ast.Name):
+                    tree.body.pop()  # a word of prose
+                    source = "".join(source.splitlines(keepends=True)[: last.lineno - 1])
+                return [source.rstrip("\n") + "\n"] if is_kernel(source) else []
+    return []

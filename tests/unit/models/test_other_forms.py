@@ -1,0 +1,141 @@
+"""Kernels in answers without a fenced Python block: tool calls as text, JSON, tags, diffs, heredocs, plain prose."""
+
+import html
+import json
+import textwrap
+
+import pytest
+
+from arena.models.answer import ModelAnswer, kernel_of, whole_kernel
+from arena.models.budget import Spent
+from arena.models.conversation import Finish
+
+K = '''"""Adds with one kernel."""
+import torch.distributed as dist
+from sandbox.kit import cuda
+
+SOURCE = r"""
+#include <cuda_runtime.h>
+template <typename T>
+__global__ void add(T* x) { if (x[0] < 1 && x[1] > 2) { "a"; } }
+"""
+N = 4
+
+
+def solution(tensor: "list[int]"):
+    total = tensor.clone()
+
+    dist.all_reduce(total)
+    return total
+'''
+CALL = {"name": "run", "arguments": {"source": K}}
+NESTED = {"name": "run", "arguments": json.dumps({"source": K})}
+ADDED = "".join(f"+{line}\n" for line in K.splitlines())
+FORMS = {
+    "hermes": f"I try it.\n<tool_call>\n{json.dumps(CALL)}\n</tool_call>",
+    "hermes_nested": f"<tool_call>{json.dumps(NESTED)}</tool_call>",
+    "hermes_raw_line_ends": '<tool_call>\n{"name": "run", "arguments": {"source": "'
+    + K.replace("\\", "\\\\").replace('"', '\\"')
+    + '"}}\n</tool_call>',
+    "qwen": f"<tool_call>\n<function=run>\n<parameter=source>\n{K}</parameter>\n</function>\n</tool_call>",
+    "qwen_unclosed": f"<tool_call>\n<function=run>\n<parameter=source>\n{K}",
+    "invoke": f'<function_calls><invoke name="run"><parameter name="source">{K}</parameter></invoke></function_calls>',
+    "invoke_escaped": f'<invoke name="run"><parameter name="source">{html.escape(K)}</parameter></invoke>',
+    "glm": f"<tool_call>run\n<arg_key>source</arg_key>\n<arg_value>{K}</arg_value>\n</tool_call>",
+    "llama": f"<function=run>{json.dumps(CALL['arguments'])}</function>",
+    "python_tag": f"<|python_tag|>{json.dumps(CALL)}<|eom_id|>",
+    "python_tag_code": f"<|python_tag|>{K}<|eom_id|>",
+    "pythonic": f"[run(source={K!r})]",
+    "pythonic_fenced": f"```tool_code\nprint(run(source={K!r}))\n```",
+    "mistral": f"[TOOL_CALLS][{json.dumps(CALL)}]",
+    "mistral_args": f"[TOOL_CALLS]run[ARGS]{json.dumps(CALL['arguments'])}",
+    "sections": "<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0<|tool_call_argument_begin|>"
+    f"{json.dumps(CALL['arguments'])}<|tool_call_end|><|tool_calls_section_end|>",
+    "deepseek": f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>run\n```json\n"
+    f"{json.dumps(CALL['arguments'])}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "harmony": f"<|channel|>commentary to=functions.run <|constrain|>json<|message|>{json.dumps(CALL['arguments'])}<|call|>",
+    "granite": f"<|tool_call|>[{json.dumps(CALL)}]",
+    "lm_studio": f"[TOOL_REQUEST]\n{json.dumps(CALL)}\n[END_TOOL_REQUEST]",
+    "react": f"Thought: try\nAction: run\nAction Input: {json.dumps(CALL['arguments'])}",
+    "openai_object": json.dumps({"tool_calls": [{"type": "function", "function": NESTED}]}),
+    "json_code": json.dumps({"thoughts": "one", "code": K}),
+    "json_fenced": f"```json\n{json.dumps({'code': K}, indent=2)}\n```",
+    "json_fence_within": json.dumps({"answer": f"```python\n{K}```"}),
+    "json_lines": json.dumps({"code": K.splitlines()}),
+    "json_files": json.dumps({"files": {"kernel.py": K}}),
+    "python_dict": repr({"code": K}),
+    "tag_kernel": f"<kernel>\n{K}</kernel>",
+    "tag_attributes": f'<file path="kernel.py" language="python">\n{K}</file>\nDone.',
+    "tag_cdata": f"<answer><![CDATA[\n{K}]]></answer>",
+    "tag_fence_within": f"<kernel>\n```\n{K}```\n</kernel>",
+    "python_brackets": f"[PYTHON]\n{K}[/PYTHON]",
+    "prose": f"Sure, here is the kernel:\n\n{K}\nIt works because all ranks make the same call.\n\nIs that right?",
+    "prose_touching": f"Here it is:\n{K}Done. It works.",
+    "prose_one_word": f"Here:\n\n{K}\nEnjoy\n",
+    "prose_indented": f"The kernel is:\n\n{textwrap.indent(K, '    ')}\nGood luck with it.",
+    "diff": f"```diff\n{ADDED}```",
+    "diff_with_head": f"```diff\n--- /dev/null\n+++ b/kernel.py\n@@ -0,0 +1,20 @@\n{ADDED}```",
+    "patch": f"*** Begin Patch\n*** Add File: kernel.py\n{ADDED}*** End Patch",
+    "search_replace": f"kernel.py\n<<<<<<< SEARCH\n=======\n{K}>>>>>>> REPLACE",
+    "writefile": f"```python\n%%writefile kernel.py\n{K}```",
+    "writefile_bare": f"%%writefile kernel.py\n{K}",
+    "magics": f"```python\n%%time\n!pip install ninja\n{K}```",
+    "heredoc": f"```bash\ncat > kernel.py <<'EOF'\n{K}EOF\npython kernel.py\n```",
+    "heredoc_behind": f"cat <<'END' > kernel.py\n{K}END",
+    "heredoc_in_call": json.dumps({"name": "bash", "arguments": {"command": f"cat > kernel.py <<'EOF'\n{K}EOF\n"}}),
+    "session": "".join(f">>> {line}\n" for line in K.splitlines()),
+    "numbered": "".join(f"{number:3} | {line}\n" for number, line in enumerate(K.splitlines(), 1)),
+    "quoted": "".join(f"> {line}\n" for line in K.splitlines()),
+    "after_reasoning": f"<think>Maybe {json.dumps({'code': 'def solution(x): return 0'})}</think>\n{json.dumps({'code': K})}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whole_kernel_is_taken(form: str) -> None:
+    assert kernel_of(FORMS[form]).source == K
+
+
+def test_several_files_are_taken_together() -> None:
+    files = {"kernel.py": K, "ops/sum.cu": "__global__ void f();\n"}
+    heredocs = "".join(f"cat > {name} <<'EOF'\n{text}EOF\n" for name, text in files.items())
+    for text in (json.dumps({"files": files}), f"```bash\n{heredocs}```"):
+        kernel = kernel_of(text)
+        assert (kernel.source, kernel.files) == (K, {"ops/sum.cu": files["ops/sum.cu"].encode()})
+
+
+@pytest.mark.parametrize("form", ["hermes", "qwen", "json_code", "tag_kernel", "heredoc_behind", "patch", "diff"])
+def test_cut_answer_has_only_closed_forms(form: str) -> None:
+    cut = FORMS[form].rindex("return total")
+    assert whole_kernel(FORMS[form] + "\nAnd so").source == K
+    assert whole_kernel(FORMS[form][: cut + len("return total")]).source == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```diff\n@@ -1,3 +1,3 @@\n def solution(x):\n-    return x\n+    return x + 1\n```",
+        '<tool_call>\n{"name": "run", "arguments": {"source": "def solution(x):',
+        '{"code": "def solution(x:"}',
+        "<kernel>def solution(x) is hard</kernel>",
+        "A function def solution(x) is needed.",
+    ],
+)
+def test_half_a_kernel_is_not_taken(text: str) -> None:
+    assert kernel_of(text).source == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 100_000, '{"a":' * 50_000, "<a>" * 50_000, "x = 1\n" * 20_000 + "def solution("]
+)
+@pytest.mark.timeout(20)
+def test_hostile_answer_is_read_at_once(text: str) -> None:
+    assert kernel_of(text + " solution").source == ""
+
+
+def test_calls_as_text_are_told() -> None:
+    answer = ModelAnswer(
+        '<tool_call>\n{"name": "kit_docs", "arguments": {"page": "symm"}}\n</tool_call>', Finish("stop"), Spent()
+    )
+    assert (answer.outcome, answer.calls_as_text) == ("prose", True)
+    assert "tool call as text" in answer.reason
+    assert not ModelAnswer("I would call run.", Finish("stop"), Spent()).calls_as_text
