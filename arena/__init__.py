@@ -18,7 +18,7 @@ _HOMES = {
     "RunRefused": "arena.errors",
     "UsageError": "arena.errors",
     "RunRecord": "arena.records.run_record",
-    "reward": "arena.rewards",
+    "reward": "arena.api",
     "Verdict": "sandbox.protocol.verdict",
 }
 

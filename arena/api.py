@@ -15,12 +15,31 @@ from arena.runs.judge import Judge, RunInProgress
 from arena.runs.run_request import MOST_ROUNDS, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, load_settings
+from arena.words.headline import by_clock
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import load_catalogue
 from problems.specification import LARGEST_SIZE, PRESETS, Problem
 from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import AnyEvent
+from sandbox.protocol.verdict import Verdict
+
+LOWEST, HIGHEST = 0.0, 4.0
+"""Limits of a correct kernel's reward. 4: the low end of the interval is 16 times the baseline's speed."""
+
+
+def reward(report: RunRecord, low: float = LOWEST, high: float = HIGHEST) -> float:
+    """Returns log2 of the low end of the speedup's 99 % interval, clipped to [low, high]; 0 if not passed.
+
+    The low end excludes what may be noise, and rises towards the speedup when measured longer. A correct kernel that is
+    not clearly faster gets 0, as a wrong kernel does, unless `low` is below 0. A run without timing gets 0.
+    """
+    if report.verdict is not Verdict.PASS:
+        return 0.0
+    speed = by_clock(report.speedup, report.clock)
+    if speed is None or not speed.low > 0:
+        return 0.0
+    return min(max(math.log2(speed.low), low), high)
 
 
 class RunOptions(TypedDict, total=False):

@@ -26,9 +26,9 @@ from arena.records.run_record import record_of
 from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of
 from arena.settings import Settings
+from arena.sweep.cells import Listener
 from arena.sweep.journal import SweepJournal, begin_session
 from arena.sweep.plan import SweepPlan
-from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult
 from arena.sweep.sweep import Sweep
 from arena.sweep.workers import Worker

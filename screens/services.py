@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from arena.records.index import Store
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
-    from arena.runs.engine import Engine
-    from arena.runs.engine_run import EngineRun
+    from arena.runs.engine import Engine, EngineRun
     from arena.runs.run_request import RunRequest
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue

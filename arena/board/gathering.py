@@ -9,8 +9,7 @@ import msgspec
 
 from arena.board.board import PRINTED_PROBLEMS, Published, read_published
 from arena.board.definitions import Score, share
-from arena.board.outcomes import AGENTS, MODELS, Outcome, ResultPlace, kind_of
-from arena.board.results import machines_of, outcomes
+from arena.board.outcomes import AGENTS, MODELS, Outcome, ResultPlace, kind_of, machines_of, outcomes
 from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.duel.journal import damage, read_duels
 from arena.duel.ratings import ALL as ALL_DUELS

@@ -21,8 +21,7 @@ from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.paths import Paths, paths_in
 from arena.records.voids import read_voids
-from arena.runs.engine import Engine
-from arena.runs.temporary_engine import temporary_engine
+from arena.runs.engine import Engine, temporary_engine
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from problems.catalogue import Catalogue

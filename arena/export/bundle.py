@@ -21,13 +21,13 @@ from typing import Any, get_args
 
 import msgspec
 
+from arena.api import reward
 from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import Manifest, check_files, read_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.records.run_record import view
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
-from arena.rewards import reward
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
@@ -86,7 +86,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     usd: float
     seconds: float
     reward: float
-    """`arena.rewards.reward` with its defaults."""
+    """`arena.api.reward` with its defaults."""
     run_id: str
     trace_id: str
     voided: str = ""

@@ -24,8 +24,7 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
-from arena.runs.engine import Engine
-from arena.runs.engine_run import EngineRun
+from arena.runs.engine import Engine, EngineRun
 from arena.runs.run_request import RunRequest, harness_error, header_of
 from arena.sweep.records import version_of
 from arena.sweep.workers import Worker

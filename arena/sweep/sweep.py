@@ -6,7 +6,7 @@ Workers are local or on other machines. The journal has all results at any time.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
@@ -20,18 +20,71 @@ from arena.runs.other_sizes import with_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.settings import Settings
 from arena.sweep import records
-from arena.sweep.cells import Cells
+from arena.sweep.cells import Cells, Listener, SweepProgress
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
-from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
-from arena.sweep.recorder import Recorder
 from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
+
+
+class Recorder:
+    """Journals and counts results, also if the calling task is cancelled, because they are paid for."""
+
+    def __init__(self, journal: SweepJournal, progress: SweepProgress, listener: Listener) -> None:
+        self._journal = journal
+        self._progress = progress
+        self._listener = listener
+        self._turn = asyncio.Lock()
+        self.harness_errors: Counter[str] = Counter()
+        """Harness errors in a row, by worker."""
+        self.last_error = ""
+        """The newest harness error."""
+
+    async def unanswered(self, cell: records.Cell, why: str, spent: Spent) -> None:
+        """Leaves the cell without a result, and journals what was spent on it."""
+        self._progress.unanswered += 1
+        if spent.tokens:
+            await self.append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
+
+    async def judged(self, result: records.CellResult) -> None:
+        """Journals and counts the result of a run."""
+        await _finish(self._judged(result))
+
+    async def _judged(self, result: records.CellResult) -> None:
+        await self.append(result)
+        progress = self._progress
+        progress.judged += 1
+        progress.done += result.final
+        progress.verdicts[result.verdict] += 1
+        self._listener.judged(result)
+        if result.final:
+            self.harness_errors[result.worker] = 0
+        else:
+            self.harness_errors[result.worker] += 1
+            self.last_error = result.detail
+
+    async def append(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
+        """Journals a line."""
+        await _finish(self._append_in_turn(line))
+
+    async def _append_in_turn(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
+        async with self._turn:
+            await asyncio.to_thread(self._journal.append, line)
+
+
+async def _finish(recording: Coroutine[None, None, None]) -> None:
+    """Finishes the recording, also if this task is cancelled, because the result is paid for."""
+    task = asyncio.ensure_future(recording)
+    try:
+        await asyncio.shield(task)
+    finally:
+        await task
+
 
 LOST = 3
 """Harness errors in a row after which a worker is retired, because further runs would fail, too."""

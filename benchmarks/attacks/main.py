@@ -14,9 +14,9 @@ from arena.cli.output import print_json, print_line
 from arena.errors import RunCancelled, RunRefused, UsageError
 from arena.machine.facts import is_jail, visible_gpus
 from arena.paths import ROOT, write_atomically
+from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge, judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.attacks.attack_bait import Bait

@@ -13,8 +13,8 @@ from statistics import median, quantiles
 import msgspec
 
 from arena.errors import ArenaError, MachineError, UsageError
+from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
-from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.table import Column, TextTable

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from arena.errors import MachineError
+from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
-from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice
 from arena.settings import Settings
 from arena.words.table import TextTable

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from arena.runs.temporary_engine import temporary_engine
+from arena.runs.engine import temporary_engine
 from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.busy_cores import load

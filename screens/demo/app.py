@@ -10,7 +10,7 @@ from textual import events, on
 
 from arena.demo.performance import OpenJudge, Performance
 from arena.demo.script import DemoScript
-from arena.runs.temporary_engine import temporary_engine
+from arena.runs.engine import temporary_engine
 from screens.app import ArenaApp
 from screens.demo.screen import DemoScreen
 from screens.services import Services

@@ -10,7 +10,7 @@ from pathlib import Path
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
-from arena.runs.engine_run import EngineRun
+from arena.runs.engine import EngineRun
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting

@@ -35,6 +35,7 @@ from arena.records.voids import read_voids
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
 from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S
+from arena.sweep.cells import SweepProgress
 from arena.sweep.journal import (
     SweepJournal,
     begin_session,
@@ -46,7 +47,6 @@ from arena.sweep.journal import (
     sweep_path,
 )
 from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
-from arena.sweep.progress import SweepProgress
 from arena.sweep.sweep import Sweep
 from arena.sweep.workers import Worker
 from arena.workspace.named_kernels import BASELINE

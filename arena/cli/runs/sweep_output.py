@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from arena.board.results import outcomes, results
+from arena.board.outcomes import outcomes, results
 from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import bound_words, counts_words, mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import Voids
+from arena.sweep.cells import SweepProgress
 from arena.sweep.plan import SweepPlan
-from arena.sweep.progress import SweepProgress
 from arena.sweep.records import REFUSED, Cell, CellResult
 from arena.words.headline import WHERE, by_clock, outcome_words
 from arena.words.table import Column, TextTable

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.run_request import Notice
-from arena.sweep.progress import Listener, SweepProgress
+from arena.sweep.cells import Listener, SweepProgress
 from arena.sweep.records import Cell, CellResult
 from arena.sweep.sweep import Sweep
 from arena.words.headline import brief_words, by_clock

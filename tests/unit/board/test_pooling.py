@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from arena.board.gathering import gather
-from arena.board.results import outcomes
+from arena.board.outcomes import outcomes
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths

@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 import pytest
 
+from arena.api import reward
 from arena.board.gathering import gather
 from arena.errors import FolderUnwritable, UsageError
 from arena.export import manifest as bundle_manifest
@@ -27,7 +28,6 @@ from arena.paths import Paths, paths_in
 from arena.records.code_hash import code_hash
 from arena.records.run_record import RunRecord
 from arena.records.voids import Void, append_void
-from arena.rewards import reward
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import Cell, CellResult, SweepSession, Written

@@ -25,9 +25,9 @@ from arena.players.model import ModelPlayer
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import ModelSettings, Settings
+from arena.sweep.cells import Listener
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan, choose_problems, parse_players
-from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult, Written
 from arena.sweep.sweep import Sweep
 from arena.sweep.workers import Worker
