@@ -8,20 +8,21 @@ from types import TracebackType
 from typing import TypedDict, Unpack
 
 from arena.errors import UsageError
-from arena.paths import find_paths, paths_in
+from arena.paths import Paths, find_paths, paths_in
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import Judge, RunInProgress
+from arena.runs.judge import Judge, Judgement, RunInProgress
 from arena.runs.run_request import MOST_ROUNDS, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
-from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, load_settings
+from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
 from arena.words.headline import by_clock
 from arena.workspace.kernels import read_kernel
-from problems.catalogue import load_catalogue
+from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import LARGEST_SIZE, PRESETS, Problem
 from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import AnyEvent
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 LOWEST, HIGHEST = 0.0, 4.0
@@ -59,6 +60,8 @@ class RunOptions(TypedDict, total=False):
     """Timing rounds; 0 checks correctness only. Left out: as many as the noise requires."""
     budget_s: float
     """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
+    player: str
+    """The player that results are kept under: "model:NAME". Left out: the user."""
 
 
 class Arena:
@@ -78,6 +81,7 @@ class Arena:
             SettingsError: the settings file is invalid.
         """
         paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
+        self._paths = paths
         self._settings = load_settings(paths)
         thunderkittens.name(self._settings.thunderkittens)
         self._catalogue = load_catalogue(self._settings.problem_folders)
@@ -105,6 +109,21 @@ class Arena:
         return self._judge.jail
 
     @property
+    def catalogue(self) -> Catalogue:
+        """All problems, by id, category and class."""
+        return self._catalogue
+
+    @property
+    def settings(self) -> Settings:
+        """The settings file's values."""
+        return self._settings
+
+    @property
+    def paths(self) -> Paths:
+        """The folders of results, journals and settings."""
+        return self._paths
+
+    @property
     def problems(self) -> list[Problem]:
         """All problems."""
         return list(self._catalogue.problems)
@@ -117,10 +136,16 @@ class Arena:
         """
         return find_problem(self._catalogue, str(name))
 
-    async def judge(self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]) -> RunRecord:
-        """Judges a kernel and returns its report. Cancelling the call cancels the run.
+    async def judge(self, problem: int | str, kernel: str | Path | Kernel, **options: Unpack[RunOptions]) -> RunRecord:
+        """Judges a kernel and returns its report. Raises and is cancelled as `judgement`."""
+        return (await self.judgement(problem, kernel, **options)).report
 
-        kernel: the text of a kernel, or the path of its file.
+    async def judgement(
+        self, problem: int | str, kernel: str | Path | Kernel, **options: Unpack[RunOptions]
+    ) -> Judgement:
+        """Judges a kernel and returns report, request and prints. Cancelling the call cancels the run.
+
+        kernel: the text of a kernel, its texts by file name, or the path of its file or folder.
 
         Raises:
             UsageError: there is no such problem or file, an option is out of range, or the problem cannot be run with these
@@ -131,12 +156,12 @@ class Arena:
         async with self._turn:
             run = await self._judge.judge(request)
             try:
-                return (await run.result()).report
+                return await run.result()
             finally:
                 await run.cancel()
 
     async def events(
-        self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]
+        self, problem: int | str, kernel: str | Path | Kernel, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[AnyEvent]:
         """Judges a kernel and yields the run's events (`sandbox.protocol.events`); the last one is `Finished`, with the result.
 
@@ -155,7 +180,7 @@ class Arena:
             finally:
                 await run.cancel()
 
-    def _request(self, name: int | str, kernel: str | Path, options: RunOptions) -> RunRequest:
+    def _request(self, name: int | str, kernel: str | Path | Kernel, options: RunOptions) -> RunRequest:
         _check(options)
         problem = self.problem(name)
         choice = Choice(
@@ -166,7 +191,7 @@ class Arena:
             sizes=options.get("sizes") or {},
         )
         file = read_kernel(kernel) if isinstance(kernel, Path) else None
-        text = file.text if file else str(kernel)
+        text = file.text if file else kernel.source if isinstance(kernel, Kernel) else str(kernel)
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -180,7 +205,8 @@ class Arena:
             kernel_name=file.name if file else "kernel.py",
             kernel_path=str(file.path.absolute()) if file else "",
             source=text,
-            files=file.files if file else {},
+            files=file.files if file else kernel.files if isinstance(kernel, Kernel) else {},
+            player=options.get("player", "you"),
             rounds=options.get("rounds"),
             budget_s=options.get("budget_s", self._settings.budget_s),
         )

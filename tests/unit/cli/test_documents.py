@@ -19,7 +19,7 @@ MOST_WORDS = {
     "docs/comparison.md": 450,
     **{f"docs/guide/{page.name}": 450 for page in (ROOT / "docs" / "guide").glob("*.md")},
 }
-FOLDERS = "arena|benchmarks|docs|problems|sandbox|screens|tests|themes"
+FOLDERS = "arena|benchmarks|docs|pkb_arena|problems|sandbox|screens|tests|themes"
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
