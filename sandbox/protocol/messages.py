@@ -164,8 +164,10 @@ class MeasureBaseline(Order, frozen=True):
 
     kind = Kind.MEASURE_BASELINE
     seeds: list[int]
-    arena_bytes: int
-    """Limit for the arenas of one side."""
+    arena_bytes: list[int]
+    """Limits for the arenas of one side, the largest first. Each rank takes the first with which enough references fit."""
+    references: int
+    """Reference worlds that are enough."""
 
 
 class BaselineMeasured(Reply, frozen=True):
@@ -181,6 +183,8 @@ class BaselineMeasured(Reply, frozen=True):
     """Whether shapes of matrix products or convolutions vary between iterations."""
     references: int | None = None
     """Reference worlds that fit into the device's memory; None: no limit."""
+    arena_bytes: int = 0
+    """The limit for the arenas of one side that this rank has taken."""
 
 
 class MakeArenas(Order, frozen=True):

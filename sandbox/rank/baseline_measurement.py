@@ -1,10 +1,12 @@
 """Measures iterations of the baseline on one rank: sizes of slots, the time of a call, and peaks of memory."""
 
+import contextlib
 import time
+from collections.abc import Sequence
 
 import torch.distributed as dist
 
-from problems.setting import RankSetting
+from problems.setting import RankSetting, SizesRefused
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
@@ -57,10 +59,11 @@ class BaselineMeasurement:
         self.oracle_peaks.append(self.device.peak_bytes())
         return expected
 
-    def result(self, arena_bytes: int, compared_bytes: int) -> BaselineMeasured:
+    def result(self, arena_bytes: Sequence[int], enough: int, compared_bytes: int) -> BaselineMeasured:
         """The reply of this rank.
 
-        arena_bytes: limit for the arenas of one side. compared_bytes: bytes of outputs that are compared at once.
+        arena_bytes: limits for the arenas of one side, the largest first; the first with which `enough` references fit is
+        taken, or the last. compared_bytes: bytes of outputs that are compared at once.
 
         Raises:
             SizesRefused: not even one reference world fits into the device's memory.
@@ -72,11 +75,14 @@ class BaselineMeasurement:
             out_bytes = max(self.out_sizes) if _alike(self.out_sizes) else 2 * max(self.out_sizes)
         # More room than the baseline needs, so that a result of a wrong shape can be shown.
         out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
-        references = None
+        limit, references = arena_bytes[0], None
         if there := self.device.memory_bytes():
-            taken = arenas_bytes(arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
-            other = max(*self.draw_peaks, comparing_bytes(out_bytes, compared_bytes))
-            references = most_references(there, taken, max(self.call_peaks), max(self.oracle_peaks), other)
+            for limit in arena_bytes:
+                may_be_too_large = limit != arena_bytes[-1]
+                with contextlib.suppress(SizesRefused) if may_be_too_large else contextlib.nullcontext():
+                    references = self.references(there, limit, in_bytes, out_bytes, compared_bytes)
+                    if references >= enough:
+                        break
         return BaselineMeasured(
             in_bytes=memory.up(in_bytes),
             out_bytes=memory.up(out_bytes),
@@ -85,7 +91,14 @@ class BaselineMeasurement:
             sealed=self.device.can_seal(),
             varies=any(each != self.shapes[0] for each in self.shapes),
             references=references,
+            arena_bytes=limit,
         )
+
+    def references(self, there: int, arena_bytes: int, in_bytes: int, out_bytes: int, compared_bytes: int) -> int:
+        """Reference worlds that fit. there: the device's memory. in_bytes, out_bytes: of a slot. Raises as `result`."""
+        taken = arenas_bytes(arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
+        other = max(*self.draw_peaks, comparing_bytes(out_bytes, compared_bytes))
+        return most_references(there, taken, max(self.call_peaks), max(self.oracle_peaks), other)
 
 
 def _alike(sizes: list[int]) -> bool:

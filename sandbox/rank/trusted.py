@@ -99,7 +99,7 @@ class TrustedRank(Rank):
                 raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
             raise
         self.device.free_blocks(CACHED_BYTES)
-        self.reply(measurement.result(order.arena_bytes, EXPECTED_BYTES))
+        self.reply(measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""

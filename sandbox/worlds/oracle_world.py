@@ -60,7 +60,7 @@ class OracleWorld:
             return self.prepared
         world = self.open(setting)
         kind = kind_of(setting.device)
-        order = MeasureBaseline(fresh_seeds(MEASURED_ITERATIONS), kind.arena_bytes)
+        order = MeasureBaseline(fresh_seeds(MEASURED_ITERATIONS), list(kind.arena_bytes), kind.pace.references)
         try:
             measured = ask(self.starter.await_all, world, order, BaselineMeasured, deadlines.PREPARE)
         except BaseException:
@@ -69,7 +69,7 @@ class OracleWorld:
         seconds = max(reply.seconds for reply in measured)
         in_bytes, out_bytes = max(r.in_bytes for r in measured), max(r.out_bytes for r in measured)
         sealed = all(reply.sealed for reply in measured)
-        arena_bytes = kind.arena_bytes if sealed else kind.unsealed_arena_bytes
+        arena_bytes = min(reply.arena_bytes for reply in measured) if sealed else kind.unsealed_arena_bytes
         count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
         calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
         layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in measured), count, sealed)

@@ -21,7 +21,7 @@ class Cuda(DeviceKind):
     kit_language = "cuda"
     has_reference_forms = True
 
-    arena_bytes = 8 << 30
+    arena_bytes = (16 << 30, 8 << 30)
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
 
     pace = Pace(
@@ -68,7 +68,7 @@ class Cpu(DeviceKind):
     kit_language = "cpp"
     has_reference_forms = False
 
-    arena_bytes = 32 << 20
+    arena_bytes = (32 << 20,)
     unsealed_arena_bytes = 32 << 20
 
     pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)

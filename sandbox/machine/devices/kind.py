@@ -40,8 +40,8 @@ class DeviceKind:
     """Whether there are baseline variants (sandbox/baseline_variants)."""
 
     # --- batches ---------------------------------------------------------------------------------------------
-    arena_bytes: int
-    """Limit for all slots of one rank, if arenas are sealed."""
+    arena_bytes: tuple[int, ...]
+    """Limits for all slots of one rank, if arenas are sealed: the largest with which all references fit is taken."""
     unsealed_arena_bytes: int
     """The same for unsealed arenas, which every batch copies."""
 

@@ -75,7 +75,7 @@ class MadeGpu(MadeCpu):
 
     name = "made-gpu"
     pace = Pace(batch_s=0.010, long_s=0.010, slower_s=0.040, calls=128, slots=512, pairs=4, gated_pairs=2, references=4)
-    arena_bytes, unsealed_arena_bytes = 1 << 30, 1 << 28
+    arena_bytes, unsealed_arena_bytes = (1 << 30,), 1 << 28
     has_gate = sees_foreign_work = outlives_kernels = True
 
     def __init__(self) -> None:

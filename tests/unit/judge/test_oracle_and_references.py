@@ -38,7 +38,7 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
         machine.oracle.sealed = sealed
         machine.oracle.in_bytes = 16 << 20
         sizes.append(machine.pool().oracle.prepare(machine.setting()).layout.slots)
-    assert sizes == [MadeGpu.arena_bytes // ((16 << 20) + 1024), MadeGpu.unsealed_arena_bytes // ((16 << 20) + 1024)]
+    assert sizes == [MadeGpu.arena_bytes[0] // ((16 << 20) + 1024), MadeGpu.unsealed_arena_bytes // ((16 << 20) + 1024)]
 
 
 def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:

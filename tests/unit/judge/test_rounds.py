@@ -92,7 +92,7 @@ def test_inputs_that_are_drawn_quickly_leave_batches_and_rounds_as_they_are() ->
 
 def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:
     machine = MadeMachine()
-    machine.oracle.in_bytes = MadeCpu.arena_bytes
+    machine.oracle.in_bytes = MadeCpu.arena_bytes[0]
     rounds = machine.rounds()
     rounds.measure()
     assert rounds.prepared.layout.slots == rounds.calls == 1
