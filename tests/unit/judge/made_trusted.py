@@ -63,7 +63,9 @@ class TrustedRanks(MadeRanks):
         match order:
             case MeasureBaseline():
                 sizes = (made.in_bytes, made.out_bytes, 4)
-                return BaselineMeasured(*sizes, made.seconds, made.sealed, made.varies, made.references, order.arena_bytes[0])
+                return BaselineMeasured(
+                    *sizes, made.seconds, made.sealed, made.varies, made.references, order.arena_bytes[0]
+                )
             case MakeArenas():
                 return ArenasMade()
             case Draw():
