@@ -16,9 +16,7 @@ from msgspec import Meta
 from arena.errors import SettingsError, SettingsUnreadable, why
 from arena.paths import Paths, make_folder, unwritable
 
-BUDGET_WORDS = (
-    "Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."
-)
+BUDGET_WORDS = "Measuring time in seconds. Timing stops earlier when both clocks can conclude."
 MOST_RANKS = 64
 LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 600.0
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
@@ -135,7 +133,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ""
     )
     dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
-    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 1.0
+    budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 2.5
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     thunderkittens: Annotated[

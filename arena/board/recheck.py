@@ -88,7 +88,7 @@ class RecheckTerms:
     """The options of a recheck."""
 
     rounds: int | None = None
-    budget_s: float = 1.0
+    budget_s: float = 2.5
     void_by: str = ""
     """Name in which the results of a best kernel that fails are voided; empty: they are not voided."""
     unsafe: bool = False

@@ -174,7 +174,9 @@ rounds_option = click.option(
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
 budget_option = click.option(
+    "--seconds",
     "--budget",
+    "budget",
     type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
     help=f"{BUDGET_WORDS} [default: the setting budget_s]",

@@ -17,7 +17,7 @@ from arena.setting_choice import sizes_words
 from arena.words.headline import Headline, advice_words
 from arena.words.untrusted_text import escaped_json
 
-LONGER = "--rounds or --budget"
+LONGER = "--rounds or --seconds"
 """How the command line measures longer."""
 
 

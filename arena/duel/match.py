@@ -39,7 +39,7 @@ class Match:
         header: events.DuelHeader,
         players: Players,
         *,
-        budget_s: float = 1.0,
+        budget_s: float = 2.5,
         unsafe: bool = False,
     ) -> None:
         """budget_s: as in a run, for every submission. unsafe: models' kernels may run without a jail.

@@ -10,6 +10,8 @@ from arena.machine.facts import installed_version
 from arena.paths import make_folder, unwritable, write_atomically
 from sandbox.protocol.events import Calibrated, Setting
 
+MOST_BYTES = 2**20
+"""A longer file is damaged."""
 Measured = TypeVar("Measured", bound=msgspec.Struct)
 
 
@@ -31,8 +33,9 @@ def write_stored(path: Path, measurement: msgspec.Struct) -> None:
 def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
     """Returns the stored measurement; None if there is none or the file is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, ValueError):
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MOST_BYTES), type=kind)
+    except (OSError, ValueError, RecursionError):
         return None
 
 

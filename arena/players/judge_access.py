@@ -26,7 +26,7 @@ class JudgeAccess(KernelAccess):
         *,
         steps: int = 1,
         rounds: int | None = None,
-        budget_s: float = 1.0,
+        budget_s: float = 2.5,
         unsafe: bool = False,
         other_sizes: bool = False,
         hear: Callable[[AnyTraceEvent], None] = lambda event: None,

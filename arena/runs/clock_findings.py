@@ -67,7 +67,7 @@ def clock_finding(paths: Paths) -> MachineFinding:
             "clocks",
             "limited",
             words,
-            "to reduce noise: a quieter machine, fewer ranks than cores, or `run --budget 5`",
+            "to reduce noise: a quieter machine, fewer ranks than cores, or `run --seconds 10`",
         )
     return MachineFinding("clocks", "ok", words)
 

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from arena.errors import RefereeFailed, RunCancelled, RunRefused
+from arena.errors import ArenaError, RefereeFailed, RunCancelled, RunRefused
+from arena.machine import world_offsets
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, paths_in, unwritable
 from arena.records.header import RunHeader
@@ -333,6 +334,7 @@ class Engine:
                 request,
                 run_id=run.run_id,
                 peaks=peaks_for(self._paths.calibrations, request.setting),
+                offsets=world_offsets.offsets_for(self._paths.calibrations, request.setting),
                 beside=baseline_variant_times.times_for(self._paths.calibrations, request.setting),
             )
         )
@@ -374,6 +376,9 @@ class Engine:
     def _on_event(self, event: events.AnyEvent) -> None:
         if isinstance(event, events.Ready):
             self.jail = event.jail
+        if isinstance(event, events.WorldOffsets):
+            self._spawn(self._keep_offsets(event))
+            return
         run = self._current
         run_id = getattr(event, "run_id", None)
         if run is None or (run_id is not None and run_id != run.run_id):
@@ -393,6 +398,10 @@ class Engine:
                 self._watch(run, FATAL_S, event.message, event.text)
         run.record(event)
         self._tell(event)
+
+    async def _keep_offsets(self, event: events.WorldOffsets) -> None:
+        with suppress(ArenaError):  # later intervals are wider without it
+            await asyncio.to_thread(world_offsets.keep, self._paths.calibrations, event)
 
     def _on_exit(self, referee: RefereeProcess, why: str) -> None:
         run = self._current

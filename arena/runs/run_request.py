@@ -11,7 +11,6 @@ from problems.specification import Problem
 from sandbox.protocol.events import Finished, Rival, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
-from sandbox.timing.stopping_rule import CHECK_TIMES
 
 MOST_ROUNDS = 10_000
 
@@ -30,9 +29,9 @@ class RunRequest:
     kernel_path: str = ""
     player: str = "you"
     rounds: int | None = None
-    """None = as many as fit the budget; 0 = correctness only."""
-    budget_s: float = 1.0
-    """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
+    """None = as many as fit the measuring time; 0 = correctness only."""
+    budget_s: float = 2.5
+    """Measuring time in seconds. Timing stops when both clocks can conclude, at the latest after this time."""
     versus: Rival | None = None
     """Another kernel in the baseline's place, as in a duel's final. Without `origin`, such a run is in no index."""
 
@@ -46,7 +45,7 @@ class RunRequest:
     @property
     def most_s(self) -> float | None:
         """Seconds that timing may take; None where the number of rounds is given."""
-        return CHECK_TIMES[-1] * self.budget_s if self.rounds is None else None
+        return self.budget_s if self.rounds is None else None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ The real batches are from 2 H200.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sandbox.machine.placement import core_in_turn
 
 Floats = NDArray[np.floating[Any]]
 
@@ -45,6 +48,8 @@ class Noise:
     """Spread of the change in the machine's speed between neighbouring batches, as a random walk."""
     correlated: float = 0.0
     """Spread of an autoregressive part that only the contender has, with a correlation of 0.5 between neighbouring pairs."""
+    contention: float = 0.0
+    """Share of batches that take 3 to 30 times as long, because other programs have the cores."""
     second: float = 0.0
     """Log ratio by which the batch that runs second takes longer."""
     real: str = ""
@@ -55,8 +60,11 @@ VIRTUAL_CORES = Noise(
     "call, virtual cores", "call", 20, jitter=0.05, bursts=0.02, slow_cores=0.6, drift=0.02, second=0.02
 )
 QUIET_DEVICE = Noise("device, quiet", "device", 20, jitter=0.0015, bursts=0.005, burst=0.02, second=0.0005)
+QUIET = Noise("call, quiet", "call", 25, jitter=0.02, bursts=0.01, drift=0.005, second=0.01)
+CONTENTION = Noise("call, contention", "call", 20, jitter=0.035, contention=0.25)
 MADE = (
-    Noise("call, quiet", "call", 25, jitter=0.02, bursts=0.01, drift=0.005, second=0.01),
+    QUIET,
+    CONTENTION,
     Noise("call, spinner", "call", 20, jitter=0.03, bursts=0.03, slow_cores=0.15, drift=0.01, second=0.01),
     VIRTUAL_CORES,
     Noise("call, few pairs", "call", 10, jitter=0.06, bursts=0.1, slow_cores=0.4, second=0.02, correlated=0.03),
@@ -108,6 +116,8 @@ def _turns(noise: Noise, random: np.random.Generator, runs: int, pairs: int) -> 
     spread = np.where(random.random(shape) < 0.05, 3.0, 1.0) * noise.jitter
     times = random.normal(0, 1, shape) * spread
     times += (random.random(shape) < noise.bursts) * np.log1p(random.exponential(noise.burst, shape))
+    if noise.contention:
+        times += (random.random(shape) < noise.contention) * random.uniform(math.log(3), math.log(30), shape)
     if noise.drift:
         times += np.cumsum(random.normal(0, noise.drift, (runs, pairs * 2)), axis=1).reshape(shape)
     if noise.slow_cores:
@@ -131,7 +141,7 @@ def _core_speeds(noise: Noise, random: np.random.Generator, runs: int, pairs: in
     factor = np.exp(random.normal(noise.slow_cores, noise.slow_cores / 4, cores))
     times = np.empty((runs, pairs, 2))
     for pair in range(pairs):
-        mine = pair % noise.cores
+        mine = core_in_turn(range(noise.cores), pair)
         for turn in range(2):
             spent = np.zeros((runs, noise.ranks))
             for _ in range(STEPS):

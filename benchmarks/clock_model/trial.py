@@ -1,119 +1,111 @@
-"""Simulates many measurements under the stopping rule, and counts how often an estimator is right about them."""
+"""Simulates many measurements on a machine with a history, and counts how often the interval is right about them."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.clock_model.estimators import ESTIMATORS, Ends, MeasuredPairs
-from benchmarks.clock_model.noise import MadeBatches, Noise, make
-from sandbox.timing import stopping_rule
-from sandbox.timing.interval import FEWEST, HALF_WIDTHS, NOISY_PERCENT
+from benchmarks.clock_model.noise import Floats, Noise, make
+from sandbox.machine.placement import core_in_turn
+from sandbox.timing import random_effects
+from sandbox.timing.interval import FEWEST, HALF_WIDTHS, NOISY_PERCENT, WIDEST
 
-CHECK_TIMES = stopping_rule.CHECK_TIMES
+REFERENCES = 4
+LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
+"""Pairs at each look: a claim at any of them counts."""
+EARLIER, EARLIER_PAIRS = 20, 48
+"""Earlier runs on the machine, and their pairs."""
+RUN_SPREAD = 0.4
+"""A run's spread of offsets is lognormal around the machine's, with this standard deviation."""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A simulated case.
-
-    offset: spread of world offsets (log); references: number of reference worlds; budget_s: of the stopping rule;
-    faster: real speedup minus 1.
-    """
+    """A simulated case. offset: spread of world offsets (log) of the machine; faster: real speedup minus 1."""
 
     noise: Noise
     offset: float
-    references: int
-    budget_s: float = 1.0
     faster: float = 0.0
+    earlier: int = EARLIER
+    before: float | None = None
+    """Spread of world offsets in earlier runs, if it was another one."""
 
 
 class TrialScore(msgspec.Struct, frozen=True):
-    """The scores of one estimator over the runs of one case; shares between 0 and 1."""
+    """Scores over the runs of one case; shares between 0 and 1."""
 
-    runs: int
-    called: float
-    """Share called faster or slower."""
     wrong: float
-    """Share called faster although it is not, or slower although it is not."""
-    covered: float
-    """Share with the truth inside the interval."""
+    """Share called faster although it is not, or slower although it is not, at any look."""
+    missed: float
+    """Share with the truth outside the interval at any look."""
+    called: float
+    """Share called faster or slower, right or wrong, at 48 pairs."""
     too_noisy: float
-    half_width: float
-    """Median, of the natural logarithm."""
-    seconds: float
-    """Mean."""
+    """Share without a conclusion at 48 pairs."""
+    half_widths: tuple[float, float, float]
+    """Median of the logarithm, at 12, 48 and 192 pairs."""
+    stretch: float
+    """Median half width at 192 pairs in three standard deviations of the estimate's real error."""
 
 
-def measured(case: Case, batches: MadeBatches, random: np.random.Generator) -> MeasuredPairs:
-    """Adds the worlds' offsets and the difference to simulated batches."""
-    runs, pairs = batches.baseline.shape
-    references = np.arange(pairs) % case.references
-    offsets = random.normal(0, case.offset, (runs, case.references + 1))
-    return MeasuredPairs(
-        batches.baseline + offsets[:, references] + math.log1p(case.faster),
-        batches.contender + offsets[:, -1:],
-        batches.first,
-        references,
-        case.noise.clock,
-    )
+def times(
+    case: Case, random: np.random.Generator, runs: int, pairs: int, offset: float
+) -> tuple[Floats, Floats, Floats]:
+    """Log times of references and contender, and whether the reference ran first, [runs, pairs] each."""
+    batches = make(case.noise, random, runs, pairs)
+    spread = offset * np.exp(random.normal(0, RUN_SPREAD, (runs, 1)))
+    offsets = random.normal(0, 1, (runs, REFERENCES + 1)) * spread
+    which = np.arange(pairs) % REFERENCES
+    baseline = batches.baseline + offsets[:, which] + math.log1p(case.faster)
+    return baseline, batches.contender + offsets[:, -1:], batches.first
 
 
-def pairs_at(case: Case) -> list[int]:
-    """The number of pairs at each check."""
-    return [max(int(case.noise.pairs_per_s * case.budget_s * look), FEWEST) for look in CHECK_TIMES]
+def history(case: Case, random: np.random.Generator, runs: int) -> Floats:
+    """[runs, grid] what earlier runs have taught."""
+    mass = random_effects.no_history(runs)
+    offset = case.offset if case.before is None else case.before
+    which = np.arange(EARLIER_PAIRS) % REFERENCES
+    cores = np.array([core_in_turn(range(case.noise.cores), pair) for pair in range(EARLIER_PAIRS)])
+    for _ in range(case.earlier):
+        baseline, _, _ = times(case, random, runs, EARLIER_PAIRS, offset)
+        evidence = random_effects.reference_evidence(baseline, which, cores)
+        assert evidence is not None
+        mass = random_effects.learn(mass, evidence)
+    return mass
 
 
-def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[str, TrialScore]:
-    """Scores of estimators by name, all on the same simulated measurements."""
+def interval(baseline: Floats, contender: Floats, first: Floats, mass: Floats) -> tuple[Floats, Floats, Floats]:
+    """(estimate, low, high) of the log speedup, [runs] each; infinite ends claim nothing."""
+    kept = random_effects.undisturbed(baseline, contender)
+    which = np.arange(baseline.shape[1]) % REFERENCES
+    found = random_effects.fit(baseline - contender, which, first.astype(np.bool_), kept=kept)
+    middle, low, high = random_effects.predict(found, mass)
+    claims = (kept.sum(axis=1) >= FEWEST) & (high - low <= math.log(WIDEST))
+    return middle, np.where(claims, low, -np.inf), np.where(claims, high, np.inf)
+
+
+def trial(case: Case, runs: int, seed: int = 0) -> TrialScore:
+    """Scores the interval on simulated measurements, all with the same history."""
     random = np.random.default_rng(seed)
-    counts = pairs_at(case)
-    whole = measured(case, make(case.noise, random, runs, counts[-1]), random)
-    return {name: _score(name, case, whole, counts) for name in names}
-
-
-def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> TrialScore:
-    runs = len(whole.baseline)
-    ends: Ends = (np.zeros(runs), np.zeros(runs), np.zeros(runs))
-    seconds = np.zeros(runs)
-    going = np.arange(runs)
-    for look, count in zip(CHECK_TIMES, counts, strict=True):
-        if count < stopping_rule.LEAST_PAIRS and look != CHECK_TIMES[-1]:
-            continue
-        part = MeasuredPairs(
-            whole.baseline[going, :count],
-            whole.contender[going, :count],
-            whole.first[going, :count],
-            whole.references[:count],
-            whole.clock,
-        )
-        found = ESTIMATORS[name](part)
-        for end, new in zip(ends, found, strict=True):
-            end[going] = new
-        seconds[going] = look * case.budget_s
-        going = going[~_is_enough(*found)]
-        if not len(going):
-            break
-    _, low, high = ends
-    width = (high - low) / 2
+    mass = history(case, random, runs)
+    baseline, contender, first = times(case, random, runs, LOOKS[-1], case.offset)
     truth = math.log1p(case.faster)
-    above, below = low > 0, high < 0
+    wrong, missed = (np.zeros(runs, np.bool_) for _ in range(2))
+    widths: dict[int, Floats] = {}
+    called, middle = wrong, baseline[:, 0]
+    for look in LOOKS:
+        middle, low, high = interval(baseline[:, :look], contender[:, :look], first[:, :look], mass)
+        wrong = wrong | ((low > 0) & (truth <= 0)) | ((high < 0) & (truth >= 0))
+        missed = missed | (low > truth) | (high < truth)
+        widths[look] = (high - low) / 2
+        if look == EARLIER_PAIRS:
+            called = (low > 0) | (high < 0)
+    medians = [float(np.median(widths[look])) for look in (12, 48, 192)]
+    noisy = np.expm1(HALF_WIDTHS * np.minimum(widths[EARLIER_PAIRS], 20.0)) * 100 > NOISY_PERCENT
     return TrialScore(
-        runs=runs,
-        called=float((above | below).mean()),
-        wrong=float(((above & (truth <= 0)) | (below & (truth >= 0))).mean()),
-        covered=float(((low <= truth) & (truth <= high)).mean()),
-        too_noisy=float((~above & ~below & (np.expm1(HALF_WIDTHS * width) * 100 > NOISY_PERCENT)).mean()),
-        half_width=float(np.median(width)),
-        seconds=float(seconds.mean()),
+        wrong=float(wrong.mean()),
+        missed=float(missed.mean()),
+        called=float(called.mean()),
+        too_noisy=float((~called & noisy).mean()),
+        half_widths=(medians[0], medians[1], medians[2]),
+        stretch=medians[2] / (3 * float((middle - truth).std())),
     )
-
-
-def _is_enough(middle: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether intervals of one clock are precise enough, by run, as in `stopping_rule.is_enough`."""
-    width = (high - low) / 2
-    enough = math.log1p(stopping_rule.ENOUGH_PERCENT / 100) / HALF_WIDTHS
-    settled: NDArray[np.bool_] = (width <= enough) | (np.abs(middle) >= stopping_rule.CLEAR * width)
-    return settled

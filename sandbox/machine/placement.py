@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from sandbox.machine import nvml
 
-CORES = 4
-"""Most cores of a rank."""
+CORES, OFF_STEP = 4, 4
+"""Most cores of a rank; turns after which cores and reference worlds are out of step."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,11 @@ def _near(gpus: Sequence[nvml.Gpu]) -> dict[int, tuple[int, ...]]:
         for place, gpu in enumerate(members):
             found[gpu.minor] = tuple(cores[place * share : (place + 1) * share])
     return found
+
+
+def core_in_turn(share: Sequence[int], turn: int) -> int:
+    """The core of a rank's share in a turn. Cores rotate, and not in step with reference worlds, which take turns, too.
+
+    share: at least one core.
+    """
+    return share[(turn + turn // OFF_STEP) % len(share)]

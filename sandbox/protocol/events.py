@@ -83,10 +83,12 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     setting: Setting
     rounds: int | None = None
     """Number of timing rounds; None: adaptive within the budget; 0: correctness only."""
-    budget_s: float = 1.0
-    """Time budget of the timing phase if rounds is None."""
+    budget_s: float = 2.5
+    """Measuring time in seconds if rounds is None."""
     peaks: dict[str, float] = {}
     """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
+    offsets: dict[str, list[float]] = {}
+    """How much worlds of identical code differ on this machine, as `WorldOffsets` gave it; empty: not known."""
     beside: dict[str, Microseconds] = {}
     """Times of the baseline variants in this setting, by name. The result returns them."""
     energy: bool = False
@@ -300,6 +302,14 @@ class TransfersTimed(Event, tag="transfers_timed", frozen=True, kw_only=True):
     seconds: float
 
 
+class WorldOffsets(Event, tag="world_offsets", frozen=True, kw_only=True):
+    """What the reference worlds of a run have added to this machine's history. It belongs to no run's journal."""
+
+    setting: Setting
+    masses: dict[str, list[float]]
+    """As `sandbox.timing.clocks.Clock.offsets`: they replace those of the same name."""
+
+
 class Fatal(Event, tag="fatal", frozen=True, kw_only=True):
     """The referee or the oracle world failed outside a run."""
 
@@ -323,6 +333,7 @@ AnyEvent = (
     | Refused
     | Calibrated
     | TransfersTimed
+    | WorldOffsets
     | Fatal
 )
 

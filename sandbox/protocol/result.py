@@ -99,7 +99,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """An estimate with its 99 % interval (sandbox/timing/interval.py)."""
+    """An estimate with its interval of three standard errors (sandbox/timing/interval.py)."""
 
     median: float
     low: float
@@ -107,7 +107,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Speedup(msgspec.Struct, frozen=True):
-    """Baseline time over contender time, by clock."""
+    """Baseline time over contender time, by clock; None for a clock that can claim nothing."""
 
     call: Interval | None
     device: Interval | None

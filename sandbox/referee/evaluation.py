@@ -90,7 +90,8 @@ class Evaluation:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
-        return conclude(call, device, setting.world, cores, self.rounds.unconfirmed if self.rounds else None)
+        unconfirmed, why = (self.rounds.unconfirmed, self.rounds.call.why) if self.rounds else (None, "")
+        return conclude(call, device, setting.world, cores, unconfirmed, why)
 
     def result(self, verdict: Verdict, failure: events.Failure | None) -> events.Result:
         """The result. Times and speedups are set only if the kernel passed."""
@@ -99,12 +100,13 @@ class Evaluation:
         worst = max(outputs, key=lambda output: (not output.ok, output.rms), default=None)
         passed = verdict is Verdict.PASS
         call, device = (self.rounds.call, self.rounds.device) if self.rounds else (Clock("call"), Clock("device"))
-        speed = call.speed if passed else None
+        timed = passed and bool(call.raw)
+        speed = events.Speedup(call=call.speed, device=device.speed) if timed else None
         (baseline_call, contender_call), (baseline_device, contender_device) = call.medians(), device.medians()
-        conclusion = self.conclusion(speed, device.speed if passed else None)
+        conclusion = self.conclusion(call.speed, device.speed) if timed else conclude(None, None)
         roofline = None
         unconfirmed = self.rounds is not None and self.rounds.unconfirmed is not None
-        if speed and contender_call and self.peaks.known and not unconfirmed:
+        if timed and contender_call and self.peaks.known and not unconfirmed:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = events.Roofline(
                 bound_us=bound, percent=100 * bound / (contender_device or contender_call), limiter=limiter
@@ -115,9 +117,9 @@ class Evaluation:
             failure=failure,
             paper_rule=correctness.paper_rule(),
             error=events.Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
-            speedup=events.Speedup(call=speed, device=device.speed) if speed else None,
-            baseline_us=events.Microseconds(call=baseline_call, device=baseline_device) if speed else None,
-            contender_us=events.Microseconds(call=contender_call, device=contender_device) if speed else None,
+            speedup=speed,
+            baseline_us=events.Microseconds(call=baseline_call, device=baseline_device) if timed else None,
+            contender_us=events.Microseconds(call=contender_call, device=contender_device) if timed else None,
             roofline=roofline,
             seconds=events.Seconds(
                 **{name: correctness.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},
@@ -135,6 +137,12 @@ class Evaluation:
             energy=self.energy if passed and self.energy else msgspec.UNSET,
             labels=self.labels,
         )
+
+    def learned_offsets(self) -> dict[str, list[float]]:
+        """What the reference worlds of this run add to this machine's history of world offsets."""
+        if self.rounds is None:
+            return {}
+        return self.rounds.call.learned_offsets() | self.rounds.device.learned_offsets()
 
     @property
     def labels(self) -> list[str]:

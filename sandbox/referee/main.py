@@ -34,6 +34,7 @@ from sandbox.protocol.events import (
     Refused,
     RunStarted,
     Waiting,
+    WorldOffsets,
 )
 from sandbox.protocol.messages import Order
 from sandbox.protocol.result import harness_error_result, unjudged_result
@@ -208,6 +209,8 @@ class Referee:
             if own and result.verdict is Verdict.PASS and not prepared.varies:
                 self.contenders.keep()
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
+            if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
+                self.emit(WorldOffsets(setting=run.setting, masses=learned))
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
             self.pipe.end_run()

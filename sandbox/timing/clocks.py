@@ -1,6 +1,7 @@
 """The two clocks of a run: pairs of batches, the harness overhead, and foreign work."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -15,6 +16,9 @@ CONTENDER_INDEX = -1
 """The contender's world, in place of a reference's index."""
 LEAST_SHARE = 0.25
 """Least share of a batch's time that remains after the overhead is subtracted."""
+
+CALL_LENGTHS = {"short": 100.0, "medium": 1000.0, "long": math.inf}
+"""Classes of call length, with their limits in microseconds: world offsets depend on it."""
 
 FOREIGN_US = 50.0
 """A time slice of another context on a GPU is longer than this (a switch alone takes 130 us)."""
@@ -35,6 +39,10 @@ class Clock:
     noop: dict[int, list[float]] = field(default_factory=dict)
     """Times of no-op batches in microseconds per call, by reference or CONTENDER_INDEX."""
     speed: Interval | None = None
+    why: str = ""
+    """Why the pairs claim nothing, if they do not."""
+    offsets: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """This machine's history of world offsets, by `offsets_class`."""
     rival: bool = False
     """Whether a kernel runs on the baseline's side, too."""
     _floors: tuple[float, float] = (0.0, 0.0)
@@ -115,8 +123,23 @@ class Clock:
         """
         self._floors = floors
         if self.raw:
-            self.speed = interval.speedup(self.pairs, self.name, self.overhead_error())
+            history = self.offsets.get(self.offsets_class, ())
+            self.speed, self.why = interval.speedup(self.pairs, history, self.overhead_error())
         return self.speed
+
+    @property
+    def offsets_class(self) -> str:
+        """The key of this run's world offsets, by the baseline's time of a call: "call short", "device long"."""
+        baseline_us = self.medians()[0] or 0.0
+        return f"{self.name} {next(name for name, below in CALL_LENGTHS.items() if baseline_us < below)}"
+
+    def learned_offsets(self) -> dict[str, list[float]]:
+        """The history after this run, from its reference worlds only; empty if they show nothing, or there are none."""
+        if self.rival or not self.raw:
+            return {}
+        name = self.offsets_class
+        found = interval.learned(self.pairs, self.offsets.get(name, ()))
+        return {name: found} if found else {}
 
     def medians(self) -> tuple[float | None, float | None]:
         """(baseline, contender) microseconds per call."""

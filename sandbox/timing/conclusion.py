@@ -1,9 +1,10 @@
 """The conclusion on speed from both clocks: end-to-end time, or device time if end-to-end time is too noisy."""
 
+import math
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import detectable_percent, outcome
+from sandbox.timing.interval import detectable_percent, half_width, outcome
 
 SAME_SPEED = "same speed"
 """How the outcome "even" is shown."""
@@ -11,6 +12,8 @@ SINGLE_CALLS = "These are single calls"
 """Start of the sentence that says why a faster time of many calls does not count."""
 MOST_PERCENT = 1000
 """Largest difference that is shown in percent."""
+LEANS = 0.5
+"""A clock that is too noisy to conclude leans to one side if its estimate is this many half widths from 1."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
@@ -44,44 +47,80 @@ def conclude(
     ranks: int = 1,
     cores: int = 0,
     unconfirmed: Unconfirmed | None = None,
+    why: str = "",
 ) -> Conclusion:
     """Draws the conclusion from end-to-end time, or from device time if only end-to-end time is too noisy.
 
+    If the clocks disagree on who is faster, neither counts.
+
     unconfirmed: single calls do not confirm the result of batches of many calls; `call` is then the speedup of single
     calls. ranks, cores: CPU ranks and cores of the machine, to advise fewer ranks; cores 0: unknown or irrelevant.
+    why: why end-to-end time claims nothing, if it was measured and `call` is None.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
-    if not said:
+    if not said and not why:
         return Conclusion("", "", "nothing was timed", "")
     telling = [name for name, interval in said.items() if outcome(interval) != "too noisy"]
-    clock = telling[0] if telling else next(iter(said))
     advice = ""
-    if len(telling) < len(said):
+    if len(telling) < len(said) or call is None:
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
-    sentence = _sentence(call, device)
-    if unconfirmed is not None:
-        doubt = "contradict. Does a call work on inputs of later calls?"
-        if call is None or outcome(call) == "too noisy":
-            doubt = "are too noisy to confirm."
-        elif unconfirmed.alone_us is not None:
-            times = f"{unconfirmed.baseline_us:.0f} µs a call there, {unconfirmed.alone_us:.0f} µs alone"
-            doubt = f"do not confirm. The baseline took {times}: other work slowed the batches."
-        gave = f"{ratio(unconfirmed.speedup.median)} {ends(unconfirmed.speedup)}"
-        sentence += f". {SINGLE_CALLS}: batches of many calls gave {gave}, which single calls {doubt}"
-    return Conclusion(outcome(said[clock]), clock, sentence, advice)
+    if call is not None and device is not None and _disagree(call, device):
+        both = f"end-to-end {_figures(call)}, device time {_figures(device)}"
+        return Conclusion(
+            "too noisy", "call", f"no claim, the clocks disagree: {both}{_doubt(call, unconfirmed)}", advice
+        )
+    clock = telling[0] if telling else next(iter(said), "call")
+    found = outcome(said[clock]) if said else "too noisy"
+    return Conclusion(found, clock, _sentence(call, device, why) + _doubt(call, unconfirmed), advice)
 
 
-def _sentence(call: Interval | None, device: Interval | None) -> str:
+def _disagree(call: Interval, device: Interval) -> bool:
+    """Whether one clock claims that a side is faster, and the other says or leans to the opposite."""
+    sides = [_side(interval) for interval in (call, device)]
+    claims = any(outcome(interval) in ("faster", "slower") for interval in (call, device))
+    return claims and sides[0] * sides[1] < 0
+
+
+def _side(interval: Interval) -> int:
+    """1: the kernel is faster, or an interval that is too noisy leans to it; -1: the opposite; 0: neither."""
+    middle = math.log(interval.median)
+    leans = outcome(interval) == "too noisy" and abs(middle) > LEANS * half_width(interval)
+    return (1 if middle > 0 else -1) if leans else {"faster": 1, "slower": -1}.get(outcome(interval), 0)
+
+
+def _doubt(call: Interval | None, unconfirmed: Unconfirmed | None) -> str:
+    """What single calls say about batches of many calls, to follow the sentence; empty if they confirm them."""
+    if unconfirmed is None:
+        return ""
+    doubt = "contradict. Does a call work on inputs of later calls?"
+    if call is None or outcome(call) == "too noisy":
+        doubt = "are too noisy to confirm."
+    elif unconfirmed.alone_us is not None:
+        times = f"{unconfirmed.baseline_us:.0f} µs a call there, {unconfirmed.alone_us:.0f} µs alone"
+        doubt = f"do not confirm. The baseline took {times}: other work slowed the batches."
+    return f". {SINGLE_CALLS}: batches of many calls gave {_figures(unconfirmed.speedup)}, which single calls {doubt}"
+
+
+def _sentence(call: Interval | None, device: Interval | None, why: str) -> str:
     """ "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]"."""
     if call is not None and outcome(call) != "too noisy":
         return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
-        return _clause(device, "by device time") + ("; end-to-end time too noisy" if call else "")
-    best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
+        noisy = "end-to-end time too noisy" if call is not None else f"end-to-end no claim: {why}" if why else ""
+        return "; ".join(filter(None, [_clause(device, "by device time"), noisy]))
+    found = [interval for interval in (call, device) if interval is not None]
+    if not found:
+        return f"no claim: {why}"
+    best = min(map(detectable_percent, found))
     if best >= MOST_PERCENT:
         return f"too noisy: even a difference of {MOST_PERCENT // 100}× may not show"
     least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
     return f"too noisy: only a difference above {least} would show"
+
+
+def _figures(interval: Interval) -> str:
+    """ "1.31× [1.20, 1.43]"."""
+    return f"{ratio(interval.median)} {ends(interval)}"
 
 
 def _clause(interval: Interval, where: str) -> str:

@@ -3,6 +3,7 @@
 CPU ranks have no device time, and neither have kernels that wait for the GPU within a call.
 """
 
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from sandbox.machine.devices.pace import Pace
@@ -34,12 +35,13 @@ TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 class DeviceTime:
     """Device time, the second clock of one run."""
 
-    def __init__(self, turns: Turns, pace: Pace) -> None:
+    def __init__(self, turns: Turns, pace: Pace, offsets: Mapping[str, Sequence[float]] | None = None) -> None:
+        """offsets: as `Clock.offsets`."""
         self.turns = turns
         self.exchange = turns.exchange
         self.limits = turns.limits
         self.pace = pace
-        self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
+        self.clock = Clock("device", rival=len(turns.kernels) > 1, offsets=offsets or {})
         self.probes = Probes(turns, apart=0)
         self.cannot_queue = False
         """Whether not even one call can be queued."""
@@ -130,7 +132,7 @@ class DeviceTime:
     def give_up(self) -> None:
         """Ends device time for this run."""
         self._gates.clear()
-        self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
+        self.clock = Clock("device", rival=self.clock.rival, offsets=self.clock.offsets)
 
     def noop_batches(self, number: int) -> None:
         """Runs a no-op batch on both sides, to measure the overhead. Raises _NotQueued."""

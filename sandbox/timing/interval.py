@@ -2,31 +2,32 @@
 
 The model of one pair: log(baseline time / contender time) = log(speedup) + offset of the reference world - offset of the
 contender's world + half the effect of the order + noise. Worlds that run the same code differ by offsets that more pairs do
-not average away. The references show how large such offsets are, and the interval allows for the contender's own.
-BENCHMARKS.md ("What the clock can tell") has the simulation behind this choice.
+not average away. The references of this run and of earlier runs show how large such offsets are, and the interval allows for
+the contender's own. It may be looked at at any time.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from sandbox.protocol.events import Interval
 
 if TYPE_CHECKING:
-    from sandbox.timing.random_effects import Fit
+    import numpy as np
+    from numpy.typing import NDArray
 
-TAIL = 0.005
-"""Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
 FEWEST = 6
-"""Fewer batches of the contender give no claim."""
-HALF_WIDTHS = 1.64
-"""A difference of this many half widths is detected in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
+"""Fewer undisturbed batches of the contender give no claim."""
+TAIL = 0.00135
+"""Probability beyond either end of the interval: three standard errors."""
+HALF_WIDTHS = 1.55
+"""A difference of this many half widths is detected in 95 % of measurements: (3 + z(0.95)) / 3."""
 NOISY_PERCENT = 50.0
 """A measurement with a larger smallest detectable difference is too noisy for "even"."""
-WIDEST = 20.0
-"""Limit for the natural logarithms of an interval's ends."""
+WIDEST = 25.0
+"""An interval whose ends differ by more than this factor gives no claim."""
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class Pair(msgspec.Struct, frozen=True):
     """Pairs of one round share their inputs."""
     turn: int | None = None
     """Pairs of one turn share the contender's batch; None: the pair shares it with no other."""
+    cores: int = 0
+    """A number for the cores that first threads were pinned to."""
 
     @property
     def log_ratio(self) -> float:
@@ -56,42 +59,79 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-def speedup(pairs: Sequence[Pair], clock: str = "call", overhead_error: float = 0.0) -> Interval:
-    """Baseline time over contender time with its 99 % interval; deterministic, always finite.
+class Estimate(NamedTuple):
+    """What the pairs of one clock say."""
 
-    One reference world alone does not show how much worlds with the same code differ. The interval then allows for offsets of
-    up to 10 %, so that no difference below 20 % is claimed.
+    interval: Interval | None
+    """The speedup; None if nothing can be claimed."""
+    why: str = ""
+    """Why nothing can be claimed."""
+
+
+def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error: float = 0.0) -> Estimate:
+    """Baseline time over contender time with its interval; deterministic, always finite.
 
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
-        clock: "call" or "device".
+        history: log mass of the machine's typical tau (`random_effects.learn`); empty: not known, so the interval is wider.
         overhead_error: standard error of the log ratio from the uncertainty of the overhead.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
-    if turns_of(sound) < FEWEST:
-        return _no_claim([pair.log_ratio for pair in sound])
+    if (count := turns_of(sound)) < FEWEST:
+        return Estimate(None, f"{count} pair{'s' * (count != 1)} of batches, {FEWEST} are needed")
     # importing numpy takes 0.1 s, which readers of intervals do not need
-    from sandbox.timing import random_effects
-
-    prior = random_effects.prior_for(clock, len({pair.reference for pair in sound}))
-    ends = random_effects.predict(_fit(sound), prior, overhead_error, TAIL)
-    return _interval(*(float(end[0]) for end in ends))
-
-
-def _fit(pairs: Sequence[Pair]) -> "Fit":
-    """The fit of one run's pairs, whose times are positive and finite."""
     import numpy as np
 
     from sandbox.timing import random_effects
 
-    keys = [(place, None) if pair.turn is None else (None, pair.turn) for place, pair in enumerate(pairs)]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return random_effects.fit(
-        np.array([[pair.log_ratio for pair in pairs]]),
-        np.array([pair.reference for pair in pairs], np.int64),
-        np.array([[pair.baseline_first for pair in pairs]], np.bool_),
-        np.array([numbers[key] for key in keys], np.int64),
+    kept = random_effects.undisturbed(
+        _logs(pair.baseline_us for pair in sound), _logs(pair.contender_us for pair in sound)
     )
+    if (left := turns_of([pair for pair, keep in zip(sound, kept[0], strict=True) if keep])) < FEWEST:
+        return Estimate(
+            None, f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
+        )
+    turns = [-1 - place if pair.turn is None else pair.turn for place, pair in enumerate(sound)]
+    found = random_effects.fit(
+        np.array([[pair.log_ratio for pair in sound]]),
+        np.array([pair.reference for pair in sound], np.int64),
+        np.array([[pair.baseline_first for pair in sound]], np.bool_),
+        np.array(turns, np.int64),
+        kept,
+    )
+    mass = np.array([history]) if history else random_effects.no_history()
+    middle, low, high = (float(end[0]) for end in random_effects.predict(found, mass, overhead_error))
+    if high - low > math.log(WIDEST):
+        return Estimate(None, "the times of neighbouring batches differ too much")
+    return Estimate(Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle))))
+
+
+def learned(pairs: Sequence[Pair], history: Sequence[float] = ()) -> list[float]:
+    """The machine's history after a run with these pairs, of whose times only those of references are used.
+
+    Empty if they show nothing. history: as for `speedup`.
+    """
+    import numpy as np
+
+    from sandbox.timing import random_effects
+
+    sound = [pair for pair in pairs if is_sound(pair)]
+    references = np.array([pair.reference for pair in sound], np.int64)
+    if len(sound) < FEWEST:
+        return []
+    cores = np.array([pair.cores for pair in sound], np.int64)
+    evidence = random_effects.reference_evidence(_logs(pair.baseline_us for pair in sound), references, cores)
+    if evidence is None:
+        return []
+    mass = np.array([history]) if history else random_effects.no_history()
+    return [float(value) for value in random_effects.learn(mass, evidence)[0]]
+
+
+def _logs(times: Iterable[float]) -> "NDArray[np.float64]":
+    """[1, batches] natural logarithms."""
+    import numpy as np
+
+    return np.log(np.array([list(times)]))
 
 
 def is_sound(pair: Pair) -> bool:
@@ -104,20 +144,6 @@ def turns_of(pairs: Sequence[Pair]) -> int:
     return sum(pair.turn is None for pair in pairs) + len({pair.turn for pair in pairs} - {None})
 
 
-def _no_claim(ratios: list[float]) -> Interval:
-    """An interval around 1 that is too wide for any claim."""
-    spread = math.log(4.0)
-    ordered = sorted(ratios) or [0.0]
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    return _interval(middle, min([0.0, *ratios]) - spread, max([0.0, *ratios]) + spread)
-
-
-def _interval(middle: float, low: float, high: float) -> Interval:
-    """The interval of these natural logarithms."""
-    ends = (middle, min(low, middle), max(high, middle))
-    return Interval(*(math.exp(min(max(end, -WIDEST), WIDEST)) for end in ends))
-
-
 def half_width(interval: Interval) -> float:
     """Half the width of the interval's natural logarithm: 0.03 for [0.97, 1.03]."""
     return math.log(max(interval.high, 1e-9) / max(interval.low, 1e-9)) / 2
@@ -125,7 +151,7 @@ def half_width(interval: Interval) -> float:
 
 def detectable_percent(interval: Interval) -> float:
     """The smallest detectable difference in percent: this measurement claims it with a probability of about 95 %."""
-    return 100 * math.expm1(min(HALF_WIDTHS * half_width(interval), WIDEST))
+    return 100 * math.expm1(min(HALF_WIDTHS * half_width(interval), 20.0))
 
 
 def outcome(interval: Interval) -> str:

@@ -47,8 +47,8 @@ class Rounds:
         self.peaks = peaks
         self.prepared = turns.exchange.prepared
         self.pace = kind_of(run.setting.device).pace
-        self.call = Clock("call", rival=len(turns.kernels) > 1)
-        self.behind_gate = DeviceTime(turns, self.pace)
+        self.call = Clock("call", rival=len(turns.kernels) > 1, offsets=run.offsets)
+        self.behind_gate = DeviceTime(turns, self.pace, run.offsets)
         self.probes = Probes(turns)
         self.single_calls = SingleCalls(turns)
         self.stopping_rule = StoppingRule(run.budget_s, run.rounds)
@@ -143,7 +143,7 @@ class Rounds:
             return False
         self._chosen_again, self.calls, self.done, self._expected = True, wanted, 0, 0
         self.turns.call_seconds = max(baseline_s, contender_s)
-        self.call = Clock("call", rival=self.call.rival)
+        self.call = Clock("call", rival=self.call.rival, offsets=self.call.offsets)
         self.stopping_rule = StoppingRule(self.run.budget_s, self.run.rounds)
         return True
 
@@ -348,7 +348,16 @@ class Rounds:
             us[number] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
         before = order[: order.index(None)]
         return [
-            Pair(number, us[number], us[None], number in before, batch.calls, self.done, self._turn)
+            Pair(
+                number,
+                us[number],
+                us[None],
+                number in before,
+                batch.calls,
+                self.done,
+                self._turn,
+                self.turns.cores(self._turn),
+            )
             for number in order
             if number is not None
         ]
@@ -389,8 +398,9 @@ class Rounds:
     def show(self, expected: int) -> None:
         """Emits the speedup so far as an event. expected: total number of rounds."""
         call, device = self.estimate()
+        if call is None:  # nothing can be said yet
+            return
         last = self.call.pairs[-1]
-        assert call is not None
         self.turns.exchange.emit(
             Timed(
                 run_id=self.run.run_id,

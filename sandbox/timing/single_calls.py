@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import TAIL, Pair
+from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Probes
 from sandbox.timing.turns import Batch, Turns
 
@@ -25,6 +25,8 @@ MOST_SINGLE_PAIRS, MORE_SECONDS = 96, 1.0
 SECONDS = 8.0
 """Slow calls: after this many seconds no pair starts if there are LEAST_SINGLE_PAIRS."""
 RESAMPLES = 400
+TAIL = 0.005
+"""Probability beyond either end of what single calls show."""
 LEAST_OFFSET_US = 2.0
 """Standard deviation of the worlds' times to start a batch. If the references differ more, their spread counts."""
 LEAST_SAVED = 0.5

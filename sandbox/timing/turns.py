@@ -176,7 +176,11 @@ class Turns:
         """
         for rank, share in enumerate(self._shares):
             if len(share) > 1:
-                world.processes.pin(rank, [share[turn % len(share)]] if self.pins else share)
+                world.processes.pin(rank, [placement.core_in_turn(share, turn)] if self.pins else share)
+
+    def cores(self, turn: int) -> int:
+        """A number for the cores of a turn: equal numbers mean equal cores."""
+        return placement.core_in_turn(range(len(self._shares[0])), turn)
 
     def unpin(self) -> None:
         """Unpins all first threads, because the next problem's threads inherit their cores."""

@@ -99,7 +99,7 @@ class SweepOrder:
     "--seconds",
     type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
-    help="Time budget of one measurement, as `run --budget`. [default: the setting budget_s]",
+    help="Measuring time of one run, as `run --seconds`. [default: the setting budget_s]",
 )
 @click.option(
     "--other-sizes/--one-size",

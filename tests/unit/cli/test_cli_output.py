@@ -68,9 +68,9 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pyte
     assert out.splitlines()[0] == f"✓ PASS   ≈ {told}"
     assert out.count(told) == 1
     assert "kernel 495.4 µs a call; smallest detectable difference 3 %\n" in out
-    assert "to reduce noise: more rounds (--rounds or --budget), a quieter machine" in out
+    assert "to reduce noise: more rounds (--rounds or --seconds), a quieter machine" in out
     assert rendered(compact(judged)) == (
-        f"✓ PASS  ≈ {told}  to reduce noise: more rounds (--rounds or --budget), a quieter machine  (0.00 s)"
+        f"✓ PASS  ≈ {told}  to reduce noise: more rounds (--rounds or --seconds), a quieter machine  (0.00 s)"
     )
 
 

@@ -24,6 +24,7 @@ from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import LoadKernel, Order
 from sandbox.referee.awaiting import Awaiting
 from sandbox.referee.main import Referee
+from sandbox.timing.clocks import CALL_LENGTHS
 from sandbox.timing.probes import Due
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
@@ -198,8 +199,14 @@ class MadeMachine:
         return Setting(**(given | {"device": self.device} | changes))
 
     def run(self, kernel: str = "kernel.py", **changes: Any) -> Run:
-        """Returns a run of a kernel of this machine."""
-        return Run(run_id="1", setting=self.setting(), kernel_name=kernel, source=f"# {kernel}\n", **changes)
+        """Returns a run of a kernel of this machine, whose worlds have differed little so far."""
+        offsets = {
+            f"{clock} {length}": [-0.5 * k for k in range(36)]
+            for clock in ("call", "device")
+            for length in CALL_LENGTHS
+        }
+        known = {"offsets": offsets, **changes}
+        return Run(run_id="1", setting=self.setting(), kernel_name=kernel, source=f"# {kernel}\n", **known)
 
     def pool(self) -> Pool:
         """Returns the real worlds of a referee, on simulated processes."""

@@ -13,8 +13,9 @@ from sandbox.protocol.events import RankChecked, Timed
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import FEWEST
 from sandbox.timing.rounds import FEWEST_CALLS, LEAST_ROUNDS, NOOP_EVERY, NOOP_FIRST, Rounds
-from sandbox.timing.stopping_rule import LEAST_PAIRS, StoppingRule
+from sandbox.timing.stopping_rule import StoppingRule
 from sandbox.timing.turns import SELDOM_COMPARED, WELL_COMPARED
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
@@ -69,13 +70,13 @@ def test_a_kernel_that_is_slow_at_first_only_gets_long_batches(slow_batches: int
 
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -> None:
-    machine = MadeMachine(device)
+    machine = MadeMachine(device, MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
     machine.oracle.draw_s = 0.02
-    rounds = machine.rounds(machine.run(budget_s=0.5))
+    rounds = machine.rounds(machine.run(budget_s=2.0))
     rounds.measure()
     clocks = (rounds.call, rounds.device) if device == "made-gpu" else (rounds.call,)
     for clock in clocks:
-        assert len(clock.raw) >= LEAST_PAIRS
+        assert len(clock.raw) >= FEWEST
         assert FEWEST_CALLS <= max(pair.calls for pair in clock.raw) <= 5  # of 60 and more
     assert rounds.done >= LEAST_ROUNDS / 2
     assert {pair.reference for pair in rounds.call.raw} == {0, 1}
@@ -83,7 +84,7 @@ def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -
 
 def test_inputs_that_are_drawn_quickly_leave_batches_and_rounds_as_they_are() -> None:
     quick, fixed = MadeMachine(), MadeMachine()
-    adaptive, counted = quick.rounds(quick.run(budget_s=0.5)), fixed.rounds(fixed.run(rounds=6))
+    adaptive, counted = quick.rounds(quick.run(budget_s=2.0)), fixed.rounds(fixed.run(rounds=6))
     adaptive.measure()
     counted.measure()
     assert adaptive.calls == counted.calls
@@ -173,7 +174,7 @@ def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
         rounds.measure()
         seconds.append(machine.clock.monotonic() - started - rounds.shapes_seconds)
         assert (rounds.shapes_seconds > 0) == varies
-    assert seconds[1] == pytest.approx(seconds[0], rel=0.2)
+    assert seconds[1] == pytest.approx(seconds[0], abs=0.1)
 
 
 def test_references_take_turns_by_round_and_either_side_runs_first() -> None:
@@ -265,7 +266,7 @@ def test_in_a_duel_both_kernels_run_batches_of_kept_results_and_the_quicker_word
 
 
 def test_progress_is_shown_with_the_last_round_as_the_end() -> None:
-    machine = MadeMachine(kernel=MadeKernel(noisy(50.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
+    machine = MadeMachine(kernel=MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
     rounds = machine.rounds(machine.run(budget_s=1.0))
     rounds.measure()
     shown = machine.of(Timed)

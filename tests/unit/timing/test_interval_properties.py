@@ -1,6 +1,10 @@
-"""Properties of every interval: units and the order of the sides do not matter, and its ends are in order."""
+"""Properties of every interval: units and the order of the sides do not matter, and its ends are in order.
+
+Where pairs are set aside, the sides are not treated alike, so these pairs have no slow batch.
+"""
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,10 +13,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import FEWEST, Pair, half_width, speedup, turns_of
+from sandbox.timing.interval import FEWEST, Pair, half_width, turns_of
+from sandbox.timing.interval import speedup as estimate
 from sandbox.timing.random_effects import ORDER_FROM
 
-CLOCKS = st.sampled_from(["call", "device"])
+HISTORIES = st.sampled_from([(), tuple(-0.5 * place for place in range(36))])
+"""No history, and one that says worlds differ little."""
+
+
+def speedup(*args: Any, **options: Any) -> Interval:
+    """Returns the interval of pairs that claim something; other examples are left out."""
+    found = estimate(*args, **options).interval
+    assume(found is not None)
+    return found
 
 
 def made(reference: st.SearchStrategy[int], least: int, most: int) -> st.SearchStrategy[list[Pair]]:
@@ -20,7 +33,7 @@ def made(reference: st.SearchStrategy[int], least: int, most: int) -> st.SearchS
 
     @st.composite
     def pairs(draw: st.DrawFn) -> list[Pair]:
-        jitter = draw(st.sampled_from([0.0, 1e-3, 0.05, 2.0]))
+        jitter = draw(st.sampled_from([0.0, 1e-3, 0.05]))
         logs = st.floats(-1, 1).map(lambda log: 100 * math.exp(jitter * log))
         shared = draw(st.booleans())
         count = draw(st.integers(least, most))
@@ -39,8 +52,7 @@ def made(reference: st.SearchStrategy[int], least: int, most: int) -> st.SearchS
     return pairs()
 
 
-SOME = made(st.integers(0, 3), 0, 20)
-ENOUGH = SOME.filter(lambda pairs: turns_of(pairs) >= FEWEST)
+ENOUGH = made(st.integers(0, 3), FEWEST, 20).filter(lambda pairs: turns_of(pairs) >= FEWEST)
 
 
 def scaled(pairs: list[Pair], baseline: float, contender: float) -> list[Pair]:
@@ -71,30 +83,32 @@ def logs(interval: Interval) -> list[float]:
 
 
 @examples(80)
-@given(SOME, CLOCKS)
-def test_swapping_the_sides_inverts_it(pairs: list[Pair], clock: str) -> None:
-    found, inverse = speedup(pairs, clock), speedup(swapped(pairs), clock)
+@given(ENOUGH, HISTORIES)
+def test_swapping_the_sides_inverts_it(pairs: list[Pair], history: tuple[float, ...]) -> None:
+    found, inverse = speedup(pairs, history), speedup(swapped(pairs), history)
     assert logs(found) == close(Interval(1 / inverse.median, 1 / inverse.high, 1 / inverse.low))
 
 
 @examples(80)
-@given(SOME, CLOCKS, st.floats(1e-3, 1e3))
-def test_the_unit_of_time_does_not_matter(pairs: list[Pair], clock: str, unit: float) -> None:
-    assert logs(speedup(scaled(pairs, unit, unit), clock)) == close(speedup(pairs, clock))
+@given(ENOUGH, HISTORIES, st.floats(1e-3, 1e3))
+def test_the_unit_of_time_does_not_matter(pairs: list[Pair], history: tuple[float, ...], unit: float) -> None:
+    assert logs(speedup(scaled(pairs, unit, unit), history)) == close(speedup(pairs, history))
 
 
 @examples(80)
-@given(ENOUGH, CLOCKS, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_rescaling_a_side_rescales_it(pairs: list[Pair], clock: str, base: float, mine: float) -> None:
-    was, factor = speedup(pairs, clock), base / mine
-    assert logs(speedup(scaled(pairs, base, mine), clock)) == close(
+@given(ENOUGH, HISTORIES, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, ...], base: float, mine: float) -> None:
+    was, factor = speedup(pairs, history), base / mine
+    assert logs(speedup(scaled(pairs, base, mine), history)) == close(
         Interval(was.median * factor, was.low * factor, was.high * factor)
     )
 
 
 @examples(80)
-@given(made(st.just(0), ORDER_FROM, 20), CLOCKS, st.integers(2, 4))
-def test_more_of_the_same_beside_one_reference_never_widens_it(pairs: list[Pair], clock: str, times: int) -> None:
+@given(made(st.just(0), ORDER_FROM, 20), HISTORIES, st.integers(2, 4))
+def test_more_of_the_same_beside_one_reference_never_widens_it(
+    pairs: list[Pair], history: tuple[float, ...], times: int
+) -> None:
     """With several references it may: more pairs show that they differ, so the contender's offset may be larger."""
     assume(turns_of(pairs) >= FEWEST)
     more = [
@@ -102,14 +116,16 @@ def test_more_of_the_same_beside_one_reference_never_widens_it(pairs: list[Pair]
         for copy in range(times)
         for pair in pairs
     ]
-    assert half_width(speedup(more, clock)) <= half_width(speedup(pairs, clock)) * (1 + 1e-6)
+    assert half_width(speedup(more, history)) <= half_width(speedup(pairs, history)) * (1 + 1e-6)
 
 
 @examples(80)
-@given(ENOUGH, CLOCKS, st.floats(0, 1), st.floats(0, 1))
-def test_a_less_certain_overhead_never_narrows_it(pairs: list[Pair], clock: str, less: float, more: float) -> None:
+@given(ENOUGH, HISTORIES, st.floats(0, 1), st.floats(0, 1))
+def test_a_less_certain_overhead_never_narrows_it(
+    pairs: list[Pair], history: tuple[float, ...], less: float, more: float
+) -> None:
     less, more = sorted([less, more])
-    narrow, wide = speedup(pairs, clock, overhead_error=less), speedup(pairs, clock, overhead_error=more)
+    narrow, wide = speedup(pairs, history, overhead_error=less), speedup(pairs, history, overhead_error=more)
     assert half_width(narrow) <= half_width(wide) * (1 + 1e-6) + 1e-9
     assert narrow.median == wide.median
 
@@ -131,8 +147,13 @@ WILD = st.lists(
 
 
 @examples(150)
-@given(WILD, CLOCKS, st.sampled_from([0.0, 0.01, 1e3]))
-def test_whatever_the_times_it_is_finite_and_in_order(pairs: list[Pair], clock: str, error: float) -> None:
-    found = speedup(pairs, clock, error)
-    assert 0 < found.low <= found.median <= found.high < math.inf
-    assert found == speedup(pairs, clock, error)
+@given(WILD, HISTORIES, st.sampled_from([0.0, 0.01, 1e3]))
+def test_whatever_the_times_it_is_finite_and_in_order(
+    pairs: list[Pair], history: tuple[float, ...], error: float
+) -> None:
+    found = estimate(pairs, history, error)
+    assert found == estimate(pairs, history, error)
+    if found.interval is None:
+        assert found.why
+    else:
+        assert 0 < found.interval.low <= found.interval.median <= found.interval.high < math.inf

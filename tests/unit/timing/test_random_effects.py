@@ -1,0 +1,117 @@
+"""The model of log ratios: its standard errors, slow batches, and the history of world offsets."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sandbox.timing import random_effects
+from sandbox.timing.interval import Pair, half_width, learned, outcome, speedup
+
+RUNS = 4000
+
+
+def made(pairs, sigma, references=4, tau=0.0, seed=0):
+    """Simulates (log times of references, of the contender, indices, first) of identical code."""
+    chance = np.random.default_rng(seed)
+    which = np.arange(pairs) % references
+    offsets = chance.normal(0, tau, (RUNS, references + 1))
+    times = [chance.normal(0, sigma / math.sqrt(2), (RUNS, pairs)) for _ in range(2)]
+    first = chance.random((RUNS, pairs)) < 0.5
+    return times[0] + offsets[:, which], times[1] + offsets[:, -1:], which, first
+
+
+@pytest.mark.parametrize("pairs", [96, 400])
+def test_standard_errors_are_neither_too_small_nor_too_large(pairs):
+    references, contender, which, first = made(pairs, 0.05)
+    found = random_effects.fit(references - contender, which, first)
+    error = found.locations.mean(axis=1)
+    told = np.sqrt(found.variances.sum(axis=1)) / 4
+    assert 0.93 < error.std() / np.median(told) < 1.02
+
+
+@pytest.mark.parametrize("offset", [3e-4, 0.01])
+def test_the_interval_is_as_wide_as_three_standard_errors(offset):
+    references, contender, which, first = made(48, 0.05, tau=offset)
+    found = random_effects.fit(references - contender, which, first)
+    history = np.where(np.abs(np.log(random_effects.GRID / offset)) < 0.4, 0.0, -20.0)
+    middle, low, high = random_effects.predict(found, np.tile(history, (RUNS, 1)))
+    ideal = 3 * math.sqrt(1.1 * 0.05**2 / 48 + offset**2 * (1 + 1 / 4))
+    assert 1.0 < np.median(high - low) / 2 / ideal < 2.3
+    assert ((low > 0) | (high < 0)).mean() < 0.01
+    assert np.abs(middle.mean()) < 0.002
+
+
+def test_pairs_with_a_batch_that_other_work_slowed_are_set_aside():
+    references, contender, which, first = made(24, 0.02)
+    chance = np.random.default_rng(1)
+    references += (chance.random(references.shape) < 0.15) * math.log(8)
+    contender += (chance.random(references.shape) < 0.15) * math.log(8)
+    kept = random_effects.undisturbed(references, contender)
+    assert 0.6 < kept.mean() < 0.85
+    quiet = random_effects.fit(references - contender, which, first, kept=kept)
+    loud = random_effects.fit(references - contender, which, first)
+    assert np.median(quiet.variances) < 0.2 * np.median(loud.variances)
+
+
+def test_slow_batches_of_the_contender_alone_count():
+    references, contender, _, _ = made(24, 0.02)
+    contender += (np.random.default_rng(1).random(contender.shape) < 0.4) * math.log(8)
+    assert random_effects.undisturbed(references, contender).all(axis=1).mean() > 0.9
+
+
+def test_a_kernel_that_is_mostly_slow_is_not_called_faster_for_its_quick_batches():
+    slow = [Pair(k % 4, 100.0, 90.0 if k % 3 else 400.0, k % 2 == 0) for k in range(24)]
+    found = speedup(slow).interval
+    assert found is None or outcome(found) != "faster"
+
+
+def pairs_with(offsets, contender=lambda k: 1.0, count=96, sigma=0.01, seed=3):
+    chance = np.random.default_rng(seed)
+    return [
+        Pair(k % 4, 100 * math.exp(offsets[k % 4] + chance.normal(0, sigma)), 100 * contender(k), k % 2 == 0)
+        for k in range(count)
+    ]
+
+
+def test_references_that_differ_little_narrow_later_intervals():
+    same, history = pairs_with([0.0] * 4), []
+    widths = []
+    for _ in range(5):
+        found = speedup(same, history).interval
+        assert found is not None
+        widths.append(half_width(found))
+        history = learned(same, history)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.5 * widths[0]
+
+
+def test_references_that_differ_more_than_usual_end_the_trust_in_the_history():
+    history = []
+    for _ in range(8):
+        history = learned(pairs_with([0.0] * 4), history)
+    far = pairs_with([0.0, 0.05, -0.05, 0.03])
+    trusting, cautious = (speedup(far, mass).interval for mass in (history, ()))
+    assert half_width(trusting) > 0.8 * half_width(cautious)
+    near = pairs_with([0.0] * 4)
+    assert half_width(speedup(near, learned(far, history)).interval) > 1.5 * half_width(speedup(near, history).interval)
+
+
+def test_no_kernel_can_teach_the_history():
+    honest = pairs_with([0.0] * 4)
+    cheating = pairs_with([0.0] * 4, contender=lambda k: 1.0 + 0.2 * (k % 4))
+    assert learned(cheating) == learned(honest)
+
+
+def test_a_machine_that_slows_down_teaches_no_offsets():
+    steady = pairs_with([0.0] * 4)
+    slowing = [
+        Pair(p.reference, p.baseline_us * (1 + k / 96), p.contender_us, p.baseline_first) for k, p in enumerate(steady)
+    ]
+    assert np.argmax(learned(slowing)) <= np.argmax(learned(steady)) + 6
+
+
+@pytest.mark.parametrize("count", [0, 5, 8])
+def test_few_batches_and_one_reference_teach_nothing(count):
+    assert learned(pairs_with([0.0] * 4, count=count)) == []
+    assert learned([Pair(0, 100.0, 100.0, True)] * 20) == []
