@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from arena.machine.fingerprint import this_machine
 from arena.machine.calibration import read_stored, write_stored
+from arena.machine.fingerprint import this_machine
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting, WorldOffsets
 

@@ -54,7 +54,7 @@ NEAR /= NEAR.sum(axis=1, keepdims=True)
 SUDDEN, SURPRISE = 0.1, 3.0
 """Share of runs with any tau; factor by which a large tau must be more likely than the usual one to surprise."""
 FORGET, FORGET_SURPRISED = 0.95, 0.25
-"""Share of the history that remains after a run, and after a surprise."""
+"""Share of the history that remains after a run, and after a surprise. What is forgotten becomes as cautious as at first."""
 LEAST_MASS = -60.0
 
 
@@ -280,10 +280,9 @@ def reference_evidence(times: Floats, references: Indices, cores: Indices) -> Fl
 
 def learn(history: Floats, evidence: Floats) -> Floats:
     """[runs, grid] the history after a run with this evidence of its references."""
-    kept = np.where(_surprises(history, evidence), FORGET_SURPRISED, 1.0)
-    history = kept * history + (1 - kept) * no_history(len(history))
+    kept = np.where(_surprises(history, evidence), FORGET_SURPRISED, FORGET)
     like = _shares(evidence) @ ((1 - SUDDEN) * NEAR + SUDDEN * WIDE).T
-    mass = FORGET * history + np.log(like + TINY)
+    mass = kept * history + (1 - kept) * no_history(len(history)) + np.log(like + TINY)
     learned: Floats = np.maximum(mass - mass.max(axis=1, keepdims=True), LEAST_MASS)
     return learned
 

@@ -66,9 +66,9 @@ def test_recordings_without_the_new_fields_replay(name):
 
 def test_what_both_clocks_would_have_seen_and_what_would_help():
     assert detectable_words(Speedup(call=FAST, device=EVEN)) == (
-        "smallest detectable difference: 12 % (end-to-end), 1.7 % (device time)"
+        "smallest detectable difference: 11 % (end-to-end), 1.6 % (device time)"
     )
-    assert detectable_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 12 % (end-to-end)"
+    assert detectable_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 11 % (end-to-end)"
     assert detectable_words(None) == ""
     assert advice_words("more rounds, a quieter machine", "F7") == "more rounds (F7), a quieter machine"
     assert advice_words("", "F7") == ""
