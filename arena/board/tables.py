@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 
 from arena.board.board import PRINTED_PROBLEMS
@@ -236,7 +237,10 @@ def csv_text(board: Board) -> str:
 
 
 def _ends(score: Score | None) -> tuple[object, object, object]:
-    return ("", "", "") if score is None else (score.value, score.low, score.high)
+    """The value with the ends of its interval; no ends if they are not known."""
+    if score is None:
+        return ("", "", "")
+    return (score.value, "", "") if math.isinf(score.high) else (score.value, score.low, score.high)
 
 
 DEFINITIONS = f"""\

@@ -3,6 +3,8 @@
 import math
 from xml.sax.saxutils import escape
 
+import msgspec
+
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName, Winner
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
@@ -176,7 +178,7 @@ def svg_card(state: DuelState) -> str:
 def _race(state: DuelState) -> list[str]:
     x, y, width, height = CHART
     points = {name: race_points(state.side(name)) for name in SIDES}
-    speeds = [speed for line in points.values() for _, speed in line if speed is not None]
+    speeds = [end for line in points.values() for _, speed in line if speed for end in msgspec.structs.astuple(speed)]
     low, top = max(min([0.7, *speeds]) / 1.2, 0.01), max([1.5, *speeds]) * 1.08
     last = max([1.0, *(at for line in points.values() for at, _ in line)])
     until = last * 1.05
@@ -194,24 +196,28 @@ def _race(state: DuelState) -> list[str]:
         _line(x + width, y + height + 18, f"{last:.0f} s", 10, _MUTED, "end"),
     ]
     for name, line in points.items():
-        passed = [place(at, speed) for at, speed in line if speed is not None]
+        passed = [place(at, speed.median) for at, speed in line if speed is not None]
+        for at, speed in line:
+            if speed is not None:
+                (px, top_y), (_, low_y) = place(at, speed.high), place(at, speed.low)
+                end = f'x1="{px:.1f}" y1="{top_y:.1f}" x2="{px:.1f}" y2="{low_y:.1f}"'
+                parts.append(f'<line {end} stroke="{_COLOURS[name]}" stroke-width="7" stroke-opacity="0.35"/>')
         if passed:
             path = " ".join(f"{px:.1f},{py:.1f}" for px, py in [*passed, (x + width, passed[-1][1])])
             parts.append(f'<polyline points="{path}" fill="none" stroke="{_COLOURS[name]}" stroke-width="2.5"/>')
         parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="{_COLOURS[name]}"/>' for px, py in passed]
         for at, speed in line:
             if speed is None:
-                parts.append(_line(round(place(at, 0)[0]), y + height, "✗", 14, _FAILED, "middle"))
+                parts.append(_line(round(place(at, low)[0]), y + height, "✗", 14, _FAILED, "middle"))
     return parts
 
 
-def race_points(side: SideState) -> list[tuple[float, float | None]]:
+def race_points(side: SideState) -> list[tuple[float, Interval | None]]:
     """Returns (seconds, speedup over the baseline) of each judged kernel; None if it failed or was not timed."""
-    found: list[tuple[float, float | None]] = []
+    found: list[tuple[float, Interval | None]] = []
     for attempt in side.attempts:
         if attempt.judged is not None:
-            speed = attempt.judged.speedup
-            found.append((attempt.judged.at, speed.median if attempt.passed and speed else None))
+            found.append((attempt.judged.at, attempt.judged.speedup if attempt.passed else None))
     return found
 
 

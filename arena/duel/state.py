@@ -165,7 +165,7 @@ def _measurement(attempt: AttemptState) -> Measurement | None:
     judged = attempt.judged
     if judged is None or judged.speedup is None:
         return None
-    return Measurement(code_hash(attempt.source, attempt.files), judged.speedup, judged.clock, judged.rounds)
+    return Measurement(code_hash(attempt.source, attempt.files), judged.speedup, judged.clock)
 
 
 def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:

@@ -110,7 +110,7 @@ def _measurement(kernel: Judged) -> Measurement | None:
     report = kernel.report
     if report is None or report.interval is None or not report.passed:
         return None
-    return Measurement(code_hash(kernel.source, kernel.files), report.interval, report.clock, report.rounds)
+    return Measurement(code_hash(kernel.source, kernel.files), report.interval, report.clock)
 
 
 def best_of(kernels: Sequence[Kernel]) -> Kernel | None:

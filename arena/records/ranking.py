@@ -13,12 +13,12 @@ import msgspec
 
 from arena.records.run_record import RunRecord, holds
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import outcome
+from sandbox.timing.interval import half_width, outcome
 
 Item = TypeVar("Item")
 
-SHORT = 0.5
-"""Measurements with less than this share of the longest one's rounds are not pooled."""
+BLUNT = 2.0
+"""Measurements with more than this factor times the half width of the sharpest one are not pooled."""
 
 
 class Measurement(NamedTuple):
@@ -29,7 +29,6 @@ class Measurement(NamedTuple):
     speedup: Interval
     clock: str = ""
     """The headline's clock: "call" or "device"."""
-    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Ranked(Generic[Item]):
     """All measurements of one kernel."""
 
     item: Item
-    """The measurement with the most rounds, the earliest of equals."""
+    """The sharpest measurement, the earliest of equals; one by end-to-end time, if there is one."""
     items: tuple[Item, ...]
     """All measurements, pooled or not, in the order they came."""
     speedup: Interval
@@ -63,12 +62,11 @@ def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]
 
 
 def _pooled(group: list[tuple[Item, Measurement]]) -> Ranked[Item]:
-    item, longest = max(group, key=lambda pair: pair[1].rounds)
-    kept = [
-        found.speedup for _, found in group if found.clock == longest.clock and found.rounds >= SHORT * longest.rounds
-    ]
+    item, sharpest = min(group, key=lambda pair: (pair[1].clock == "device", half_width(pair[1].speedup)))
+    most = BLUNT * half_width(sharpest.speedup)
+    kept = [found.speedup for _, found in group if found.clock == sharpest.clock and half_width(found.speedup) <= most]
     middle, low, high = (median(getattr(each, end) for each in kept) for end in Interval.__struct_fields__)
-    return Ranked(item, tuple(each for each, _ in group), Interval(middle, low, high), longest.clock)
+    return Ranked(item, tuple(each for each, _ in group), Interval(middle, low, high), sharpest.clock)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -107,7 +105,7 @@ def _measurement(record: RunRecord) -> Measurement | None:
     if record.interval is None or not record.passed or not record.is_ranked or record.voided:
         return None
     key = (record.code, record.problem_id, record.device, record.world, record.dtype, record.preset, record.machine)
-    return Measurement(key, record.interval, record.clock, record.rounds)
+    return Measurement(key, record.interval, record.clock)
 
 
 def standing_of(problem_id: int, records: list[RunRecord]) -> Standing:

@@ -142,7 +142,7 @@ class CellResult(SweepLine, tag="result", frozen=True, kw_only=True):
         if report is None or report.interval is None or not self.passed:
             return None
         key = (self.code, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
-        return Measurement(msgspec.json.encode(key), report.interval, report.clock, report.rounds)
+        return Measurement(msgspec.json.encode(key), report.interval, report.clock)
 
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult

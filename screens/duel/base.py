@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -36,10 +37,10 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
     for attempt in state.side(name).attempts:
         if attempt.judged is not None:
             speed = attempt.judged.speedup
-            value = speed.median if attempt.passed and speed is not None else None
-            found.append(Point(attempt.judged.at, value, words=figures.end_words(attempt.judged.outcome)))
+            ends = msgspec.structs.astuple(speed) if attempt.passed and speed is not None else (None, None, None)
+            found.append(Point(attempt.judged.at, *ends, words=figures.end_words(attempt.judged.outcome)))
         elif attempt.samples:
-            found.append(Point(attempt.samples[-1].at, attempt.samples[-1].speedup.median))
+            found.append(Point(attempt.samples[-1].at, *msgspec.structs.astuple(attempt.samples[-1].speedup)))
     return tuple(found)
 
 

@@ -42,7 +42,7 @@ def best(session: ModelSession) -> Content:
     if found is None or found.report is None:
         return Content.styled("no correct kernel yet", "$muted")
     if found.report.verdict is not Verdict.PASS:
-        return Content.styled(f"best so far: kernel {found.number}, not correct yet", "$muted")
+        return Content.styled(f"no correct kernel yet · nearest: kernel {found.number}", "$muted")
     speed = session.state.best_speed
     if speed is None:
         words, style = figures.verdict_words(found.report.verdict), "foreground"
