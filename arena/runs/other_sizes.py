@@ -24,7 +24,7 @@ from sandbox.protocol.verdict import Verdict
 SETTINGS = 3
 TIMED = 2
 """Settings in which a faster kernel is timed."""
-SHORT_S = 0.5
+SHORT_S = 2.0
 """Time budget of a timed setting, in seconds."""
 LONGEST_S = 120.0
 """No further setting is begun after this many seconds."""

@@ -38,7 +38,7 @@ def run(speedup: float, source: str, player: str, run_id: str, **more: object) -
     )  # fmt: skip
     result = Result(
         verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None,
-        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None),
+        speedup=Speedup(call=Interval(speedup, 0.92 * speedup, 1.08 * speedup), device=None),
         contender_us=Microseconds(call=10.0, device=None), roofline=Roofline(bound_us=5.0, percent=50.0, limiter="link"),
         seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
     )  # fmt: skip
