@@ -392,7 +392,7 @@ class Engine:
             case events.PhaseStarted():
                 run.phase = event.phase
                 self._watch(run, event.limit_s + OVERDUE_S)
-            case events.PhaseEnded():
+            case events.PhaseEnded() | events.Waiting():
                 self._watch(run, BETWEEN_PHASES_S)
             case events.Fatal():
                 self._watch(run, FATAL_S, event.message, event.text)

@@ -13,6 +13,8 @@ from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
 
 MOST_ROUNDS = 10_000
+PERSON, SWEEP = 0, 1
+"""As `sandbox.referee.lease.Urgency`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class RunRequest:
     """SHA-256 of the kernel that the player started from. With `versus`, that kernel takes the baseline's place."""
     energy: bool = False
     """Whether to measure the energy of a call, too."""
+    urgency: int = PERSON
+    """Who waits for the devices first: PERSON or SWEEP."""
     other_than: str = ""
     """For a run at other sizes: the id of the same kernel's run that it belongs to."""
 

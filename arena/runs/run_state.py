@@ -87,6 +87,7 @@ class RunState:
             case events.Checked():
                 self.checked = event
             case events.Timed():
+                self.waiting = None
                 self.samples.append(event)
             case events.Log():
                 self.log.append(event)

@@ -25,7 +25,7 @@ from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
 from arena.runs.engine import Engine, EngineRun
-from arena.runs.run_request import RunRequest, harness_error, header_of
+from arena.runs.run_request import SWEEP, RunRequest, harness_error, header_of
 from arena.sweep.records import version_of
 from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace
@@ -98,6 +98,7 @@ class RayHost:
         request = RunRequest(
             problem=problem,
             setting=msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve())),
+            urgency=SWEEP,
             **{name: getattr(job, name) for name in SENT},
         )
         run = await (await self._living()).judge(request)

@@ -17,7 +17,7 @@ from arena.players.program.watch import LIMIT
 from arena.records.code_hash import code_hash
 from arena.records.run_record import view
 from arena.runs.other_sizes import with_other_sizes
-from arena.runs.run_request import RunRequest
+from arena.runs.run_request import SWEEP, RunRequest
 from arena.settings import Settings
 from arena.sweep import records
 from arena.sweep.cells import Cells, Listener, SweepProgress
@@ -319,6 +319,7 @@ class Sweep:
             player="you" if player == BASELINE else player,
             rounds=self.plan.rounds,
             budget_s=self.settings.budget_s if seconds is None else seconds,
+            urgency=SWEEP,
         )
 
 

@@ -91,6 +91,8 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     """How much worlds of identical code differ on this machine, as `WorldOffsets` gave it; empty: not known."""
     beside: dict[str, Microseconds] = {}
     """Times of the baseline variants in this setting, by name. The result returns them."""
+    urgency: int = 0
+    """Who waits for the devices first: 0 a person, 1 a sweep, 2 measuring in the background (sandbox/referee/lease.py)."""
     energy: bool = False
     """Whether to measure energy per call, too, after a kernel that passed was timed."""
     versus: Rival | None = None
@@ -166,7 +168,7 @@ class RunStarted(Event, tag="run_started", frozen=True, kw_only=True):
 
 
 class LeaseHolder(msgspec.Struct, frozen=True):
-    """The run or profile that has the devices. Written by another process, perhaps another user's: show it, never trust it."""
+    """The run or profile that has the devices. The kernel tells user and process; the rest is another user's word."""
 
     pid: int
     user: str
@@ -189,11 +191,16 @@ class Waiting(Event, tag="waiting", frozen=True, kw_only=True):
     run_id: str
     holder: LeaseHolder | None = None
     """None: not known."""
+    place: int = 0
+    """Place in the queue, from 1; 0: not known."""
+    waiting: int = 0
+    """Number of those who wait, with this one."""
 
     @property
     def words(self) -> str:
-        """ "gemm_allreduce of ada, process 4711, since 14:02:11", or that it is not known."""
-        return self.holder.words if self.holder is not None else "no details known"
+        """ "gemm_allreduce of ada, process 4711, since 14:02:11; place 2 of 3", or that it is not known."""
+        held = self.holder.words if self.holder is not None else "no details known"
+        return f"{held}; place {self.place} of {self.waiting}" if self.waiting > 1 else held
 
 
 class PhaseStarted(Event, tag="phase_started", frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ class Evaluation:
         self.passed_check = False
         self.leased: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """The context of timing. It keeps other arenas from timing on these devices."""
+        self.give_way: Callable[[Callable[[], None]], float] = lambda stop: 0.0
+        """Lets more urgent runs go first, between rounds; takes a function that stops all worlds, returns seconds."""
 
     def new_rounds(self) -> Rounds | None:
         """The timing of this run, from its start; None for correctness only."""
@@ -80,6 +82,7 @@ class Evaluation:
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.longest_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
+        self.rounds.give_way = self.give_way
         with self.leased(), self.correctness.phase("time", limit):
             self.rounds.measure()
             baseline_us, contender_us = self.rounds.call.medians()

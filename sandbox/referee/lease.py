@@ -1,25 +1,78 @@
 """Leases of devices, so that two arenas of one machine never time on the same device at once.
 
-A lease is a lock on one file for each device, held by the referee's process. It ends with the process. The holder is
-written to a file beside the lock, one for each user, because in a shared folder nobody can write to another user's
-file.
+A lease is a lock on one file for each device, held by the referee's process. It ends with the process. Who holds or waits writes
+a note, which decides whose turn is next: people before sweeps, and those before measuring that goes on in the background.
+
+Other users are not trusted. A file must lie in a folder that only root or its owner can change, notes are small plain files of
+bounded number, and a note counts only for a living process of the user who owns it. A false note can delay others by a second.
 """
 
 import contextlib
 import fcntl
+import math
 import os
 import pwd
+import stat
 import tempfile
 import time
 from collections.abc import Iterable
+from enum import IntEnum
+from itertools import islice
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import LeaseHolder, Setting
 
-FOLDER = Path(tempfile.gettempdir()) / "pkb-arena-leases"
+FOLDER = Path(tempfile.gettempdir())
+PREFIX = "pkb-arena-"
+MOST_NOTES, MOST_BYTES = 32, 4096
+"""Notes of each user that are read, and their size."""
+PATIENCE_S = 1.0
+"""Who waits in front has so long to take a free lock; then its note no longer counts."""
+IDLE_SHARE, WATCHED_S = 0.02, 5.0
+"""A holder whose processes use less than this share of a core, for so long, is idle."""
+LOCKS = Path("/proc/locks")
+
+
+class Urgency(IntEnum):
+    """Who goes first."""
+
+    PERSON = 0
+    SWEEP = 1
+    BACKGROUND = 2
+    """Measuring that goes on after the verdict."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a process that holds or waits says about itself."""
+
+    devices: Annotated[list[str], msgspec.Meta(max_length=64)]
+    urgency: Annotated[int, msgspec.Meta(ge=0, le=2)]
+    since: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    """Seconds since the epoch."""
+    holds: bool = False
+    problem: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class Applicant(NamedTuple):
+    """A living process that holds or waits, with its note. The kernel tells its user and its number."""
+
+    uid: int
+    pid: int
+    note: Note
+
+    @property
+    def place(self) -> tuple[int, float, int]:
+        """The smaller, the earlier its turn."""
+        return (self.note.urgency, self.note.since, self.pid)
+
+    @property
+    def holder(self) -> LeaseHolder:
+        return LeaseHolder(self.pid, _user(self.uid), self.note.problem, self.note.since)
 
 
 def devices_of(setting: Setting) -> list[str]:
@@ -30,75 +83,253 @@ def devices_of(setting: Setting) -> list[str]:
 class Lease:
     """A lease of several devices. One referee holds at most one."""
 
-    def __init__(self, devices: Iterable[str], folder: Path = FOLDER) -> None:
-        """folder: shared by all users of this machine; created if missing.
+    def __init__(self, devices: Iterable[str], folder: Path = FOLDER, urgency: Urgency = Urgency.PERSON) -> None:
+        """folder: of this user or of root, and with the sticky bit if others may write to it.
 
         Raises:
-            OSError: the folder or a file in it cannot be opened.
+            OSError: another user could replace the locks, or a lock cannot be opened.
         """
-        if not folder.exists():
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir()
-                folder.chmod(0o1777)
-        self._paths = [folder / _plain(device) for device in sorted(devices)]
-        self._files = [_open(path) for path in self._paths]
-        self._notes: list[Path] = []
+        _require_safe(folder)
+        self._folder = folder
+        self._paths = {_plain(device): folder / f"{PREFIX}lease-{_plain(device)}" for device in sorted(devices)}
+        self._files = {name: _open(path) for name, path in self._paths.items()}
+        self.urgency = urgency
+        self._since = time.time()
+        self._problem = ""
+        self._free_since: float | None = None
+        self._ignored: set[tuple[int, int]] = set()
+        self._watched: dict[int, tuple[float, float]] = {}
+        """CPU seconds of a holder when its watch began, and that time."""
+        self.passed = ""
+        """Whose idle lock was passed by; empty: nobody's."""
+
+    # --- taking and giving back ----------------------------------------------------------------------------------
 
     def take(self, problem: str = "") -> bool:
         """Takes all devices or none, without waiting; returns whether it did. `problem` is shown to those who wait."""
-        for taken, file in enumerate(self._files):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                for other in self._files[:taken]:
-                    fcntl.flock(other, fcntl.LOCK_UN)
+        self._problem = problem
+        if not self._lock():
+            self._note(problem)
+            return False
+        if ahead := self._ahead():
+            now = time.monotonic()
+            self._free_since = self._free_since or now
+            if now - self._free_since < PATIENCE_S:
+                self._unlock()
+                self._note(problem)
                 return False
-        self._note(problem)
+            self._ignored |= {(each.uid, each.pid) for each in ahead}
+        self._free_since = None
+        self._note(problem, holds=True)
         return True
 
-    def holder(self) -> LeaseHolder | None:
-        """The process that holds one of the devices, by its own note; None if there is no note."""
-        found = [_read(note) for path in self._paths for note in path.parent.glob(f"{path.name}.*")]
-        alive = [each for each in found if each is not None and Path(f"/proc/{each.pid}").exists()]
-        return max(alive, key=lambda each: each.since, default=None)
-
-    def _note(self, problem: str) -> None:
-        user = os.getuid()
-        with contextlib.suppress(OSError, KeyError):
-            holder = LeaseHolder(os.getpid(), pwd.getpwuid(user).pw_name, problem, time.time())
-            for path in self._paths:
-                note = path.with_name(f"{path.name}.{user}")
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-                with open(os.open(note, flags, 0o644), "wb") as file:
-                    file.write(msgspec.json.encode(holder))
-                self._notes.append(note)
+    def give_way(self) -> None:
+        """Gives the devices back to somebody more urgent. `take` takes them again, in the old place."""
+        self._note(self._problem)
+        self._unlock()
 
     def close(self) -> None:
-        """Releases the devices."""
-        for note in self._notes:
-            with contextlib.suppress(OSError):
-                note.unlink()
-        self._notes = []
-        for file in self._files:
+        """Releases the devices, for good."""
+        with contextlib.suppress(OSError):
+            (_notes(self._folder, os.getuid()) / str(os.getpid())).unlink()
+        for file in self._files.values():
             os.close(file)
-        self._files = []
+        self._files = {}
+
+    def pass_by_idle(self) -> bool:
+        """Goes on without the lock if all its holders have been idle while this was called for WATCHED_S. Returns whether.
+
+        `passed` then names them.
+        """
+        holders = self._holders()
+        now = time.monotonic()
+        for pid in holders:
+            used = processes.cpu_seconds_of_all(processes.tree(pid))
+            before, began = self._watched.setdefault(pid, (used, now))
+            if used - before > IDLE_SHARE * max(now - began, WATCHED_S):
+                self._watched[pid] = (used, now)
+        if not holders or any(now - self._watched[pid][1] < WATCHED_S for pid in holders):
+            return False
+        self.passed = ", ".join(
+            f"process {pid} of {_user(uid)}" for pid in sorted(holders) if (uid := _uid_of(pid)) is not None
+        )
+        return bool(self.passed)
+
+    def _lock(self) -> bool:
+        for name, path in self._paths.items():
+            file = self._files[name]
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _is_at(file, path):  # its owner has replaced the file: a lock on the old one keeps nobody out
+                    os.close(file)
+                    self._files[name] = file = _open(path)
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if not _is_at(file, path):
+                        raise BlockingIOError
+            except BlockingIOError:
+                self._unlock()
+                return False
+        return True
+
+    def _unlock(self) -> None:
+        for file in self._files.values():
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    # --- the queue -----------------------------------------------------------------------------------------------
+
+    def holder(self) -> LeaseHolder | None:
+        """The process that holds one of the devices; None if it has left no note."""
+        held = [each for each in self._others() if each.note.holds and each.pid in self._holders()]
+        return max((each.holder for each in held), key=lambda holder: holder.since, default=None)
+
+    def place(self) -> tuple[int, int]:
+        """(place in the queue, from 1; number of those who wait)."""
+        waiting = [each for each in self._others() if not each.note.holds]
+        return 1 + sum(each.place < self._place for each in waiting), 1 + len(waiting)
+
+    def is_wanted(self) -> bool:
+        """Whether somebody more urgent than this holder waits."""
+        return any(not each.note.holds and each.note.urgency < self.urgency for each in self._others())
+
+    @property
+    def _place(self) -> tuple[int, float, int]:
+        return (self.urgency, self._since, os.getpid())
+
+    def _ahead(self) -> list[Applicant]:
+        """Those whose turn is earlier."""
+        return [each for each in self._others() if not each.note.holds and each.place < self._place]
+
+    def _others(self) -> list[Applicant]:
+        """All other living processes that hold or wait for one of these devices, in no order. Takes milliseconds."""
+        found = []
+        for uid in _living_users():
+            found += [
+                each
+                for each in _applicants(self._folder, uid)
+                if each.pid != os.getpid()
+                and (uid, each.pid) not in self._ignored
+                and not self._paths.keys().isdisjoint(each.note.devices)
+            ]
+        return found
+
+    def _holders(self) -> set[int]:
+        """The processes that hold one of the locks, as the kernel tells; empty if it does not."""
+        wanted = {os.fstat(file).st_ino for file in self._files.values()}
+        found = set()
+        with contextlib.suppress(OSError):
+            for line in LOCKS.read_text().splitlines():
+                fields = line.split()
+                if len(fields) >= 6 and fields[1] == "FLOCK" and fields[4].isdigit():
+                    inode = fields[5].rpartition(":")[2]
+                    if inode.isdigit() and int(inode) in wanted:
+                        found.add(int(fields[4]))
+        return found - {os.getpid()}
+
+    def _note(self, problem: str, holds: bool = False) -> None:
+        """Writes this process's note. Without one it waits and holds as well, but unseen."""
+        folder = _notes(self._folder, os.getuid())
+        note = Note(list(self._paths), self.urgency, self._since, holds, problem[:200])
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o755)
+            if folder.lstat().st_uid != os.getuid():
+                return
+            part = folder / f".{os.getpid()}"
+            part.write_bytes(msgspec.json.encode(note))
+            part.replace(folder / str(os.getpid()))
+
+
+def _notes(folder: Path, uid: int) -> Path:
+    return folder / f"{PREFIX}notes-{uid}"
+
+
+def _applicants(folder: Path, uid: int) -> list[Applicant]:
+    """The living processes of a user that have left a note, from at most MOST_NOTES of its files."""
+    notes = _notes(folder, uid)
+    found = []
+    with contextlib.suppress(OSError):
+        if notes.lstat().st_uid != uid or not stat.S_ISDIR(notes.lstat().st_mode):
+            return []
+        with os.scandir(notes) as entries:
+            names = [entry.name for entry in islice(entries, 4 * MOST_NOTES) if entry.name.isdigit()]
+        for name in names[:MOST_NOTES]:
+            note = _read(notes / name)
+            if note is not None and note.since <= time.time() + 1 and _uid_of(int(name)) == uid:
+                found.append(Applicant(uid, int(name), note))
+    return found
+
+
+def _read(path: Path) -> Note | None:
+    """The note in a small plain file; None for anything else."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError, ValueError),
+        open(os.open(path, flags), "rb") as file,
+    ):
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            note = msgspec.json.decode(file.read(MOST_BYTES), type=Note)
+            return note if math.isfinite(note.since) else None
+    return None
+
+
+def _uid_of(pid: int) -> int | None:
+    """The user of a living process."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except (OSError, OverflowError):
+        return None
+
+
+def _living_users() -> set[int]:
+    """The users of all processes."""
+    found = set()
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    found.add(entry.stat().st_uid)
+    return found
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _plain(device: str) -> str:
     return "".join(letter if letter.isalnum() or letter == "-" else "_" for letter in device)
 
 
-def _read(note: Path) -> LeaseHolder | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with contextlib.suppress(OSError, msgspec.MsgspecError), open(os.open(note, flags), "rb") as file:
-        return msgspec.json.decode(file.read(4096), type=LeaseHolder)
-    return None
+def _require_safe(folder: Path) -> None:
+    """Raises OSError if another user could replace files in a folder."""
+    found = folder.stat()
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if found.st_uid not in (0, os.getuid()) or (shared and not found.st_mode & stat.S_ISVTX):
+        raise PermissionError(f"{folder} must belong to root or to you, and have the sticky bit; set TMPDIR to another")
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(file), path.lstat())
+    return False
 
 
 def _open(path: Path) -> int:
-    """Opens a lock file. O_CREAT is refused for another user's file in a shared folder, so it comes second."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    os.fchmod(file, 0o644)
+    """Opens a lock file. O_CREAT is refused for another user's file in a shared folder, so it comes second.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags)
+    except FileNotFoundError:
+        file = os.open(path, flags | os.O_CREAT, 0o644)
+        os.fchmod(file, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no plain file")
     return file

@@ -44,7 +44,7 @@ from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.engine_pipe import EnginePipe
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
-from sandbox.referee.lease import Lease, devices_of
+from sandbox.referee.lease import Lease, Urgency, devices_of
 from sandbox.referee.measurements import UNMEASURED, R, calibrated, transfers_timed
 from sandbox.referee.run_request import backend_failure, check_files, check_setting, with_sources
 from sandbox.referee.versus import Versus
@@ -61,6 +61,11 @@ from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
 from sandbox.worlds.world import World
 from sandbox.worlds.world_spec import WorldSpec
+
+ASK_S = 0.1
+"""Least seconds between two questions whether somebody more urgent waits."""
+LONGER_FOR_OTHERS = 15
+"""Runs of sweeps wait this many times as long, because people go before them."""
 
 
 class Referee:
@@ -86,6 +91,9 @@ class Referee:
         self.oracle = OracleWorld(self.starter)
         self.references = References(self.starter)
         self.contenders = Contenders(self.starter)
+        self.lease: Lease | None = None
+        """That of the run in progress, or of the last one."""
+        self._next_question = 0.0
         self.opening = False
         """Whether the oracle and reference worlds open a problem; spares open it meanwhile."""
 
@@ -203,7 +211,10 @@ class Referee:
                     raise HarnessFailed(f"the baseline lost a rank twice: {result.detail}")
             result = msgspec.structs.replace(result, jail=self.jail.name)
             if result.verdict is Verdict.PASS:
-                result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels)
+                passed = (
+                    [f"timed beside an idle lock of {self.lease.passed}"] if self.lease and self.lease.passed else []
+                )
+                result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels + passed)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.processes.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS and not prepared.varies:
@@ -254,7 +265,8 @@ class Referee:
         contender = self.contenders.take(run.setting)
         evaluation, judge = self._evaluation(run, prepared, contender, references, rival)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, run.run_id)
+        evaluation.leased = partial(self.leased, run.setting, run.run_id, run.urgency)
+        evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
         return contender, evaluation, judge
 
     def _evaluation(
@@ -278,31 +290,61 @@ class Referee:
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
-    def leased(self, setting: events.Setting, run_id: str = "") -> Iterator[None]:
+    def leased(self, setting: events.Setting, run_id: str = "", urgency: int = 0) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
-            held = Lease(devices_of(setting))
+            self.lease = Lease(devices_of(setting), urgency=Urgency(urgency))
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
-        with contextlib.closing(held) as lease:
-            until = self.timer.monotonic() + deadlines.LEASE
-            told: Waiting | None = None
-            while not lease.take(Path(setting.problem_dir).name):
-                waiting = Waiting(run_id=run_id, holder=lease.holder())
-                if told is None or waiting.holder not in (None, told.holder):
-                    told = waiting
-                    self.emit(waiting)
-                    text = f"waiting: another run is timing ({waiting.words})\n"
-                    self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
-                if self.pipe.stopped():
-                    raise Stopped
-                if self.timer.monotonic() > until:
-                    raise HarnessFailed(
-                        f"waited {deadlines.LEASE:.0f} s for another arena that is timing on these devices"
-                    )
-                self.poll(0.1)
+        with contextlib.closing(self.lease):
+            self._await_turn(self.lease, setting, run_id)
             with self.contenders.spares_stopped():
                 yield
+
+    def _await_turn(self, lease: Lease, setting: events.Setting, run_id: str) -> None:
+        """Takes a lease, after those whose turn is earlier. Emits the place in the queue when it changes.
+
+        Raises:
+            HarnessFailed: others have timed for too long.  Stopped: the run was cancelled.
+        """
+        started = self.timer.monotonic()
+        longest = deadlines.LEASE * (1 if lease.urgency is Urgency.PERSON else LONGER_FOR_OTHERS)
+        told: Waiting | None = None
+        while not lease.take(Path(setting.problem_dir).name):
+            place, count = lease.place()
+            waiting = Waiting(run_id=run_id, holder=lease.holder(), place=place, waiting=count)
+            if told is None or waiting != told:
+                self.emit(waiting)
+                if told is None or waiting.holder not in (None, told.holder):
+                    text = f"waiting: another run is timing ({waiting.words})\n"
+                    self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                told = waiting
+            if self.pipe.stopped():
+                raise Stopped
+            waited = self.timer.monotonic() - started
+            if waited > deadlines.IDLE_LEASE and lease.pass_by_idle():
+                text = f"passed by a lock that {lease.passed} holds without working\n"
+                self.emit(Log(run_id=run_id, rank=-1, stream="arena", text=text))
+                return
+            if waited > longest:
+                raise HarnessFailed(f"waited {longest:.0f} s for another arena that is timing on these devices")
+            self.poll(0.1)
+
+    def give_way(self, setting: events.Setting, run_id: str, stop: Callable[[], None]) -> float:
+        """Lets more urgent runs of this machine go first, if some wait. Returns the seconds that it took.
+
+        stop: stops this run's worlds. Called between rounds; asks at most every ASK_S.
+        """
+        now = self.timer.monotonic()
+        if self.lease is None or self.lease.urgency is Urgency.PERSON or now < self._next_question:
+            return 0.0
+        self._next_question = now + ASK_S
+        if not self.lease.is_wanted():
+            return 0.0
+        stop()
+        self.lease.give_way()
+        self._await_turn(self.lease, setting, run_id)
+        return self.timer.monotonic() - now
 
     def prepare(self, run: events.Run) -> tuple[PreparedSetting, list[World]]:
         """The prepared setting and the reference worlds of a run. Emits the phase `prepare` if there is something to do."""

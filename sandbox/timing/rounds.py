@@ -1,7 +1,7 @@
 """Timing: rounds of pairs of batches, one of each side, until the stopping rule ends them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
@@ -52,6 +52,8 @@ class Rounds:
         self.probes = Probes(turns)
         self.single_calls = SingleCalls(turns)
         self.stopping_rule = StoppingRule(run.budget_s, run.rounds)
+        self.give_way: Callable[[Callable[[], None]], float] = lambda stop: 0.0
+        """Called between rounds: lets more urgent runs go first, and returns the seconds that this took."""
         self.calls = 0
         """Calls of a batch."""
         self.done = 0
@@ -103,6 +105,7 @@ class Rounds:
         self.measure_overhead()
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
+            self.turns.held_up += self.give_way(self.turns.stop_all)
             if self.round():
                 self.behind_gate.round(self.done, self.affordable_pairs)
                 self.done += 1

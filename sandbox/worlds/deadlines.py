@@ -12,8 +12,8 @@ BACKENDS = 30.0
 COMPILE = 120.0
 HEALTH = 10.0
 """One tiny call of the oracle world on each GPU after a kernel was killed there."""
-LEASE = 240.0
-"""The wait for another arena that is timing on the same devices."""
+LEASE, IDLE_LEASE = 240.0, 120.0
+"""The wait for another arena that is timing on the same devices, and for one that holds them without working."""
 WITHOUT_CORE = 10.0
 """Most time without a core that extends a deadline. Other work on the machine or threads of the kernel cause it."""
 SHORTEST, LONGEST = 0.05, 20.0

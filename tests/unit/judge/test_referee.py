@@ -383,7 +383,7 @@ def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
 @pytest.fixture
 def contended(gpu: MadeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Lease:
     """The lease of the simulated GPU, as another arena has it: a test takes it to make a run wait."""
-    folder = tmp_path / "leases"
+    folder = tmp_path
     monkeypatch.setattr(main, "Lease", partial(Lease, folder=folder))
     monkeypatch.setattr(gpu, "lease_names", lambda world: ["made"])
     return Lease(["made"], folder)

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import pwd
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Setting, Waiting
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.lease import Lease, devices_of
+from sandbox.referee import lease
+from sandbox.referee.lease import MOST_NOTES, PATIENCE_S, Lease, Urgency, devices_of
 
 
 def setting(world: int, device: str) -> Setting:
@@ -40,47 +44,223 @@ def test_what_is_not_wholly_free_is_not_held_in_part(tmp_path: Path) -> None:
     assert first.take()
 
 
-def test_a_lease_ends_with_its_process(tmp_path: Path) -> None:
-    holds = "import sys; from pathlib import Path; from sandbox.referee.lease import Lease\n"
-    holds += "lease = Lease(['cores'], Path(sys.argv[1])); print(lease.take(), flush=True); sys.stdin.read()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", holds, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"True\n"
-    mine = Lease(["cores"], tmp_path)
+class OtherArena:
+    """Another process that takes a lease, or waits for it, as a command tells."""
+
+    CODE = """
+import sys, time
+from pathlib import Path
+from sandbox.referee.lease import Lease, Urgency
+lease = Lease(["cores"], Path(sys.argv[1]), Urgency(int(sys.argv[2])))
+for line in sys.stdin:
+    match line.strip():
+        case "take": print(lease.take(sys.argv[3]), flush=True)
+        case "wait":
+            while not lease.take(sys.argv[3]): time.sleep(0.02)
+            print(True, flush=True)
+        case "way": lease.give_way(); print(True, flush=True)
+        case "spin":
+            while True: pass
+"""
+
+    def __init__(self, folder: Path, urgency: Urgency = Urgency.PERSON, problem: str = "theirs") -> None:
+        command = [sys.executable, "-c", self.CODE, str(folder), str(int(urgency)), problem]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def ask(self, command: str) -> bool:
+        self.tell(command)
+        return self.answer()
+
+    def answer(self) -> bool:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline() == "True\n"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Iterator[Callable[..., OtherArena]]:
+    started: list[OtherArena] = []
+
+    def start(*args: Any) -> OtherArena:
+        started.append(OtherArena(tmp_path, *args))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
+    other, mine = arena(), Lease(["cores"], tmp_path)
+    assert other.ask("take")
     assert not mine.take()
-    process.kill()
-    process.communicate()
+    other.end()
     assert mine.take()
 
 
-def test_who_has_a_device_is_known_until_it_is_given_back(tmp_path: Path) -> None:
-    mine, other = Lease(["gpu-0", "gpu-1"], tmp_path), Lease(["gpu-1"], tmp_path)
-    assert mine.take("gemm_allreduce")
-    assert not other.take("allreduce")
-    holder = other.holder()
+def test_who_has_a_device_is_told_by_the_kernel(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
+    other, mine = arena(), Lease(["cores"], tmp_path)
+    assert other.ask("take")
+    assert not mine.take("allreduce")
+    holder = mine.holder()
     assert holder is not None
-    assert (holder.pid, holder.problem) == (os.getpid(), "gemm_allreduce")
-    assert f"process {os.getpid()}, since " in holder.words
+    assert (holder.pid, holder.problem) == (other.process.pid, "theirs")
+    assert holder.user == pwd.getpwuid(os.getuid()).pw_name
+    other.end()
+    assert mine.holder() is None
+
+
+def test_people_go_before_sweeps_and_sweeps_before_the_background(
+    tmp_path: Path, arena: Callable[..., OtherArena]
+) -> None:
+    mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
+    assert mine.take()
+    background, person = arena(Urgency.BACKGROUND), arena(Urgency.PERSON)
+    background.tell("wait")
+    eventually(lambda: len(mine._others()) == 1)
+    assert not mine.is_wanted()
+    person.tell("wait")
+    eventually(mine.is_wanted)
+    mine.give_way()
+    assert person.answer()
+    assert not mine.take()
+    assert mine.place() == (1, 2)
+    person.end()
+    eventually(mine.take)
     mine.close()
-    assert other.holder() is None
+    assert background.answer()
 
 
-def test_a_note_of_a_dead_process_or_of_anything_else_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "cores.1").write_text('{"pid": 4194999, "user": "ada", "problem": "gone", "since": 1.0}')
-    (tmp_path / "cores.2").write_text("no note")
-    os.mkfifo(tmp_path / "cores.3")
-    os.symlink(tmp_path / "cores.1", tmp_path / "cores.4")
-    assert Lease(["cores"], tmp_path).holder() is None
+def test_a_waiting_note_whose_writer_does_not_come_delays_by_a_second(
+    tmp_path: Path, arena: Callable[..., OtherArena]
+) -> None:
+    mine, other = Lease(["cores"], tmp_path, Urgency.SWEEP), arena(Urgency.PERSON)
+    assert other.ask("take")
+    assert other.ask("way")
+    started = time.monotonic()
+    assert not mine.take()
+    eventually(mine.take)
+    assert time.monotonic() - started < 10 * PATIENCE_S
 
 
-def test_a_link_in_the_shared_folder_is_not_followed(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.write_text("kept")
-    os.symlink(target, tmp_path / "cores")
-    with pytest.raises(OSError, match="cores"):
+def test_a_lock_held_by_somebody_idle_is_passed_by(
+    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
+    idle, mine = arena(), Lease(["cores"], tmp_path)
+    assert idle.ask("take")
+    assert not mine.pass_by_idle()
+    eventually(mine.pass_by_idle)
+    assert mine.passed.startswith(f"process {idle.process.pid} of ")
+
+
+def test_a_lock_held_by_somebody_who_works_is_not(
+    tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
+    busy, mine = arena(), Lease(["cores"], tmp_path)
+    assert busy.ask("take")
+    busy.tell("spin")
+    for _ in range(20):
+        assert not mine.pass_by_idle()
+        time.sleep(0.05)
+
+
+BAD_NOTES = {
+    "future": b'{"devices": ["cores"], "urgency": 0, "since": 9e10}',
+    "endless": b'{"devices": ["cores"], "urgency": 0, "since": 1e300}',
+    "no number": b'{"devices": ["cores"], "urgency": 0, "since": NaN}',
+    "urgent": b'{"devices": ["cores"], "urgency": -7, "since": 1.0}',
+    "deep": b"[" * 100_000,
+    "long": b'{"devices": ["cores"], "urgency": 0, "since": 1.0, "problem": "' + b"x" * 300 + b'"}',
+    "words": b"no note",
+}
+
+
+@pytest.mark.parametrize("text", BAD_NOTES.values(), ids=BAD_NOTES)
+def test_a_forged_note_counts_for_nothing(tmp_path: Path, text: bytes) -> None:
+    notes = tmp_path / f"pkb-arena-notes-{os.getuid()}"
+    notes.mkdir()
+    (notes / str(os.getppid())).write_bytes(text)
+    mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
+    assert mine.take()
+    assert not mine.is_wanted()
+
+
+def test_notes_of_dead_processes_links_and_pipes_count_for_nothing(tmp_path: Path) -> None:
+    notes, parent = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(os.getppid())
+    notes.mkdir()
+    good = b'{"devices": ["cores"], "urgency": 0, "since": 1.0}'
+    (notes / "4194999").write_bytes(good)
+    mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
+    assert not mine.is_wanted()
+    os.mkfifo(notes / parent)
+    assert not mine.is_wanted()
+    (notes / parent).unlink()
+    (tmp_path / "elsewhere").write_bytes(good)
+    os.symlink(tmp_path / "elsewhere", notes / parent)
+    assert not mine.is_wanted()
+    (notes / parent).unlink()
+    (notes / parent).write_bytes(good)
+    assert mine.is_wanted()
+
+
+def test_so_many_notes_of_a_user_are_read_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, read = tmp_path / f"pkb-arena-notes-{os.getuid()}", []
+    notes.mkdir()
+    for number in range(1000):
+        (notes / str(number)).touch()
+    monkeypatch.setattr(lease, "_read", read.append)
+    assert not Lease(["cores"], tmp_path).is_wanted()
+    assert len(read) == MOST_NOTES
+
+
+def test_a_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
+    first, second = Lease(["cores"], tmp_path), Lease(["cores"], tmp_path)
+    (tmp_path / "pkb-arena-lease-cores").unlink()
+    (tmp_path / "pkb-arena-lease-cores").touch()
+    assert first.take()
+    assert not second.take()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_lock_is_a_plain_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "pkb-arena-lease-cores"
+    os.symlink(tmp_path / "target", path) if kind == "link" else os.mkfifo(path)
+    with pytest.raises(OSError, match="pkb-arena-lease-cores"):
         Lease(["cores"], tmp_path)
+
+
+def test_a_folder_that_others_may_change_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError, match="sticky bit"):
+        Lease(["cores"], tmp_path)
+    tmp_path.chmod(0o1777)
+    assert Lease(["cores"], tmp_path).take()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o1777)
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(PermissionError, match="must belong to root or to you"):
+        Lease(["cores"], folder)
 
 
 def test_gpus_are_named_as_the_driver_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +279,7 @@ async def test_a_run_waits_until_another_arena_has_measured(paths: Paths, shared
     waiting = asyncio.Event()
 
     def listen(event: AnyEvent) -> None:
-        if isinstance(event, Waiting) and event.holder is not None and event.holder.problem == "theirs":
+        if isinstance(event, Waiting) and event.run_id:
             waiting.set()
 
     other = Lease(["cores"])
