@@ -144,17 +144,18 @@ def point(samples: Samples, seconds: float) -> Point:
     call, device = ([pair for pair in found if pair.at_s <= seconds] for found in (samples.call, samples.device))
     counted_us = sum(pair.calls * (pair.baseline_us + pair.contender_us) for pair in (*call, *device))
     return Point(
-        seconds, len(call), len(device), counted_us / 1e6 / seconds, _width(call, "call"), _width(device, "device")
-    )
+        seconds, len(call), len(device), counted_us / 1e6 / seconds,
+        _width(call, samples.history.get("call", ())), _width(device, samples.history.get("device", ())),
+    )  # fmt: skip
 
 
-def _width(found: Sequence[Batches], clock: str) -> float | None:
-    if not found:
-        return None
+def _width(found: Sequence[Batches], history: Sequence[float]) -> float | None:
+    """The half width of the interval of these pairs; None if they claim nothing."""
     pairs = [
         Pair(each.reference, each.baseline_us, each.contender_us, each.baseline_first, each.calls) for each in found
     ]
-    return half_width(interval.speedup(pairs, clock))
+    known = interval.speedup(pairs, history).interval
+    return half_width(known) if known is not None else None
 
 
 def conclude(rows: Sequence[PrecisionRow]) -> Conclusion:

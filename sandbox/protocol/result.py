@@ -25,6 +25,8 @@ class Samples(msgspec.Struct, frozen=True):
 
     call: list[Batches] = []
     device: list[Batches] = []
+    history: dict[str, list[float]] = {}
+    """What was known of world offsets before (`Clock.history`), by clock; the intervals depend on it."""
     harness_us: float = 0.0
     """Harness overhead per call in end-to-end time, already subtracted."""
     empty_gate_us: float = 0.0

@@ -123,9 +123,13 @@ class Clock:
         """
         self._floors = floors
         if self.raw:
-            history = self.offsets.get(self.offsets_class, ())
-            self.speed, self.why = interval.speedup(self.pairs, history, self.overhead_error())
+            self.speed, self.why = interval.speedup(self.pairs, self.history, self.overhead_error())
         return self.speed
+
+    @property
+    def history(self) -> Sequence[float]:
+        """What is known of world offsets in runs like this one; empty: nothing."""
+        return self.offsets.get(self.offsets_class, ())
 
     @property
     def offsets_class(self) -> str:
@@ -137,9 +141,8 @@ class Clock:
         """The history after this run, from its reference worlds only; empty if they show nothing, or there are none."""
         if self.rival or not self.raw:
             return {}
-        name = self.offsets_class
-        found = interval.learned(self.pairs, self.offsets.get(name, ()))
-        return {name: found} if found else {}
+        found = interval.learned(self.pairs, self.history)
+        return {self.offsets_class: found} if found else {}
 
     def medians(self) -> tuple[float | None, float | None]:
         """(baseline, contender) microseconds per call."""

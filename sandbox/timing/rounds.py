@@ -387,6 +387,7 @@ class Rounds:
         return Samples(
             call=self.call.samples(),
             device=self.device.samples(),
+            history={clock.name: [*clock.history] for clock in (self.call, self.device) if clock.history},
             harness_us=self.call.overhead_us,
             empty_gate_us=self.device.overhead_us * self.behind_gate.calls,
             foreign_us=observations.foreign_work.foreign_us if observations is not None else {},

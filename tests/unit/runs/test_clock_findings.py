@@ -66,4 +66,4 @@ def test_clocks_that_can_tell_nothing_get_advice(paths: Paths) -> None:
     keep(paths, entry(1, "cpu", 90.0, None))
     found = clock_finding(paths)
     assert found.state == "limited"
-    assert "--budget" in found.advice
+    assert "--seconds" in found.advice

@@ -46,7 +46,7 @@ def header(run_id: str, created: float = 1.0, problem: int = 13, device: str = "
 
 
 def result(verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcome: str = "") -> Result:
-    call = None if speedup is None else Interval(median=speedup, low=speedup - 0.1, high=speedup + 0.1)
+    call = None if speedup is None else Interval(median=speedup, low=0.95 * speedup, high=1.05 * speedup)
     return Result(
         verdict=verdict,
         detail="",
@@ -134,8 +134,8 @@ def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(
 
 
 def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
-    for number, (speedup, rounds) in enumerate(((3.06, 40), (1.0, 400))):
-        told = msgspec.structs.replace(result(speedup=speedup, outcome="even"), rounds=rounds)
+    for number, call in enumerate((Interval(3.06, 2.8, 3.4), Interval(1.0, 0.99, 1.01))):
+        told = msgspec.structs.replace(result(outcome="even"), speedup=Speedup(call=call, device=None))
         store.record(record_of(header(f"a{number}", number, source="x = 1"), told))
     best = store.standings()[13].best
     assert best is not None
