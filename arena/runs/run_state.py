@@ -61,7 +61,7 @@ class RunState:
                 self.jail = event.jail
             case events.WorldChanged():
                 self.worlds[event.role] = event
-            case events.Calibrated() | events.TransfersTimed():
+            case events.Calibrated() | events.TransfersTimed() | events.WorldOffsets():
                 return
             case events.Fatal():
                 self.fatal = event

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
 from benchmarks.clock_model.noise import CONTENTION, MODELS, QUIET, Noise
 from benchmarks.clock_model.trial import EARLIER, Case, trial
@@ -110,7 +111,7 @@ def _row(table: str, runs: int, cases: Sequence[Case]) -> ModelRow:
     scores = [trial(case, runs, seed=seed) for seed, case in enumerate(cases)]
 
     def mean(name: str) -> float:
-        return sum(getattr(score, name) for score in scores) / len(scores)
+        return float(np.mean([getattr(score, name) for score in scores]))
 
     widths = [sum(score.half_widths[place] for score in scores) / len(scores) for place in range(3)]
     return ModelRow(

@@ -10,6 +10,7 @@ from sandbox.machine.placement import core_in_turn
 from sandbox.timing import random_effects
 from sandbox.timing.interval import FEWEST, HALF_WIDTHS, NOISY_PERCENT, WIDEST
 
+Flags = random_effects.Flags
 REFERENCES = 4
 LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 """Pairs at each look: a claim at any of them counts."""
@@ -49,7 +50,7 @@ class TrialScore(msgspec.Struct, frozen=True):
 
 def times(
     case: Case, random: np.random.Generator, runs: int, pairs: int, offset: float
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Flags]:
     """Log times of references and contender, and whether the reference ran first, [runs, pairs] each."""
     batches = make(case.noise, random, runs, pairs)
     spread = offset * np.exp(random.normal(0, RUN_SPREAD, (runs, 1)))
@@ -73,11 +74,11 @@ def history(case: Case, random: np.random.Generator, runs: int) -> Floats:
     return mass
 
 
-def interval(baseline: Floats, contender: Floats, first: Floats, mass: Floats) -> tuple[Floats, Floats, Floats]:
+def interval(baseline: Floats, contender: Floats, first: Flags, mass: Floats) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high) of the log speedup, [runs] each; infinite ends claim nothing."""
     kept = random_effects.undisturbed(baseline, contender)
     which = np.arange(baseline.shape[1]) % REFERENCES
-    found = random_effects.fit(baseline - contender, which, first.astype(np.bool_), kept=kept)
+    found = random_effects.fit(baseline - contender, which, first, kept=kept)
     middle, low, high = random_effects.predict(found, mass)
     claims = (kept.sum(axis=1) >= FEWEST) & (high - low <= math.log(WIDEST))
     return middle, np.where(claims, low, -np.inf), np.where(claims, high, np.inf)

@@ -131,7 +131,8 @@ def _logs(times: Iterable[float]) -> "NDArray[np.float64]":
     """[1, batches] natural logarithms."""
     import numpy as np
 
-    return np.log(np.array([list(times)]))
+    logs: NDArray[np.float64] = np.log(np.array([list(times)]))
+    return logs
 
 
 def is_sound(pair: Pair) -> bool:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -37,10 +36,14 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
     for attempt in state.side(name).attempts:
         if attempt.judged is not None:
             speed = attempt.judged.speedup
-            ends = msgspec.structs.astuple(speed) if attempt.passed and speed is not None else (None, None, None)
-            found.append(Point(attempt.judged.at, *ends, words=figures.end_words(attempt.judged.outcome)))
+            words = figures.end_words(attempt.judged.outcome)
+            if attempt.passed and speed is not None:
+                found.append(Point(attempt.judged.at, speed.median, speed.low, speed.high, words))
+            else:
+                found.append(Point(attempt.judged.at, None, words=words))
         elif attempt.samples:
-            found.append(Point(attempt.samples[-1].at, *msgspec.structs.astuple(attempt.samples[-1].speedup)))
+            last = attempt.samples[-1]
+            found.append(Point(last.at, last.speedup.median, last.speedup.low, last.speedup.high))
     return tuple(found)
 
 
