@@ -294,20 +294,24 @@ class PoisonChecked(Reply, frozen=True):
 
 
 class LookAhead(Order, frozen=True):
-    """Check a stopped batch for outputs of calls that have not begun."""
+    """Check a stopped batch for outputs of calls that have not begun, and for those of calls that have ended."""
 
     kind = Kind.LOOK_AHEAD
     side: int
     first: int
-    """Slot of the first such call."""
+    """Slot of the first call that has not begun."""
     count: int
+    """Number of these calls."""
+    ended: list[int]
+    """By rank: the slot of the last call that has ended, as this rank counts; -1: none, or outputs may be written later."""
 
 
 class LookedAhead(Reply, frozen=True):
-    """Whether one of these slots has an output."""
+    """Whether a call that has not begun has an output, and whether the one that has ended has none."""
 
     kind = Kind.LOOKED_AHEAD
     written: bool
+    missing: bool = False
 
 
 TRIALS = 1009

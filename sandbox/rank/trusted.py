@@ -225,8 +225,11 @@ class TrustedRank(Rank):
         return found
 
     def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
-        """Checks slots of calls that have not begun for overwritten poison."""
-        self.reply(messages.LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
+        """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended."""
+        written = order.count > 0 and self.arenas.any_written(order.side, order.first, order.count)
+        ended = order.ended[self.rank]
+        missing = ended >= 0 and not self.arenas.any_written(order.side, ended, 1)
+        self.reply(messages.LookedAhead(written, missing))
 
     def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:
         """Checks that the output arenas are still poisoned."""

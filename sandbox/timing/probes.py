@@ -12,9 +12,9 @@ There are four kinds:
 - held: one rank is stopped while the others run on, and the inputs of its next call are replaced. A rank that needs
   them waits for that call. A rank that exchanged them in an earlier call does not wait, and its output is wrong.
 
-The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace, so
-nothing is proven. If it is too low, inputs that were used are replaced, so outputs are wrong. Both harm the kernel
-alone.
+The ranks, which run the kernel, count the calls that have begun. If a count is too high, nothing is left to replace; on CPU
+ranks outputs of calls that should have ended are missing then. If it is too low, inputs that were used are replaced, so outputs
+are wrong. Both harm the kernel alone.
 """
 
 from collections.abc import Callable
@@ -252,6 +252,7 @@ class Probes:
             if self.turns.kind.has_gate:
                 # Work launched since the last stop goes on. It must have read its inputs before they are replaced.
                 self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
+            self._require_honest_counts(side, world, batch, begun)
             found = self._replace_from(side, batch, begun)
             world.processes.resume()
             due.compared.setdefault(NOT_ITS_OWN, []).extend(found[:1])
@@ -263,6 +264,22 @@ class Probes:
         due.unfit_tries += not replaced and begun < batch.calls
         if shown:
             due.replaced -= 1
+
+    def _require_honest_counts(self, side: TimedSide, world: World, batch: Batch, begun: int) -> None:
+        """Raises Failed if an output was written before its call, or is missing after it.
+
+        begun: calls that have begun on some rank. On GPUs outputs may be written later, so none is missed there.
+        """
+        ended = [min(count, batch.calls) - 1 for count in world.calls_begun_by_rank()]
+        places = [-1 if self.turns.kind.has_gate or not each else batch.first + each - 1 for each in ended]
+        looked = side.exchange.look_ahead(batch.first + begun, batch.calls - begun, places)
+        for rank, (found, count) in enumerate(zip(looked, ended, strict=True)):
+            if found.written or found.missing:
+                text = "an output was written before the call that returns it"
+                if found.missing:
+                    text = f"{count} calls count as ended, but the output of the last of them was not written"
+                failure = side.exchange.failure(text, Verdict.PROTOCOL, rank=rank)
+                raise Failed(Verdict.PROTOCOL, failure, side.exchange.side)
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
         """Waits until a drawn number of calls have begun, but no longer than a drawn share of the batch."""
@@ -277,17 +294,10 @@ class Probes:
         return SPIN_SECONDS if self.turns.kind.has_gate else SLEEP_SECONDS
 
     def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
-        """Replaces inputs of calls that have not begun; returns their slots in order, none if no other inputs fit.
-
-        Raises Failed if an output was written before its call.
-        """
+        """Replaces inputs of calls that have not begun; returns their slots in order, none if no other inputs fit."""
         later = range(batch.first + begun, batch.first + batch.calls)
         if not later:
             return []
-        for rank, written in enumerate(side.exchange.written_ahead(later[0], len(later))):
-            if written:
-                text, verdict = "an output was written before the call that returns it", Verdict.PROTOCOL
-                raise Failed(verdict, side.exchange.failure(text, verdict, rank=rank), side.exchange.side)
         replaced = []
         for slot in sorted({later[0], self.chance.choice(later)}):
             if side.exchange.replace(slot, DRAWS):

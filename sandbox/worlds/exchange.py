@@ -291,12 +291,12 @@ class Exchange:
         if (kind := self.oracle.last_owed()) is not None:
             self.await_all(self.oracle, kind, self.prepared.limits.own)
 
-    def written_ahead(self, first: int, count: int) -> list[bool]:
-        """Returns by rank whether a stopped batch has written an output too early.
+    def look_ahead(self, first: int, count: int, ended: Sequence[int]) -> list[messages.LookedAhead]:
+        """Returns by rank whether a stopped batch has written an output too early, and whether one is missing.
 
-        first, count: the slots of calls that have not begun.
+        first, count: the slots of calls that have not begun. ended: by rank, the slot of a call that has ended, or -1.
         """
-        return [reply.written for reply in self.ask(messages.LookAhead(self.side, first, count), messages.LookedAhead)]
+        return self.ask(messages.LookAhead(self.side, first, count, list(ended)), messages.LookedAhead)
 
     def replace(self, slot: int, tries: int, distributions: Sequence[bool] = (True, False)) -> bool:
         """Replaces the inputs of an iteration by new ones of the same trial. Returns False if none fits.

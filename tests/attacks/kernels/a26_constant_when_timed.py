@@ -1,4 +1,4 @@
-# expect: WRONG_RESULT
+# expect: WRONG_RESULT | PROTOCOL
 # problem: load_balancing_loss_fn
 # preset: paper
 # attack: A26

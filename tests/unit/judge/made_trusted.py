@@ -78,7 +78,7 @@ class TrustedRanks(MadeRanks):
             case CompareOutputs():
                 return Compared([made.finding(rank, order, slot) for slot in order.slots])
             case LookAhead():
-                return LookedAhead(made.written(rank, order))
+                return LookedAhead(made.written(rank, order), made.missing(rank, order))
             case DrawAgain():
                 return DrawnAgain(made.fits(rank, order))
             case CheckPoison():

@@ -7,7 +7,7 @@ import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, Order, Reveal
+from sandbox.protocol.messages import ChooseBatch, CompareOutputs, DrawAgain, LookAhead, Order, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     HELD_SECONDS,
@@ -174,6 +174,16 @@ def test_a_count_that_leaves_nothing_to_replace_proves_nothing_but_is_not_tried_
     assert (rounds.probes.due[0].tries, rounds.probes.due[0].held_tries) == (MOST_TRIES, MOST_HELD_TRIES)
     assert not rounds.probes.proven
     assert orders(machine, DrawAgain) == []
+
+
+def test_too_high_a_count_is_refused() -> None:
+    machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
+    machine.oracle.missing = lambda rank, order: rank == 1
+    with pytest.raises(Failed, match="3 calls count as ended") as failed:
+        measured(machine)
+    assert (failed.value.verdict, failed.value.failure.rank) == (Verdict.PROTOCOL, 1)
+    (order,) = orders(machine, LookAhead)
+    assert [slot - order.first for slot in order.ended] == [-3, -2]
 
 
 def test_a_count_that_stays_at_nothing_proves_nothing() -> None:
