@@ -25,22 +25,29 @@ from arena.api import reward
 from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import Manifest, check_files, read_manifest, write_manifest
 from arena.machine.facts import installed_version
-from arena.paths import NAMED, Paths, make_folder, unwritable
-from arena.records.run_record import view
+from arena.machine.fingerprint import this_machine
+from arena.models.budget import Spent
+from arena.paths import NAMED, Paths, files_in, make_folder, unwritable
+from arena.records.header import read_header
+from arena.records.index import stored
+from arena.records.run_record import RunRecord, view
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.plan import SweepPlan
-from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
+from arena.sweep.records import AnyLine, Cell, CellResult, SweepSession, Unanswered, Written
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
 from sandbox.machine.locked_folder import LockedFolder, remove_leftovers
+from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 
 FORMATS = ("jsonl", "parquet")
 SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
 """Folders of bundles of all versions."""
 _BATCH = 5000
+_FEATURES = {int: "int64", float: "float64", str: "string", bool: "bool"}
+"""Types of columns as data sets name them. Inferred ones would differ where a column has only nulls."""
 INCOMING = ".import-"
 """Prefix of the folder of an import that is not complete."""
 
@@ -119,10 +126,10 @@ def _without_folder(player: str) -> str:
 def export_bundle(
     paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
 ) -> Manifest:
-    """Writes these sweeps, or all sweeps, into a new folder.
+    """Writes these sweeps, or all sweeps, into a new folder. Without any sweep: all runs of players, without journals.
 
     Raises:
-        UsageError: the folder is not empty, or there is no such sweep.
+        UsageError: the folder is not empty, there is no such sweep, or nothing was ever run.
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
     if form == "parquet":
@@ -131,8 +138,9 @@ def export_bundle(
     for path in chosen:
         require_sweep(path)
     chosen = chosen or journals(paths.sweeps)
-    if not chosen:
-        raise UsageError("there is no sweep to export", "`pkb-arena sweep --players ...` makes one")
+    runs = [] if chosen else _single_runs(paths)
+    if not chosen and not runs:
+        raise UsageError("there is no result to export", "`pkb-arena run` or `pkb-arena sweep --players ...` makes one")
     newest = {path: _newest(path) for path in chosen}  # damage is found before anything is written
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
@@ -147,6 +155,11 @@ def export_bundle(
                 for row in _copy(paths, catalogue, path, folder, newest[path], players):
                     out.write(msgspec.json.encode(row) + b"\n")
                     rows += 1
+            for run in runs:
+                out.write(msgspec.json.encode(_row_of_run(paths, catalogue, run, folder, players)) + b"\n")
+                rows += 1
+        for trace in files_in(paths.traces, ".jsonl") if runs else ():
+            _keep_trace(paths, folder, trace.stem, players)
         if form == "parquet":
             _to_parquet(folder / "results.jsonl", folder / "results.parquet")
         version = installed_version("pkb-arena") or ""
@@ -154,6 +167,35 @@ def export_bundle(
         return write_manifest(folder, time.time(), version, rows)
     except OSError as error:
         raise unwritable(folder, error, NAMED) from None
+
+
+def _single_runs(paths: Paths) -> list[RunRecord]:
+    """Returns the runs of all players that are in no sweep's journal, oldest first."""
+    found = stored(paths, lambda store: [run for player in store.players() for run in store.entries(player)])
+    return sorted(found or [], key=lambda run: (run.created, run.run_id))
+
+
+def _row_of_run(paths: Paths, catalogue: Catalogue, run: RunRecord, folder: Path, players: ShownPlayers) -> ResultRow:
+    """Returns a single run as the result of a sweep without a name. Keeps its kernel."""
+    setting = view(Setting, run, problem_dir="")
+    problem = next((problem for problem in catalogue.problems if problem.slug == run.slug), None)
+    line = view(
+        CellResult, run,
+        at=run.created,
+        key=run.run_id,
+        cell=Cell(slug=run.slug, setting=setting, player=run.player, attempt=1, catalogue=""),
+        class_=problem.class_ if problem is not None else "",
+        worker="",
+        report=run,
+        spent=Spent(),
+        trace_id="",
+        seconds=run.seconds.total,
+    )  # fmt: skip
+    with suppress(OSError, ValueError):
+        _keep_kernel(folder, read_header(paths.runs / f"{run.run_id}.jsonl").kernel)
+    void = run.voided if isinstance(run.voided, Void) else None
+    here = this_machine(run.device)
+    return row_of("", line, str(here) if run.machine in ("", here.digest) else "", players.of(run.player), void)
 
 
 def _newest(path: Path) -> dict[str, float]:
@@ -362,10 +404,12 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
 
 
 def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
-    columns = "\n".join(f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow))
-    names = ", ".join(path.stem for path in chosen)
+    fields = msgspec.structs.fields(ResultRow)
+    columns = "\n".join(f"| `{field.name}` | {_words(field.type)} |" for field in fields)
+    features = "\n".join(f"  - name: {field.name}\n    dtype: {_FEATURES[_plain(field.type)]}" for field in fields)
+    names = f"the sweeps {', '.join(path.stem for path in chosen)}" if chosen else "single runs"
     text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
-    return text.format(count=count, names=names, version=version, form=form, columns=columns)
+    return text.format(count=count, names=names, version=version, form=form, columns=columns, features=features)
 
 
 def _words(annotation: object) -> str:

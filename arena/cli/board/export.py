@@ -31,7 +31,8 @@ def command(
 ) -> None:
     """Write a bundle into DIR, a new folder: results as a table, journals, kernels, traces, a data card, a manifest.
 
-    Another arena takes it into its board with `pkb-arena import DIR`.
+    Another arena takes it into its board with `pkb-arena import DIR`. Without a sweep, all runs are exported, as a table without
+    journals. `datasets.load_dataset(DIR)` reads the table.
 
     With --html, DIR gets pages for a browser: prompt, steps, kernels with their changes, verdicts and cost of every attempt,
     single runs included. They need no server and no script. A file that is damaged is named and left out; the exit code is

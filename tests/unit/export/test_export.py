@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 import pytest
+from stored_runs import ran
 
 from arena.api import reward
 from arena.board.gathering import gather
@@ -95,6 +96,34 @@ def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(sweep: Paths,
         assert not path.is_file() or b"/home/me" not in path.read_bytes(), path
     with pytest.raises(UsageError, match="not empty"):
         export_bundle(sweep, CATALOGUE, tmp_path / "b")
+
+
+def test_runs_without_a_sweep_are_exported(paths: Paths, tmp_path: Path) -> None:
+    ran(paths, "20261128-060000-00000001", KERNEL, 1.5)
+    ran(paths, "20261128-060000-00000002", KERNEL, 2.5, player="file:/home/me/mine", created=2.0)
+    assert export_bundle(paths, CATALOGUE, tmp_path / "b").results == 2
+    rows = [json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines()]
+    assert [(row["player"], row["speedup"], row["campaign"]) for row in rows] == [
+        ("you", 1.5, ""),
+        ("file:mine", 2.5, ""),
+    ]
+    assert (tmp_path / "b" / "kernels" / f"{content_hash(KERNEL)}.py").read_text() == KERNEL
+    assert "2 results of single runs" in (tmp_path / "b" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_data_card_names_the_table_as_data_sets_do(sweep: Paths, tmp_path: Path, form: str) -> None:
+    """`datasets.load_dataset(DIR)` reads this; otherwise it mixes the table with journals and traces."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    export_bundle(sweep, CATALOGUE, tmp_path / "b", form=form)
+    first, begin, *_ = (tmp_path / "b" / "README.md").read_text().split("---\n")
+    assert first == ""
+    assert begin.startswith(f"configs:\n- config_name: default\n  data_files: results.{form}\ndataset_info:\n")
+    assert "  - name: speedup\n    dtype: float64\n" in begin
+    datasets = pytest.importorskip("datasets")
+    (row,) = datasets.load_dataset(str(tmp_path / "b"))["train"]
+    assert (row["player"], row["verdict"]) == ("file:mine", "PASS")
 
 
 def test_folders_of_the_same_name_stay_different_players(sweep: Paths, tmp_path: Path) -> None:
@@ -249,7 +278,7 @@ def test_a_deep_manifest_is_damaged(sweep: Paths, tmp_path: Path) -> None:
 def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: CommandLine) -> None:
     done = pkb_arena("export", "b")
     assert done.returncode == 2
-    assert "no sweep to export" in done.stderr
+    assert "no result to export" in done.stderr
     assert not (tmp_path / "b").exists()
     assert pkb_arena("import", "nowhere").returncode == 2
 
