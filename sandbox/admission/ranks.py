@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 
 from sandbox.rank.devices.cpu import CpuDevice
 
@@ -102,6 +103,7 @@ def _rank(rank: int, world: int, folder: str, work: Callable[[int, int], object]
         torch.set_num_threads(1)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as in sandbox.rank.launcher
         CpuDevice().join(rank, world, folder)
+        dist.barrier()  # a rank that ends at once would break connections that its peers are still making
         result = io.BytesIO()
         torch.save(work(rank, world), result)
         sending.send("")

@@ -152,7 +152,7 @@ class Team:
     def peers(self, t: torch.Tensor) -> list[torch.Tensor]:
         """The same tensor in every member's memory, indexed by member. Views keep their strides.
 
-        RunRecord `rank` is t's own memory.
+        Entry `rank` is t's own memory.
         """
         if not t.numel():
             return [t] * self.world  # torch gives it no address

@@ -77,6 +77,10 @@ def views(rank: int, world: int) -> None:
         expected = _pattern(peer, (6, 8), torch.float32)
         assert torch.equal(symm.peers(whole[2:4, 1:])[peer], expected[2:4, 1:])
         assert torch.equal(symm.peers(whole.T)[peer], expected.T)
+    square = symm.stage(_pattern(rank, (4, 4), torch.float32), tag="square")
+    symm.barrier()
+    for view in (square, square.T, square):  # of one address, type and shape
+        assert [peer.stride() for peer in symm.peers(view)] == [view.stride()] * world
 
 
 def test_views_of_symmetric_tensors_have_peers(worlds):

@@ -13,6 +13,7 @@ from typing import Any
 
 import playing_agent
 import pytest
+from no_jail import no_jail
 
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -75,7 +76,7 @@ def until_gone() -> UntilGone:
 def jailed_agents(jail: None) -> None:
     """Skips a test of programs in a jail if this machine's jail has no process table of its own."""
     if choose().name not in WITH_AGENTS:
-        pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
+        no_jail(choose().rejected.values())
 
 
 @pytest.fixture

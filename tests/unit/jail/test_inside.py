@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from no_jail import no_jail
 
 from sandbox.jail import seccomp
 from sandbox.jail.choice import why_not
@@ -23,12 +24,12 @@ def program() -> bytes:
     try:
         program = build_filter("nested")
     except NoFilter as error:
-        pytest.skip(str(error))
+        no_jail([str(error)])
     if not seccomp.is_available():
-        pytest.skip("this kernel cannot restrict signals")
+        no_jail(["this kernel cannot restrict signals"])
     reason = why_not(NESTED, program)
     if reason is not None:
-        pytest.skip(f"the profile does not hold here: {reason}")
+        no_jail([reason])
     return program
 
 

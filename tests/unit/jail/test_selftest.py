@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from no_jail import no_jail
 
 from sandbox.jail import choice, profiles
 from sandbox.jail.choice import choose, why_not
@@ -20,19 +21,42 @@ from sandbox.jail.seccomp import NoFilter, build_filter
 @pytest.fixture
 def program():
     if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
+        no_jail(["bubblewrap is not installed"])
     try:
         return build_filter()
     except NoFilter as error:
-        pytest.skip(str(error))
+        no_jail([str(error)])
 
 
 @pytest.fixture
 def chosen(program):
     jail = choose()
     if jail.name not in ("full", "root"):
-        pytest.skip(f"the strongest profile here is {jail.name}: {jail.rejected}")
+        no_jail(jail.rejected.values())
     return jail.profile
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        ("bubblewrap is not installed", pytest.skip.Exception),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", pytest.skip.Exception),
+        ("bwrap: Unknown option --unshare-nets", pytest.fail.Exception),
+        ("from inside, a kernel reaches_network", pytest.fail.Exception),
+        ("without has_tmp", pytest.fail.Exception),
+        ("the self-test ended with status 1", pytest.fail.Exception),
+    ],
+)
+def test_a_broken_jail_is_no_reason_to_skip(reason, outcome, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(outcome):
+        no_jail([reason])
+
+
+def test_no_profile_of_this_machine_is_broken(monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    if reasons := choose().rejected.values():
+        no_jail(reasons)
 
 
 class Holed(Profile):

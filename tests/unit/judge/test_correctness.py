@@ -18,6 +18,7 @@ from sandbox.referee.stacks import place_of
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.world import World
 
 
 def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
@@ -331,3 +332,19 @@ def test_a_trusted_rank_that_fails_is_never_the_kernels_fault() -> None:
 def test_first_calls_that_compute_have_twice_as_long(busy: float, verdict: Verdict) -> None:
     machine = MadeMachine(kernel=MadeKernel(call_us=lambda calls: 15e6, cpu_share=busy))
     assert correctness_check(machine).judge()[0] is verdict
+
+
+def test_a_first_call_is_extended_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = of_kernel(Fault(Kind.GO), cpu_share=1.0, begun=lambda rank, calls: 1)
+    correctness = correctness_check(machine)
+    waits: list[float] = []
+    await_done = correctness.exchange.await_done
+
+    def counted(world: World, limit: float) -> int:
+        waits.append(limit)
+        assert len(waits) < 4, "a kernel that computes without an end is never ended"
+        return await_done(world, limit)
+
+    monkeypatch.setattr(correctness.exchange, "await_done", counted)
+    assert correctness.judge()[0] is Verdict.TIMEOUT
+    assert len(waits) == 2

@@ -4,11 +4,12 @@ import gc
 import os
 
 import pytest
-from made_kernels import MadeOracle, figures, right, wrong
+from made_kernels import MadeKernel, MadeOracle, figures, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import OutputError, RankChecked
-from sandbox.protocol.messages import Arm, CompareOutputs, Draw, MakeArenas, OutputFinding, Reveal
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import Arm, CompareOutputs, Draw, LoadKernel, MakeArenas, OutputFinding, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
@@ -95,6 +96,45 @@ def test_a_batch_ends_with_done_and_unsealed_outputs_are_fetched_off_the_clock(s
     assert found.await_done(found.contender, 1.0) - started == 200_000
     assert found.sealed is sealed
     assert found.contender.idle
+
+
+@pytest.mark.parametrize("bears", [True, False])
+def test_a_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MadeMachine(kernel=MadeKernel(bears_processes=bears))
+    found = exchange(machine)
+    world = found.contender
+    world.tell(LoadKernel("kernel.py", ""))
+    found.await_all(world, Kind.LOADED, 10.0)
+    found.draw(2, expect_poison=False)
+    found.arm(world)
+    pause, told = world.processes.pause, []
+
+    def pause_later() -> bool:
+        machine.clock.sleep(0.5)  # finding new processes takes time
+        told.append(machine.clock.perf_counter_ns())
+        return pause()
+
+    monkeypatch.setattr(world.processes, "pause", pause_later)
+    world.go()
+    ended = found.await_done(world, 10.0, stops=True)
+    assert ended == (told[0] if bears else told[0] - 500_000_000)
+
+
+def test_the_clock_of_a_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.draw(2, expect_poison=False)
+    found.arm(found.contender)
+    order: list[str] = []
+    for owner, name in (
+        (machine.clock, "perf_counter_ns"),
+        (found.contender.wires, "release"),
+        (found.contender.processes, "resume"),
+    ):
+        call = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *_, name=name, call=call: (order.append(name), call())[1])
+    found.contender.go()
+    assert order == ["perf_counter_ns", "release", "resume"]
 
 
 def test_discarding_compares_nothing_on_any_side() -> None:

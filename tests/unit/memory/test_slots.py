@@ -75,6 +75,14 @@ def test_a_slot_that_was_laid_out_for_one_value_takes_any(first, then):
     assert all(torch.equal(out, put) for (_, put), out in zip(leaves, got.tensors, strict=True))
 
 
+@pytest.mark.parametrize("laid_out_for", [torch.zeros(3, 4), torch.zeros(4, 3).t()])
+@pytest.mark.parametrize("value", [torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]])
+def test_strides_are_noted_as_they_were_returned(laid_out_for, value):
+    memory, slot = ready_for(laid_out_for)
+    slot.put(value)
+    assert slots.Unpacked(memory, ROOM).strides == [list(value.stride())]
+
+
 @pytest.mark.parametrize("value", [torch._neg_view(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3, 4))])
 def test_a_tensor_is_stored_as_it_reads(value):
     memory, slot = ready_for(torch.randn(3, 4))

@@ -1,6 +1,7 @@
 """The comparison rules: which differences an honest kernel may have, and which no kernel may."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -243,3 +244,19 @@ def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
         held = limits(example, torch.bfloat16, usual, own, 0.0, 0.0, False)
         assert turned.rms <= held.rms
         assert turned.max <= held.max
+
+
+@pytest.mark.parametrize("change", [0.5, -0.5])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("odd", [False, True])
+def test_one_element_too_far_on_either_side_is_wrong(change: float, sign: int, odd: bool) -> None:
+    oracle = sign * torch.ones(4000, dtype=torch.float64)
+    baseline = (oracle * (1 + 1e-7)).float()
+    got = baseline.clone()
+    got[5] += change
+    if odd:  # then every element is looked at, and not only the largest error
+        oracle[9] = baseline[9] = got[9] = math.inf
+    assert errors(got, oracle).max == pytest.approx(0.25, rel=1e-3)
+    held = limits(got, torch.float32, UsualError(0.1, 0.0, 1e-3), OwnError(0.1, 1e-3), 0.0, 0.05, False)
+    figures, verdict = compare("out", got, baseline, oracle, OwnError(), replace(held, max=0.05))
+    assert (verdict, figures.wrong, figures.first_wrong) == (Verdict.WRONG_RESULT, 1, [5])

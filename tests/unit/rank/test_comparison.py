@@ -12,11 +12,12 @@ from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.protocol.messages import OutputFinding
+from sandbox.protocol.messages import CompareOutputs, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
 from sandbox.rank.problem_code import ProblemCode
+from sandbox.rank.trusted import TrustedRank
 
 TENTHS = "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n"
 """A baseline with rounding errors."""
@@ -332,3 +333,62 @@ def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: C
     once = judge.code.call(lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting)
     assert judge.comparison.distance_of(slots.packed(*flatten(once)), plain, {}) <= 1
     assert judge.comparison.distance_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_every_output_counts_in_canonical_order(compares: Compares, wrong: int) -> None:
+    case = compares(
+        "def solution(x):\n    return x * 0.1, x * 0.3\n", "def canonical(outputs, setting):\n    return outputs\n"
+    )
+    theirs = [output.clone() for output in case.right]
+    theirs[wrong] += 1
+    got = slots.packed(*flatten(tuple(theirs)))
+    assert case.comparison.distance_of(got, flatten(case.right), {}) > 1
+
+
+def others_say(value: float) -> Callable[[torch.Tensor], None]:
+    """A reduction with ranks whose figures are all this large."""
+
+    def reduce(figures: torch.Tensor) -> None:
+        figures.clamp_(min=value)
+
+    return reduce
+
+
+@pytest.mark.parametrize("extra", ["", ROWS_SORTED], ids=["fast", "in order"])
+def test_a_distance_is_the_largest_of_all_ranks(compares: Compares, extra: str) -> None:
+    case = compares(TENTHS, extra)
+    structure, leaves = flatten(case.right)
+    size = slots.header_bytes(1) + 1024
+    arena = torch.zeros(size, dtype=torch.uint8)
+    slots.Slot(arena, 1).pack(structure, leaves)
+    case.comparison.reduce = others_say(7.0)
+    assert case.comparison.distance(arena, arena, [0], size, 1, lambda slot: {}).tolist() == [7.0]
+
+
+def test_all_ranks_calibrate_equally_many_iterations(compares: Compares) -> None:
+    case = compares(TENTHS)
+    case.comparison.reduce = others_say(1)  # another rank has a small output
+    drawn: list[int] = []
+    case.comparison.calibrate(drawn.append(seed) or case.expected_of(seed) for seed in range(20))
+    assert len(drawn) == 20
+    assert case.comparison.usual == [UsualError(1.0, 0.0, 1.0)]
+
+
+class AwayFromBaseline(TrustedRank):
+    """A trusted rank that finds every output near, beside ranks that find all far."""
+
+    def __init__(self) -> None:
+        memory = torch.zeros(slots.header_bytes(1) + 64, dtype=torch.uint8)
+        near = SimpleNamespace(distance_of=lambda *_: 0.5, reduce=others_say(7.0))
+        self.comparison, self.comparison_of = near, lambda slot: near  # type: ignore[assignment,method-assign]
+        self.device = SimpleNamespace(torch_device=torch.device("cpu"))  # type: ignore[assignment]
+        self.arenas = SimpleNamespace(  # type: ignore[assignment]
+            sides={0: SimpleNamespace(due=memory)}, room=1, slot_of=lambda *_: memory, inputs_of=lambda slot: {}
+        )
+        self.plain = lambda slot: flatten(torch.zeros(1))  # type: ignore[method-assign]
+
+
+def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
+    found = AwayFromBaseline().far_from_baseline(CompareOutputs([], 0, None, [3, 5]))
+    assert sorted(found) == [3, 5]

@@ -37,6 +37,22 @@ def test_the_distance_counts_in_units_of_what_is_allowed() -> None:
     assert distance(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.405 / 2 / 4e-2], rel=1e-4)
 
 
+@pytest.mark.parametrize(("sign", "change"), [(1, 0.4), (1, -0.4), (-1, 0.4), (-1, -0.4)])
+def test_one_element_too_far_on_either_side(sign: int, change: float) -> None:
+    b = sign * torch.ones(1, 2000)
+    y = b.clone()
+    y[0, 7] += change  # the RMS error stays within its limit
+    assert distance(y, b, LIMITS).tolist() == pytest.approx([0.4 / 2 / 4e-2], rel=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_every_output_of_a_slot_counts(wrong: int) -> None:
+    right = [torch.ones(4), torch.ones(3), torch.ones(2, 2)]
+    theirs = [t * (1 + 1e-6) for t in right]
+    theirs[wrong] += 1
+    assert far([tuple(theirs)], [tuple(right)], [LIMITS] * 3)[0] > 1
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64])
 def test_one_wrong_slot_of_many_is_far_in_every_dtype(dtype: torch.dtype) -> None:
     right = [torch.randn(9, 7).to(dtype) for _ in range(5)]
