@@ -1,7 +1,9 @@
 """Waits for the answers of a world's ranks, and serves all other input meanwhile."""
 
+import errno
 import os
 import re
+import resource
 import time
 from collections.abc import Callable
 
@@ -10,7 +12,7 @@ from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
-from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, SmallFiles, WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 from sandbox.worlds.world_process import MEMORY_CHECK_SECONDS
@@ -19,6 +21,7 @@ SPIN_SECONDS = 0.03
 """Waits spin for so long where cores are free. A process that sleeps wakes up tens of microseconds late, which would count."""
 CORES_PER_RANK = 4
 """Cores for each rank from which on some are free."""
+_FILE_TOO_LARGE = f"[Errno {errno.EFBIG}]"
 _RAISED = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)
 """The last line of a traceback."""
 
@@ -81,6 +84,11 @@ class Awaiting:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
+                if _FILE_TOO_LARGE in failed.text:
+                    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 10
+                    raise SmallFiles(
+                        f"a file may have at most {most} KiB here, and ranks share memory through files"
+                    ) from None
                 printed = _printed(world)
                 raised = _RAISED.findall(printed) if failed.kind == "DIED" else []
                 raise HarnessFailed(f"{raised[-1] if raised else failed}\n{failed.text}\n{printed}") from None

@@ -46,6 +46,12 @@ class HarnessFailed(Exception):
     """What to do, instead of the usual advice."""
 
 
+class SmallFiles(HarnessFailed):
+    """Ranks share memory through files, which may not be as large as a world needs."""
+
+    advice = "Start pkb-arena in a shell with `ulimit -f unlimited`."
+
+
 class MachineTooBusy(HarnessFailed):
     """Processes of a world waited for cores that programs outside the arena used."""
 

@@ -1,6 +1,5 @@
 """Starts, opens and ends worlds of any role, and reports each change as an event."""
 
-import resource
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,15 +17,6 @@ from sandbox.worlds.opening import has_open, opening, readable, stamps_of
 from sandbox.worlds.state import State
 from sandbox.worlds.world import World
 from sandbox.worlds.world_spec import WorldSpec
-
-LEAST_FILE = 1 << 30
-"""Bytes that a file of shared memory may need."""
-
-
-class SmallFiles(HarnessFailed):
-    """This process may not make files of the size that worlds need."""
-
-    advice = "Start pkb-arena in a shell with `ulimit -f unlimited`."
 
 
 class WorldStarter:
@@ -54,11 +44,8 @@ class WorldStarter:
         """Starts a world's processes; returns before they are ready.
 
         Raises:
-            HarnessFailed: the machine is out of processes, descriptors or memory, or files may not be large enough.
+            HarnessFailed: the machine is out of processes, descriptors or memory.
         """
-        most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if most != resource.RLIM_INFINITY and most < LEAST_FILE:
-            raise SmallFiles(f"a file may have at most {most >> 10} KiB here, and ranks share memory through files")
         kind = kind_of(setting.device)
         spec = WorldSpec(
             ranks=setting.world,
