@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -230,8 +231,14 @@ def without_open_parenthesis(text: str) -> str:
     return text[:at] if at > 0 and ")" not in text[at:] else text
 
 
+def age_words(created: float) -> str:
+    """When a run was: "14:02" today, else "28 Nov 14:02"."""
+    today = time.localtime(created)[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if today else "%d %b %H:%M", time.localtime(created))
+
+
 def so_far_words(state: RunState) -> str:
     """How far the timing of a cancelled run came: ", cancelled at 1.42× [1.1, 1.9]"."""
     if (headline := state.headline) is None:
-        return ""
+        return ", cancelled"
     return f", cancelled at {speedup_words(headline.speedup, headline.outcome)[2:]} {headline.where}".rstrip()

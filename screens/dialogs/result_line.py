@@ -26,9 +26,8 @@ def result_line(
     when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
     if isinstance(entry, Unrun):
         mark = ("  in the editor" if here else "", "$accent")
-        return Content.assemble(
-            (f"{when}  ", "$muted"), ("not run", "$muted"), (f"  {entry.sha256[:8]}", "$muted"), mark
-        )
+        words = f"{'not run':<18}{'':<36}" if wide else "not run  "
+        return Content.assemble((f"{when}  {words}{entry.sha256[:8]}", "$muted"), mark)
     words = figures.verdict_words(entry.verdict)
     speed = ""
     colour = figures.verdict_style(entry.verdict)

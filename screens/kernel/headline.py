@@ -13,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.machine.facts import isolation_words
+from arena.records.run_record import RunRecord
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.words.untrusted_text import printable
@@ -124,6 +125,22 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         support=f"{figures.interval_words(headline.speedup)} {headline.where}{', single calls' if single else ''}".rstrip(),
         advice=SINGLE if single else _isolation(state),
     )  # fmt: skip
+
+
+def earlier_answer(record: RunRecord, key: str) -> Answer:
+    """The answer of an earlier run of the same text in the same setting, muted, with its age. `key` runs it again."""
+    when = f"at {figures.age_words(record.created)} · {key} runs it again"
+    words = figures.verdict_words(record.verdict)
+    if record.interval is None or not record.outcome:
+        support = "not timed" if record.passed else _line(record.detail)
+        return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
+    said, sign = record.outcome, figures.outcome_sign(record.outcome)
+    noisy = said == TOO_NOISY  # a large figure would be read as the result
+    big = "✓" if noisy else f"{figures.factor(record.interval.median)}x"
+    support = figures.measured_words(record.interval, said, record.clock)
+    return Answer(
+        words, "muted", f"{sign} {outcome_words(said)}", "muted", big, "" if noisy else sign, support, of=when
+    )
 
 
 def queued_answer(state: RunState, seconds: float) -> Answer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
+from arena.records.run_record import RunRecord
 from arena.runs.engine import EngineRun
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
@@ -60,6 +61,8 @@ class KernelSession:
         self._judged: RunRequest | None = None
         """The request whose run `state` shows."""
         self._cancelled = False
+        self._records: list[RunRecord] = []
+        """The earlier results of this problem, newest first."""
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
         self._in_folder = False
@@ -351,7 +354,27 @@ class KernelSession:
         if run_id:
             await self.services.engine.recorded(run_id)
         await self.services.refresh_standings()
+        await self.read_records()
+
+    async def read_records(self) -> None:
+        """Reads the earlier results of this problem again. If they cannot be read, there are none."""
+        self._records = []
+        with suppress(ArenaError):
+            self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id))
         self.changed = True
+
+    def earlier(self, text: str) -> RunRecord | None:
+        """The newest result of a text in the setting of the next run, whichever file it was in; None: there is none."""
+        try:
+            setting = self.setting()
+        except ArenaError:
+            return None
+        sha256, wanted = Kernel(text, self.kernel.files).sha256, (setting.device, setting.world, setting.dtype)
+        for record in self._records:
+            here = (record.device, record.world, record.dtype) == wanted and record.sizes == setting.sizes
+            if here and record.sha256 == sha256 and not record.voided and record.verdict is not Verdict.HARNESS_ERROR:
+                return record
+        return None
 
     def set_clock(self, at: float) -> None:
         """Sets the current time on the events' clock to `at`, in seconds."""

@@ -22,12 +22,13 @@ from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
 from sandbox.protocol.kernel_files import Kernel
+from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import AGAIN_WITHIN_S, COMPLAINED_S
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
-from screens.kernel.headline import KernelHeadline, answer_of, outdated, queued_answer, worlds_words
+from screens.kernel.headline import KernelHeadline, answer_of, earlier_answer, outdated, queued_answer, worlds_words
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
@@ -101,6 +102,7 @@ class KernelScreen(EditingScreen):
         self.take_kernels()
         draft = await self._read()
         self._take_up_run()
+        self.start(self.session.read_records(), "records")
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if draft is not None and not self.taken_by:
@@ -266,11 +268,18 @@ class KernelScreen(EditingScreen):
         keymap = self.services.settings.keymap
         answer = answer_of(state, keymap, dirty) if waited is None else queued_answer(state, waited)
         of = session.verdict_of(self.editor.file_text) if waited is None else ""
-        if of:
+        earlier = (
+            session.earlier(self.editor.file_text)
+            if waited is None and (not state.run_id or of.startswith("revision"))
+            else None
+        )
+        if earlier is not None:
+            answer = earlier_answer(earlier, self.key_words("run"))
+        elif of:
             answer = outdated(answer, of, self.key_words("run"))
         elif not state.run_id and waited is None and self.problem.id in self.services.standings:
-            earlier = f"{self.key_words('history')} shows earlier verdicts"
-            answer = replace(answer, words="NOT RUN SINCE OPENED", advice=earlier)
+            advice = f"{self.key_words('history')} shows earlier verdicts"
+            answer = replace(answer, words="NOT RUN SINCE OPENED", advice=advice)
         if not self.answer_shown:
             answer = replace(answer, place="")
         result = self.query_one(ResultPane)
@@ -329,7 +338,7 @@ class KernelScreen(EditingScreen):
         elif self.session.busy:
             self.say("The run has not ended yet. Measure longer after its end.")
         else:
-            self.say("No correct run yet: run a kernel first")
+            self._say_run_first()
 
     async def _measure_on(self) -> None:
         budget_s = await self.session.measure_on()
@@ -340,6 +349,13 @@ class KernelScreen(EditingScreen):
             self.start(self.session.judge_other_sizes(), "other sizes")
         elif self.session.busy:
             self.say("The run has not ended yet. Judge at other sizes after its end.")
+        else:
+            self._say_run_first()
+
+    def _say_run_first(self) -> None:
+        earlier = self.session.earlier(self.editor.file_text)
+        if earlier is not None and earlier.passed:
+            self.say(f"Right since {figures.age_words(earlier.created)}. {self.key_words('run')} runs it again first")
         else:
             self.say("No correct run yet: run a kernel first")
 

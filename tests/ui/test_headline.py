@@ -65,7 +65,7 @@ def test_a_phase_past_its_limit_says_what_does_not_count(events) -> None:
     assert "(comparing outputs does not count, few rounds take longer)" in [text for text, _ in late]
     last = ("esc twice cancels", "muted")
     finished = ("✓ load 0.05", "foreground")
-    shown = fitting([finished, *late, last], 60)
+    shown = fitting([finished, *late, last], 66)
     assert (shown[0], shown[-1]) == (finished, last)  # a long reason leaves room for the key and the other phases
 
 

@@ -54,7 +54,13 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         await until(pilot, lambda: app.screen is app.picker)
         app.services.last_runs.clear()  # as after a restart of the app
         app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: "F5 runs it again" in screen_text(app) and "[1.40, 1.60]" in screen_text(app))
+        assert app.screen.query_one("#headline").answer.colour == "muted"
+        await pilot.press("f20")
+        await until(pilot, lambda: any("Right since" in str(note.message) for note in app._notifications))
+        await pilot.press("x")
         await until(pilot, lambda: "NOT RUN SINCE OPENED" in screen_text(app))
+        await pilot.press("backspace")
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         assert "NOT RUN YET" not in screen_text(app)
 
