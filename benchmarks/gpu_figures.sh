@@ -10,6 +10,7 @@
 #               `production` and `paper`
 #   legal       correctness of these at tiny, paper and three more settings each, in two dtypes
 #   soak        the kit's newer blocks, 50,000 calls each                                4 minutes
+#   precision   pairs, duty and half widths after seconds of timing, at `production` and `paper`     8 minutes
 #   save        from a save to its verdicts, three times                                 2 minutes
 #   transfers   ways between two GPUs, and collectives against NCCL, 2 KB to 256 MB      6 minutes
 #   attacks     the attacks of SECURITY.md                                               5 minutes
@@ -72,6 +73,10 @@ for step in ${*:?name steps}; do
     soak)
         run kit-soak-new.txt 400 python3 -m benchmarks kit-soak exchanged_rows summed routed cut recurred passed_on attended \
             --repetitions 50 --world "$world" ;;
+    precision)
+        for preset in production paper; do
+            run precision.txt 300 python3 -m benchmarks precision --device cuda --preset $preset --world "$world"
+        done ;;
     save) run save-gpu.txt 180 python3 -m benchmarks save-gpu --repetitions 3 ;;
     transfers)
         run transfers.txt 90 $arena transfers --world "$world"
