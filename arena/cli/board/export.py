@@ -9,8 +9,10 @@ from arena.cli.options import CliSession, json_option, open_session
 from arena.cli.output import counted, print_json, print_line
 from arena.errors import UsageError
 from arena.export.bundle import FORMATS, export_bundle
+from arena.export.harbor import export_harbor
 from arena.export.pages.attempts import LEFT_OUT_ADVICE
 from arena.export.pages.site import export_pages
+from arena.machine.facts import installed_version
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -24,10 +26,11 @@ from sandbox.protocol.verdict import ExitCode
 @click.option(
     "--html", "as_pages", is_flag=True, help="Write static pages instead: an index, and a page for each attempt."
 )
+@click.option("--harbor", is_flag=True, help="Write tasks for Harbor instead, one for each problem.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, folder: Path, sweeps: tuple[str, ...], form: str, as_pages: bool, as_json: bool
+    ctx: click.Context, folder: Path, sweeps: tuple[str, ...], form: str, as_pages: bool, harbor: bool, as_json: bool
 ) -> None:
     """Write a bundle into DIR, a new folder: results as a table, journals, kernels, traces, a data card, a manifest.
 
@@ -39,9 +42,11 @@ def command(
     3 then.
     """
     session = open_session()
+    if as_pages + harbor + (form != FORMATS[0]) > 1:
+        raise UsageError("--html, --harbor and --format exclude each other", "leave two of them out")
+    if harbor:
+        ctx.exit(_write_tasks(session, folder, as_json))
     if as_pages:
-        if form != FORMATS[0]:
-            raise UsageError("--html excludes --format", "leave one of them out")
         ctx.exit(_write_pages(session, folder, sweeps, as_json))
     manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
     if as_json:
@@ -49,6 +54,16 @@ def command(
     else:
         what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
         print_line(f"{folder}: {what}")
+
+
+def _write_tasks(session: CliSession, folder: Path, as_json: bool) -> ExitCode:
+    version = installed_version("pkb-arena") or ""
+    count = export_harbor(session.paths, session.catalogue, session.settings, folder, version)
+    if as_json:
+        print_json({"folder": str(folder), "tasks": count})
+    else:
+        print_line(f"{folder}: {counted(count, 'task')}; their verifier needs the image of the Dockerfile: pkb-arena")
+    return ExitCode.PASS
 
 
 def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_json: bool) -> ExitCode:
