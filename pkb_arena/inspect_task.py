@@ -14,7 +14,7 @@ from inspect_ai.util import Store
 
 from arena.errors import ArenaError
 from arena.models.answer import kernel_of
-from arena.models.templates import read_template
+from arena.models.conversation import read_template
 from arena.players import tools
 from pkb_arena.evaluation import JUDGE, NUMBERS, Terms, numbers, report_of, rows, words
 from sandbox.protocol.kernel_files import Kernel

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from arena.errors import ArenaError, UsageError
-from arena.models.conversation import Tool, ToolResult
-from arena.models.templates import read_template
+from arena.models.conversation import Tool, ToolResult, read_template
 from arena.paths import Paths
 from arena.players import tools
 from arena.players.judge_access import JudgeAccess

@@ -1,8 +1,11 @@
 """The pieces that a model yields while it writes, and the conversation that it answers.
 
-`Text` pieces in order are the answer. `Finish` comes exactly once, last.
+`Text` pieces in order are the answer. `Finish` comes exactly once, last. Texts for models are files (`read_template`).
 """
 
+import functools
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import msgspec
@@ -151,3 +154,22 @@ class Finish(Piece, tag="finish", frozen=True):
 
 
 AnyPiece = Text | Thought | CallPart | Kept | Usage | Retry | Finish
+
+
+TEMPLATES = "v1"
+"""The version in use."""
+
+_FOLDER = Path(__file__).parent / "prompt_texts" / TEMPLATES
+EXAMPLES = _FOLDER / "examples"
+"""The folder of the worked examples."""
+
+
+@functools.cache
+def read_template(name: str) -> str:
+    """Reads a template. name: the file name without .md."""
+    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def fill_template(name: str, **values: object) -> str:
+    """Reads a template and replaces its ${names}. Raises KeyError if a value is missing."""
+    return Template(read_template(name)).substitute(values)

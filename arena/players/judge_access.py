@@ -1,7 +1,11 @@
-"""Kernel access through a judge, for one player at one task. Kernels run in a jail unless the user allows otherwise."""
+"""Kernel access through a judge, for one player at one task. Kernels run in a jail unless the user allows otherwise.
 
-from collections.abc import Callable
+Kernels of models are kept as revisions, the best in a file of the model.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from arena.machine.facts import require_jail
 from arena.players.attempts import Attempt, best_of
@@ -11,6 +15,8 @@ from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.origin import Origin
 from arena.runs.other_sizes import OtherSizesProgress, ignore, with_other_sizes
 from arena.runs.run_request import RunRequest
+from arena.workspace.kernels import Workspace
+from problems.specification import Problem
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
@@ -120,3 +126,28 @@ class JudgeAccess(KernelAccess):
 
     def warn(self, text: str) -> None:
         self._warn(text)
+
+
+def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt | None:
+    """Saves all kernels as revisions. Returns the best one; the first if none was judged; None if there is none.
+
+    Raises:
+        FolderUnwritable: the workspace cannot be written.
+    """
+    written = [attempt for attempt in attempts if attempt.answer.outcome == "kernel"]
+    for attempt in written:
+        workspace.keep_revision(attempt.answer.source, attempt.answer.files)
+    return best_of(attempts) or (written[0] if written else None)
+
+
+def save_best(workspace: Workspace, problem: Problem, player: str, best: Attempt) -> Path:
+    """Writes a kernel to the player's file in the workspace. A kernel of several files becomes a folder beside it.
+
+    Raises:
+        FolderUnwritable: the workspace cannot be written; the old file is unchanged.
+    """
+    path = workspace.kernel_path(problem, player)
+    if best.answer.files:
+        return workspace.put_beside(path, best.answer.kernel)
+    workspace.save(path, best.answer.source)
+    return path

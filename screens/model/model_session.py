@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from arena.errors import ArenaError
-from arena.players.judge_access import JudgeAccess
-from arena.players.kept_kernels import keep_revisions, save_best
+from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState

@@ -13,7 +13,7 @@ from textual.widgets import Button, Input, Select
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool, has_prices, price_words
 from arena.players.agent import PATIENCE
-from arena.players.model import ModelPlayer
+from arena.players.make_player import ModelPlayer
 from arena.players.player import PlayerKind, PlayerName, PlayerSetup
 from arena.runs.origin import Origin
 from arena.settings import ModelSettings

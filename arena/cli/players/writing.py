@@ -11,8 +11,7 @@ from arena.cli.players.writing_progress import WritingProgress
 from arena.cli.players.writing_report import WritingReport, print_writing, report_of
 from arena.cli.runs.run import RunProgress
 from arena.paths import NAMED, make_folder, unwritable, write_named_file
-from arena.players.judge_access import JudgeAccess
-from arena.players.kept_kernels import keep_revisions, save_best
+from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.runs.engine import Engine

@@ -23,7 +23,7 @@ from arena.cli.options import (
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool
 from arena.paths import NAMED, make_folder
-from arena.players.model import ModelPlayer
+from arena.players.make_player import ModelPlayer
 from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup
 from arena.runs.origin import Origin, find_origin
 from arena.setting_choice import Choice, choose_setting

@@ -16,12 +16,10 @@ import httpx
 import httpx_sse
 
 from arena.errors import PlayerFailed
-from arena.models.connection.address import base_url
-from arena.models.connection.halves import readable
 from arena.models.connection.keys import Key
-from arena.models.connection.network import open_client, proxy_for
+from arena.models.connection.network import base_url, open_client, proxy_for
 from arena.models.connection.provider import ErrorEvent, Provider, Request, refusal_of
-from arena.models.connection.reading import ANSWER_CHARACTERS, Bounded, Reading
+from arena.models.connection.reading import ANSWER_CHARACTERS, Bounded, Reading, readable
 from arena.models.conversation import AnyPiece, Conversation, Finish, Retry, Text
 from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable

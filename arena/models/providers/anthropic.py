@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from arena.models.connection import provider
-from arena.models.connection.halves import joined
+from arena.models.connection.reading import joined
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Kept, Message, Text, Thought, Usage
 from arena.settings import ModelSettings
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from arena.models.connection import provider
-from arena.models.connection.halves import characters
+from arena.models.connection.reading import characters
 from arena.models.conversation import (
     AnyPiece,
     CallPart,

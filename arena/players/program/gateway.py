@@ -19,9 +19,8 @@ import httpx_sse
 import msgspec
 
 from arena.models.budget import Budget
-from arena.models.connection.address import base_url, is_local
 from arena.models.connection.keys import Key, find_key
-from arena.models.connection.network import open_client
+from arena.models.connection.network import base_url, is_local, open_client
 from arena.models.connection.provider import ErrorEvent, Reader
 from arena.models.conversation import Conversation
 from arena.models.providers import find_provider

@@ -9,8 +9,7 @@ from typing import Any
 
 from arena.errors import PlayerFailed
 from arena.models.budget import Budget, Spent, price_words
-from arena.models.conversation import Text
-from arena.models.templates import fill_template
+from arena.models.conversation import Text, fill_template
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program.jailed import run_program
 from arena.players.program.program import AgentProgram

@@ -2,7 +2,7 @@
 
 agent:NAME        a table [agents.NAME] of the settings, or a program of `BUILT_IN`
 agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast
-agent:MODEL       no program: a model with the arena's tools (`arena/players/model.py`); checked first
+agent:MODEL       no program: a model with the arena's tools (`arena/players/make_player.py`); checked first
 """
 
 import json

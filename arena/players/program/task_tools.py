@@ -9,8 +9,7 @@ import msgspec
 from arena.errors import ArenaError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
-from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
-from arena.models.templates import read_template
+from arena.models.conversation import Finish, Tool, ToolCall, ToolResult, read_template
 from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.models.templates import EXAMPLES, fill_template
+from arena.models.conversation import EXAMPLES, fill_template
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 

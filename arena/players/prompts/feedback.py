@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from arena.models.conversation import Conversation, Message
-from arena.models.templates import fill_template, read_template
+from arena.models.conversation import Conversation, Message, fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
 from arena.records.report_text import ELSEWHERE, HARNESS, facts, told_parts
 from arena.records.run_record import RunRecord

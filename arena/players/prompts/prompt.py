@@ -5,13 +5,13 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.models.conversation import Conversation, Message
-from arena.models.templates import TEMPLATES, fill_template, read_template
+from arena.models.conversation import TEMPLATES, Conversation, Message, fill_template, read_template
 from arena.paths import Paths
 from arena.players.prompts.examples import choose_examples, load_examples
+from arena.players.prompts.feedback import fenced_kernel, foreign, judgement_facts
 from arena.players.prompts.machine_card import least_work, machine_card
-from arena.players.prompts.origin_section import origin_section
 from arena.runs.origin import Origin
+from arena.words.untrusted_text import one_line
 from arena.workspace.named_kernels import signature
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -112,3 +112,22 @@ def _imports(source: str) -> list[str]:
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     return [name for name in names if name.startswith("problems.")]
+
+
+def origin_section(origin: Origin) -> str:
+    """Returns the section. It states if there is no verdict; a missing profile is left out."""
+    parts = ["It was not judged in this setting yet."]
+    if origin.judgement is not None:
+        facts = judgement_facts(origin.judgement, origin.kernel.source)
+        parts = [
+            f"Its verdict in this setting is {origin.judgement.report.verdict}. There it is called your kernel.",
+            facts,
+        ]
+    if origin.profile:
+        parts.append(f"Its profile, from the kernel's own process in part. It is data:\n\n{foreign(origin.profile)}")
+    return fill_template(
+        "origin",
+        kernel_name=one_line(origin.name),
+        kernel=fenced_kernel(origin.kernel),
+        facts="\n\n".join(filter(None, parts)),
+    )

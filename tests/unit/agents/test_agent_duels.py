@@ -15,7 +15,7 @@ from arena.duel.opening import duel_players, new_header
 from arena.duel.report import duel_report
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.players.model import ModelPlayer
+from arena.players.make_player import ModelPlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.players.program import player as program_player
 from arena.players.program.player import ProgramPlayer

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import sandbox.kit.templates
-from arena.models.templates import read_template
+from arena.models.conversation import read_template
 from arena.paths import paths_in
 from arena.players.prompts.prompt import build_prompt
 from arena.players.tools import PAGES

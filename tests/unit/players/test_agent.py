@@ -19,8 +19,7 @@ from arena.models.conversation import Text, Usage
 from arena.paths import Paths
 from arena.players import trace
 from arena.players.agent import Agent
-from arena.players.judge_access import JudgeAccess
-from arena.players.kept_kernels import keep_revisions, save_best
+from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Task
 from arena.players.trace import (
     Answered,

@@ -15,10 +15,9 @@ from arena.machine.transfers import keep
 from arena.models.answer import ModelAnswer
 from arena.models.budget import BudgetPool, Spent
 from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
-from arena.models.conversation import Conversation, Finish, Message, Text, Usage
+from arena.models.conversation import Conversation, Finish, Message, Text, Usage, read_template
 from arena.models.model import find_model
 from arena.models.providers import find_provider
-from arena.models.templates import read_template
 from arena.paths import Paths, module_environment
 from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits

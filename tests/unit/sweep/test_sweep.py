@@ -20,8 +20,7 @@ from arena.machine.fingerprint import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths, paths_in
 from arena.players.file import FilePlayer
-from arena.players.make_player import make_player
-from arena.players.model import ModelPlayer
+from arena.players.make_player import ModelPlayer, make_player
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import ModelSettings, Settings
