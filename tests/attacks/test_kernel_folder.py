@@ -72,6 +72,29 @@ for name, work in tries.items():
 """
     + KERNEL
 )
+RELOADS = """
+import importlib.util, tempfile
+import gather
+from .ops.sum import total
+
+calls = 0
+
+
+def other(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(text)
+        file.flush()
+        importlib.util.spec_from_file_location("gather", file.name).loader.exec_module(gather)
+
+
+def solution(tensor):
+    global calls
+    calls += 1
+    if calls == 4:
+        other(TEXT)
+    return total(gather.parts_of(tensor))
+"""
+"""Runs another file in a module that was loaded, in the first call after the checked ones."""
 SEES = (
     """
 import os, pathlib
@@ -99,6 +122,22 @@ def test_a_folder_passes_and_its_compiled_code_is_kept(jail, referee):
 def test_a_kernel_cannot_change_its_files(jail, referee):
     result = referee.judge(referee.setting("allreduce"), CHANGES, rounds=0, files=FILES)
     assert result.verdict is Verdict.PASS, result.failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("def parts_of(tensor):\n    return [tensor, tensor]\n", Verdict.WRONG_RESULT),
+        (FILES["gather.py"].decode(), Verdict.PASS),
+    ],
+    ids=["another", "the same"],
+)
+def test_a_module_that_changes_after_load(jail, referee, text, verdict):
+    setting = referee.setting("allreduce")
+    changing = referee.judge(setting, RELOADS.replace("TEXT", repr(text)), rounds=1, files=FILES)
+    assert changing.verdict is verdict, changing.failure
+    assert referee.judge(setting, KERNEL, rounds=0, files=FILES).verdict is Verdict.PASS
 
 
 @pytest.mark.slow

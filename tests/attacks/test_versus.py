@@ -26,6 +26,17 @@ DIES_LATER = WRONG_LATER.replace(
     "return total if calls < 25 else total * 2", "return total if calls < 25 else __import__('os')._exit(3)"
 )
 
+STALE = """
+import torch.distributed as dist
+kept = []
+def solution(tensor):
+    if not kept or len(kept) < 25:
+        kept.append(tensor.clone())
+        dist.all_reduce(kept[-1])
+    return kept[-1].clone()
+"""
+SPINS = "import os\nif os.fork() == 0:\n    while True:\n        pass\n" + RIGHT
+
 
 def judged(referee, kernel: str, rival: str, rounds: int = 2) -> events.Result:
     name = "baseline" if not rival else "rival.py"
@@ -95,3 +106,18 @@ def test_an_ordinary_run_follows_one_between_two(referee):
     result = referee.until(events.Finished).result
     assert result.verdict is Verdict.PASS
     assert result.rival is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rival", "rejected"),
+    [(STALE, WRONG_LATER, True), (SPINS, STALE, True), (WRONG_LATER, SPINS, True), (SPINS, SPINS, False)],
+    ids=["two wrong", "spins against wrong", "wrong against spins", "two spin"],
+)
+def test_no_cheat_gains_against_another(referee, kernel, rival, rejected):
+    result = judged(referee, kernel, rival)
+    verdicts = {result.verdict, result.rival.verdict}
+    if rejected:  # the first wrong side ends the run, so the other one may pass
+        assert Verdict.WRONG_RESULT in verdicts
+        assert result.speedup is None
+    else:  # stopped with its world, so that it slows only itself
+        assert verdicts <= {Verdict.PASS, Verdict.BASELINE_DISTURBED}
