@@ -20,7 +20,7 @@ WORDS: dict[Sort, str] = {
     "waiting": "waits for another rank",
     "exchange": "in a collective or a barrier",
     "copy": "a copy",
-    "operation": "another operation of torch",
+    "operation": "other torch or C++",
     "code": "other code",
 }
 GPU_WORDS: dict[Sort, str] = {

@@ -17,8 +17,10 @@ is released during a call.
 '''
 
 import ctypes
+import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,22 @@ from sandbox.kit.compilers.signature import SCALARS, Function, Parameter, export
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
 from sandbox.kit.layout import Px
 
+Waits = list[tuple[str, int, int]]
+"""The waits of a call for other ranks: "px_barrier" or "px_wait", begin and end in nanoseconds of `time.time_ns`."""
+Watch = Callable[[str, int, int, Waits], None]
+watch: Watch | None = None
+"""Called after each call of what is compiled from now on: watch(name, begin, end, waits), in nanoseconds. For profiles."""
 _HEADER = '#include "px_cpu.h"\n'
 _GUARD = '\n#line 1 "<kit>"\n' + (gcc.INCLUDE / "px_guard.h").read_text()
+
+
+class _TimedWait(ctypes.Structure):
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("barrier", ctypes.c_uint32),
+        ("slot", ctypes.c_uint32),
+    )
 
 
 class _Failure(ctypes.Structure):
@@ -51,6 +67,7 @@ def compile(source: str | os.PathLike[str], flags: Sequence[str] = ()) -> build.
     Python file; without a compiler, its message names what to install.
     """
     given = source_files.read(source, sys._getframe(1))
+    flags = flags if watch is None else (*flags, "-DPX_TIMED")
     functions = exported(given.text)
     if not functions:
         raise CompileError('nothing to call: define at least one function as `extern "C" void name(...) { ... }`')
@@ -68,6 +85,8 @@ def compile(source: str | os.PathLike[str], flags: Sequence[str] = ()) -> build.
     except OSError as error:
         raise CompileError(f"the compiled kernel does not load: {error}") from None
     bound = {f.name: _bind(library, f) for f in functions.values()}
+    if watch is not None:
+        bound = {name: _watched(library, name, call, watch) for name, call in bound.items()}
     return build.CompiledModule(bound, artefact, 'extern "C" function')
 
 
@@ -130,6 +149,24 @@ def _bind(library: ctypes.CDLL, function: Function) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = function.name
     call.__doc__ = str(function)
     return call
+
+
+def _watched(library: ctypes.CDLL, name: str, call: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
+    """The call, which reports its time and its waits."""
+
+    @functools.wraps(call)
+    def watched(*arguments: Any) -> Any:
+        begin = time.time_ns()
+        try:
+            return call(*arguments)
+        finally:
+            end = time.time_ns()
+            noted = ctypes.POINTER(_TimedWait)()
+            count = library.px_take_waits(ctypes.byref(noted))
+            kinds = ("px_wait", "px_barrier")
+            watch(name, begin, end, [(kinds[noted[at].barrier], noted[at].start, noted[at].end) for at in range(count)])
+
+    return watched
 
 
 def _error(function: Function, failure: _Failure, arguments: Sequence[Any]) -> Exception:

@@ -121,6 +121,29 @@ static inline u32 px_try_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_
     return missing;
 }
 
+// With PX_TIMED, as in a profile, the waits of a call are noted: begin and end on the realtime clock, and their kind.
+#ifdef PX_TIMED
+constexpr u32 PX_MOST_WAITS = 4096;
+struct PxTimedWait { u64 start, end; u32 barrier, slot; };
+static PxTimedWait px_waits[PX_MOST_WAITS];
+static u32 px_waits_made = 0;
+static inline u64 px_realtime_ns() {
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (u64)now.tv_sec * 1000000000u + (u64)now.tv_nsec;
+}
+struct PxTimed {
+    u32 at;
+    PxTimed(u32 barrier, u32 slot) : at(__atomic_fetch_add(&px_waits_made, 1u, __ATOMIC_RELAXED)) {
+        if (at < PX_MOST_WAITS) px_waits[at] = {px_realtime_ns(), 0, barrier, slot};
+    }
+    ~PxTimed() { if (at < PX_MOST_WAITS) px_waits[at].end = px_realtime_ns(); }
+};
+#define PX_NOTE_WAIT(barrier, slot) const PxTimed px_timed{barrier, slot}
+#else
+#define PX_NOTE_WAIT(barrier, slot)
+#endif
+
 // What was written before px_signal is visible to the peer after its px_wait returns. The values of a slot must only grow.
 static inline void px_signal(const Px& px, int peer, u32 slot, u32 value) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
@@ -128,12 +151,14 @@ static inline void px_signal(const Px& px, int peer, u32 slot, u32 value) {
 }
 static inline void px_wait(const Px& px, int peer, u32 slot, u32 value) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
+    PX_NOTE_WAIT(0, slot);
     if (!px_reached(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS)) throw PxTimeout{1u << peer, slot, value};
 }
 // A barrier of all members: what they wrote before is visible afterwards. `epoch` must grow with each use of the slot: pass
 // symm.next_epoch(), and use one slot per barrier of a call.
 static inline void px_barrier(const Px& px, u32 slot, u32 epoch) {
     if (slot >= PX_SLOTS) throw PxBadSlot{slot};
+    PX_NOTE_WAIT(1, slot);
     const u32 missing = px_try_barrier(px, slot, epoch, PX_TIMEOUT_MS);
     if (missing) throw PxTimeout{missing, slot, epoch};
 }

@@ -11,3 +11,11 @@ struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
     } \
     catch (...) { *failure = PxFailure{3, 0, 0, 0, "an exception that is no std::exception"}; } \
     return 1;
+#ifdef PX_TIMED
+PX_EXPORT u32 px_take_waits(PxTimedWait** waits) {
+    *waits = px_waits;
+    const u32 made = px_waits_made;
+    px_waits_made = 0;
+    return made < PX_MOST_WAITS ? made : PX_MOST_WAITS;
+}
+#endif

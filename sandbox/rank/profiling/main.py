@@ -11,7 +11,9 @@ import os
 import socket
 import statistics
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -21,14 +23,14 @@ import torch
 import torch.distributed as dist
 from torch.autograd.profiler import profile, record_function
 
-from sandbox.kit import cuda
+from sandbox.kit import cpp, cuda
 from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
+from sandbox.protocol.profile import MOST_SPANS, SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.launcher import find_compat
 from sandbox.rank.profiling.calls import ProfiledCalls
 from sandbox.rank.profiling.loading import enter_world, failure, loaded_calls
-from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
+from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, cpp_events, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
 """Calls from which the time of one is measured."""
@@ -40,6 +42,10 @@ _COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
     "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier", "send", "recv",
 )  # fmt: skip
+
+
+_CPP_CALLS: "deque[tuple[str, int, int, cpp.Waits]]" = deque(maxlen=MOST_SPANS)
+"""The last calls of compiled C++: name, begin, end, waits."""
 
 
 def main() -> None:
@@ -81,6 +87,8 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
 def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     enter_world(plan, rank, device, plan.folder)
     _mark_waits()
+    if not plan.controls:
+        cpp.watch = _note_cpp
     if plan.controls and _has_stamps(plan):
         stamps.begin(device.torch_device)
     calls = loaded_calls(plan, rank, device, rotate=bool(plan.controls))
@@ -107,7 +115,11 @@ def _recorded_on_host(plan: ProfilePlan, rank: int, calls: ProfiledCalls) -> Ran
             prepared = calls.prepared()
             with record_function(CALL):
                 prepared()
-    spans, left_out = host_spans(recorded(profiler.kineto_results.events()), plan.epoch_ns)
+    events = recorded(profiler.kineto_results.events())
+    thread = next((event.thread for event in events if event.name == CALL), 0)
+    events += [event for call in _CPP_CALLS for event in cpp_events(*call, thread=thread)]
+    events.sort(key=lambda event: (event.start, -event.end))
+    spans, left_out = host_spans(events, plan.epoch_ns)
     return RankProfile(rank, spans, plain_us=plain_us, left_out=left_out)
 
 
@@ -197,6 +209,11 @@ def _started() -> tuple[Any, str]:
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _note_cpp(name: str, begin: int, end: int, waits: "cpp.Waits") -> None:
+    if threading.current_thread() is threading.main_thread():
+        _CPP_CALLS.append((name, begin, end, waits))
 
 
 def _mark_waits() -> None:

@@ -51,6 +51,21 @@ def recorded(events: Iterable[Any]) -> list[Recorded]:
     return sorted(found, key=lambda each: (each.start, -each.end))
 
 
+def cpp_events(
+    name: str, begin: int, end: int, waits: Sequence[tuple[str, int, int]], thread: int = 0
+) -> list[Recorded]:
+    """A call of compiled C++ as events: its waits for other ranks, and between them what it computes."""
+    found: list[Recorded] = []
+    for kind, *at in sorted(waits, key=lambda wait: wait[1]):
+        start, stop = max(at[0], begin), min(at[1], end)
+        if start > begin:
+            found.append(Recorded(begin, start, f"C++ {name}", thread, False, 0, 0))
+        if stop > start:
+            found.append(Recorded(start, stop, f"{WAIT}{kind}", thread, False, 0, 0))
+            begin = stop
+    return [*found, Recorded(begin, end, f"C++ {name}", thread, False, 0, 0)]
+
+
 def host_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], int]:
     """The outermost spans of the calling thread (calls, waits, operations), and the number of spans left out."""
     calling = {event.thread for event in events if event.name == CALL}

@@ -204,6 +204,43 @@ def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home:
     assert not list(home.glob("data/runs/*"))  # nothing was judged
 
 
+CPP = """
+import torch
+from sandbox.kit import cpp, symm
+
+lib = cpp.compile(r'''
+extern "C" void total(const Px& px, const bf16* mine, bf16* y, long n, u32 epoch) {
+    px_barrier(px, 0, epoch);
+    for (int turn = 0; turn < 50; ++turn)
+        for (long i = 0; i < n; ++i) {
+            float sum = 0;
+            for (int p = 0; p < px.world; ++p) sum += to_float(px_at(px, p, mine)[i]);
+            y[i] = from_float<bf16>(sum);
+        }
+    px_barrier(px, 1, epoch);
+}
+''')
+
+
+def solution(tensor):
+    staged, y = symm.stage(tensor), torch.empty_like(tensor)
+    lib.total(symm.px, staged, y, y.numel(), symm.next_epoch())
+    return y
+"""
+
+
+@pytest.mark.slow
+def test_compiled_cpp_is_named_with_its_barriers(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "cpp.py").write_text(CPP)
+    done = pkb_arena("profile", "1", "cpp.py", "--device", "cpu", "--world", "2", "--trace", "cpp.json", "--json")
+    assert done.returncode == 0, done.stderr
+    for rank in json.loads(done.stdout)["ranks"]:
+        assert rank["largest_op"] == "C++ total"
+        assert rank["waits"] == 2
+    names = {event["name"] for event in json.loads((tmp_path / "cpp.json").read_text())["traceEvents"]}
+    assert {"C++ total", "px_barrier"} <= names
+
+
 @pytest.mark.slow
 def test_a_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)

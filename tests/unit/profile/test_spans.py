@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sandbox.protocol.profile import Span
-from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, recorded, stamp_spans
+from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, cpp_events, gpu_spans, host_spans, recorded, stamp_spans
 
 
 def event(
@@ -127,3 +127,19 @@ def test_stamps_become_spans_of_their_blocks() -> None:
     assert {span.stream for span in many} == set(range(16))
     inside = [Span("stamp", "0 to 1", 20.0, 2.0)]
     assert inside[0] in gpu_spans(recorded(RECORDING), 90_000, inside)[0]
+
+
+def test_a_call_of_cpp_is_named_between_its_waits() -> None:
+    waits = [("px_barrier", 60_000, 90_000), ("px_wait", 10_000, 30_000), ("px_wait", 20_000, 40_000)]
+    events = recorded([event(CALL, 0.0, 200.0)]) + cpp_events("add", 5_000, 100_000, waits, thread=1)
+    spans, left_out = host_spans(sorted(events, key=lambda each: (each.start, -each.end)), 0)
+    assert left_out == 0
+    assert [(span.kind, span.name, span.start_us, span.us) for span in spans] == [
+        ("call", "solution", 0.0, 200.0),
+        ("op", "C++ add", 5.0, 5.0),
+        ("wait", "px_wait", 10.0, 20.0),
+        ("wait", "px_wait", 30.0, 10.0),
+        ("op", "C++ add", 40.0, 20.0),
+        ("wait", "px_barrier", 60.0, 30.0),
+        ("op", "C++ add", 90.0, 10.0),
+    ]
