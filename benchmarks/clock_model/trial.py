@@ -79,8 +79,10 @@ def interval(baseline: Floats, contender: Floats, first: Flags, mass: Floats) ->
     kept = random_effects.undisturbed(baseline, contender)
     which = np.arange(baseline.shape[1]) % REFERENCES
     found = random_effects.fit(baseline - contender, which, first, kept=kept)
-    middle, low, high = random_effects.predict(found, mass)
-    claims = (kept.sum(axis=1) >= FEWEST) & (high - low <= math.log(WIDEST))
+    few = kept.sum(axis=1) < FEWEST
+    fitted, ranked = random_effects.predict(found, mass), random_effects.by_ranks(baseline - contender)
+    middle, low, high = (np.where(few, rank, fit) for rank, fit in zip(ranked, fitted, strict=True))
+    claims = high - low <= math.log(WIDEST)
     return middle, np.where(claims, low, -np.inf), np.where(claims, high, np.inf)
 
 

@@ -8,7 +8,7 @@ the contender's own. It may be looked at at any time.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,8 @@ from sandbox.protocol.events import Interval
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Ends = NDArray[np.floating[Any]]
 
 FEWEST = 6
 """Fewer undisturbed batches of the contender give no claim."""
@@ -88,9 +90,8 @@ def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error
         _logs(pair.baseline_us for pair in sound), _logs(pair.contender_us for pair in sound)
     )
     if (left := turns_of([pair for pair, keep in zip(sound, kept[0], strict=True) if keep])) < FEWEST:
-        return Estimate(
-            None, f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
-        )
+        why = f"other work disturbed {count - left} of {count} pairs of batches, {FEWEST} others are needed"
+        return _estimate(*random_effects.by_ranks(np.array([_ratios_of_turns(sound)])), why)
     turns = [-1 - place if pair.turn is None else pair.turn for place, pair in enumerate(sound)]
     found = random_effects.fit(
         np.array([[pair.log_ratio for pair in sound]]),
@@ -100,10 +101,24 @@ def speedup(pairs: Sequence[Pair], history: Sequence[float] = (), overhead_error
         kept,
     )
     mass = np.array([history]) if history else random_effects.no_history()
-    middle, low, high = (float(end[0]) for end in random_effects.predict(found, mass, overhead_error))
-    if high - low > math.log(WIDEST):
-        return Estimate(None, "the times of neighbouring batches differ too much")
-    return Estimate(Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle))))
+    why = "the times of neighbouring batches differ too much"
+    return _estimate(*random_effects.predict(found, mass, overhead_error), why)
+
+
+def _estimate(middle: "Ends", low: "Ends", high: "Ends", why: str) -> Estimate:
+    """What one run's natural logarithms say. why: the reason if they are too far apart."""
+    ends = [float(end[0]) for end in (middle, low, high)]
+    if not ends[2] - ends[1] <= math.log(WIDEST):
+        return Estimate(None, why)
+    return Estimate(Interval(math.exp(ends[0]), math.exp(min(ends[:2])), math.exp(max(ends[0], ends[2]))))
+
+
+def _ratios_of_turns(pairs: Sequence[Pair]) -> list[float]:
+    """The mean log ratio of each of the contender's batches."""
+    found: dict[int, list[float]] = {}
+    for place, pair in enumerate(pairs):
+        found.setdefault(-1 - place if pair.turn is None else pair.turn, []).append(pair.log_ratio)
+    return [sum(ratios) / len(ratios) for ratios in found.values()]
 
 
 def learned(pairs: Sequence[Pair], history: Sequence[float] = ()) -> list[float]:

@@ -56,6 +56,8 @@ SUDDEN, SURPRISE = 0.1, 3.0
 FORGET, FORGET_SURPRISED = 0.95, 0.25
 """Share of the history that remains after a run, and after a surprise. What is forgotten becomes as cautious as at first."""
 LEAST_MASS = -60.0
+ANY_OFFSET = ERRORS * 0.08 * math.sqrt(1.25)
+"""Three standard errors of world offsets of 8 %, with four references."""
 
 
 @dataclass(frozen=True)
@@ -306,6 +308,21 @@ def predict(
     offsets = GRID**2 * (1 / contender_worlds + (share**2).sum(axis=2))
     deviation = np.sqrt(noise + offsets + overhead_error**2)
     return (weight * middle).sum(axis=1), -_upper(-middle, deviation, weight), _upper(middle, deviation, weight)
+
+
+def by_ranks(ratios: Floats) -> tuple[Floats, Floats, Floats]:
+    """(estimate, low, high), [runs] each, of the median of log ratios, whatever their distribution, from all pairs.
+
+    For machines so loaded that hardly a pair is undisturbed. Infinite ends: too few pairs. It allows for any offset of worlds.
+    """
+    ordered, count = np.sort(ratios, axis=1), ratios.shape[1]
+    below, left_out = 0.0, 0  # probability that more pairs than are left out lie on one side of the median
+    while (below := below + math.comb(count, left_out) / 2.0**count) <= TAIL:
+        left_out += 1
+    middle: Floats = np.median(ratios, axis=1)
+    if not left_out:
+        return middle, np.full_like(middle, -np.inf), np.full_like(middle, np.inf)
+    return middle, ordered[:, left_out - 1] - ANY_OFFSET, ordered[:, -left_out] + ANY_OFFSET
 
 
 def _upper(middle: Floats, deviation: Floats, weight: Floats) -> Floats:

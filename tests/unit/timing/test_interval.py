@@ -48,9 +48,9 @@ def test_a_difference_beyond_the_noise_is_seen(factor, expected):
 
 
 def test_wild_pairs_claim_nothing_and_say_why():
-    disturbed = estimate(pairs(12, spread=1.5))
+    disturbed = estimate(pairs(9, spread=1.5))
     assert disturbed.interval is None
-    assert disturbed.why == "other work disturbed 11 of 12 pairs of batches, 6 others are needed"
+    assert disturbed.why == "other work disturbed 8 of 9 pairs of batches, 6 others are needed"
     own = [Pair(k % 3, 100.0, 100.0 * 8.0 ** (k // 6), k % 4 < 2) for k in range(12)]
     assert estimate(own) == (None, "the times of neighbouring batches differ too much")
 

@@ -66,6 +66,23 @@ def test_a_kernel_that_is_mostly_slow_is_not_called_faster_for_its_quick_batches
     assert found is None or outcome(found) != "faster"
 
 
+@pytest.mark.parametrize("count", [10, 16, 40])
+def test_by_ranks_identical_code_is_seldom_called_whatever_the_noise(count):
+    chance = np.random.default_rng(2)
+    ratios = np.exp(chance.normal(0, 2, (RUNS, count))) * chance.choice([-1, 1], (RUNS, count))
+    _, low, high = random_effects.by_ranks(ratios)
+    assert ((low > 0) | (high < 0)).mean() <= 0.004
+
+
+def test_a_difference_of_several_times_is_told_where_every_batch_is_disturbed():
+    noise = np.random.default_rng(4).normal(0, 0.8, (40, 2))
+    loaded = [Pair(k % 2, 800 * math.exp(a), 100 * math.exp(b), k % 3 == 0) for k, (a, b) in enumerate(noise)]
+    found = speedup(loaded).interval
+    assert found is not None
+    assert outcome(found) == "faster"
+    assert found.low < 8 < found.high
+
+
 def pairs_with(offsets, contender=lambda k: 1.0, count=96, sigma=0.01, seed=3):
     chance = np.random.default_rng(seed)
     return [
