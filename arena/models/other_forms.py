@@ -1,13 +1,15 @@
 """Whole kernels that an answer has in other forms than a fenced block: tool calls as text, JSON, tags, diffs, heredocs."""
 
 import ast
+import contextlib
 import html
 import json
 import re
+import symtable
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from arena.models.fences import blocks_of, parses
+from arena.models.fences import blocks_of
 
 WRITES_CALLS_AS_TEXT = re.compile(
     r"<tool_call|<function[=_s ]|<invoke |<[|｜]tool|<\|python_tag\|>|\[TOOL_(CALLS?|REQUEST)\]|to=functions\.|^Action Input:"
@@ -15,7 +17,6 @@ WRITES_CALLS_AS_TEXT = re.compile(
     re.MULTILINE,
 )
 """Found in answers of models whose server does not parse their tool calls."""
-_DEFINES = re.compile(r"^(?:async )?def solution\b|^solution\b.*=", re.MULTILINE)
 _MOST_TRIES, _DEEPEST = 200, 3
 """Limits for texts that are made to take long."""
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(</\1>|\Z)", re.IGNORECASE | re.DOTALL)
@@ -33,7 +34,11 @@ _MAGIC = re.compile(r"^(?:%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S+)|%%\w+.*|[
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update) File: (\S+)\n((?:[+@].*\n?|\n)+)", re.MULTILINE)
 _REPLACED = re.compile(r"^<{5,} SEARCH\n\s*={5,}\n((?s:.*?))^>{5,} REPLACE", re.MULTILINE)
 _DIFF_HEAD = re.compile(r"^(?:diff |index |new file|--- |\+\+\+ |@@ |\\ No newline).*\n?", re.MULTILINE)
-_TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1", re.DOTALL)
+_RUN_OF_ADDED = re.compile(r"(?<![^\n]\n)(?<!^ )^(?:\+.*\n?|\n(?=\+))+(?![ -])", re.MULTILINE)
+_TRIPLE = re.compile(r"(\"\"\"|''')(.*?)\1|[:=(]\s*(`)([^`]*)`", re.DOTALL)
+_LITERAL = re.compile(r"""[(=]\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
+_COPIED = str.maketrans("\u00a0\u2018\u2019\u201c\u201d", " ''\"\"", "\u200b\ufeff")
+"""Characters that pages put into code."""
 _NUMBERED = re.compile(r"^ *\d+(?:[ \t]*[|:\t]| ) ?", re.MULTILINE)
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.) ?", re.MULTILINE)
 _BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|async |[A-Za-z_][\w.\[\]]*(?:: ?\w+)? = )")
@@ -41,7 +46,10 @@ _BEGINS_CODE = re.compile(r"\s*(?:import |from \w|def |class |@|#|\"\"\"|'''|asy
 
 def is_kernel(text: str) -> bool:
     """Whether a text is Python that defines `solution`."""
-    return _DEFINES.search(text) is not None and parses(text)
+    try:
+        return "solution" in text and symtable.symtable(text, "kernel.py", "exec").lookup("solution").is_assigned()
+    except (SyntaxError, ValueError, KeyError, RecursionError, MemoryError):
+        return False
 
 
 def other_forms(text: str, closed: bool) -> list[str]:
@@ -49,7 +57,7 @@ def other_forms(text: str, closed: bool) -> list[str]:
 
     closed: only what has an end, because the answer was cut off.
     """
-    text = _THOUGHT.sub("", text).rpartition("</think>")[2]
+    text = _THOUGHT.sub("", text.replace("\r\n", "\n")).rpartition("</think>")[2]
     if "solution" not in text:
         return []
     tries = iter(range(_MOST_TRIES))
@@ -110,6 +118,11 @@ def _texts(value: object) -> Iterator[str]:
             named = {str(name): each for name, each in value.items() if isinstance(each, str)}
             yield _as_fences(named) if len(named) > 1 else named["kernel.py"]
         case dict():
+            if isinstance(cells := value.get("cells"), list):  # a notebook
+                code = [
+                    cell.get("source") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
+                ]
+                yield "\n".join("".join(source).rstrip("\n") for source in code if isinstance(source, str | list))
             for each in value.values():
                 yield from _texts(each)
         case list() if value and all(isinstance(each, str) for each in value):
@@ -163,10 +176,9 @@ def _fences(text: str, closed: bool) -> Iterable[str]:
 
 
 def _added(text: str) -> Iterator[str]:
-    """Yields the lines of a diff that only adds."""
-    lines = _DIFF_HEAD.sub("", text).strip("\n").split("\n")
-    if all(line.startswith("+") or not line.strip() for line in lines):
-        yield "\n".join(line.removeprefix("+") for line in lines)
+    """Yields the lines that a diff adds, where nothing else is around them."""
+    for found in _RUN_OF_ADDED.finditer(_DIFF_HEAD.sub("", text)):
+        yield re.sub(r"^\+", "", found[0], flags=re.MULTILINE)
 
 
 def _strings(text: str) -> Iterator[str]:
@@ -175,13 +187,17 @@ def _strings(text: str) -> Iterator[str]:
         constants = (node for node in ast.walk(ast.parse(text.strip())) if isinstance(node, ast.Constant))
         yield from (node.value for node in constants if isinstance(node.value, str))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        yield from (found[2] for found in _TRIPLE.finditer(text))
+        yield from (found[2] or found[4] or "" for found in _TRIPLE.finditer(text))
+        for found in _LITERAL.finditer(text):
+            with contextlib.suppress(ValueError, SyntaxError):
+                yield ast.literal_eval(found[1])
 
 
 def _cleaned(text: str) -> Iterator[str]:
     """Yields the text without cell magics, line numbers, prompts of an interpreter and quotation marks."""
     for pattern in (_MAGIC, _NUMBERED, _PROMPT):
         yield pattern.sub("", text)
+    yield text.translate(_COPIED)
     lines = text.strip("\n").split("\n")
     if all(line.startswith((">", "|")) or not line.strip() for line in lines):
         yield "\n".join(line[1:].removeprefix(" ") for line in lines)

@@ -83,6 +83,25 @@ FORMS = {
     "heredoc": f"```bash\ncat > kernel.py <<'EOF'\n{K}EOF\npython kernel.py\n```",
     "heredoc_behind": f"cat <<'END' > kernel.py\n{K}END",
     "heredoc_in_call": json.dumps({"name": "bash", "arguments": {"command": f"cat > kernel.py <<'EOF'\n{K}EOF\n"}}),
+    "diff_in_words": f"The patch:\n\ndiff --git a/k b/k\n--- /dev/null\n+++ b/k\n@@ -0,0 +1 @@\n{ADDED}\nDone.",
+    "writes_a_file": f"```python\nwith open('kernel.py', 'w') as file:\n    file.write({K!r})\n```",
+    "writes_a_file_in_heredoc": f"```bash\npython3 - <<'EOF'\nopen('kernel.py', 'w').write(r'''{K}''')\nEOF\n```",
+    "call_in_words": f"I call default_api.run(source={K!r}) now. It is right.",
+    "backticks": f"{{code: `{K}`}}",
+    "yaml": f"thoughts: one\ncode: |\n{textwrap.indent(K, '  ')}done: true\n",
+    "notebook": json.dumps(
+        {
+            "cells": [
+                {"cell_type": "code", "source": K[: K.index("N =")].splitlines(keepends=True)},
+                {"cell_type": "markdown", "source": ["No"]},
+                {"cell_type": "code", "source": K[K.index("N =") :]},
+            ]
+        }
+    ),
+    "windows": f"<kernel>\n{K}</kernel>".replace("\n", "\r\n"),
+    "copied_from_a_page": f"```python\n{K}```".replace("    ", "\u00a0\u00a0\u00a0\u00a0"),
+    "xml_fence": f"```xml\n<kernel>\n{K}</kernel>\n```",
+    "begin_end": f"--- BEGIN KERNEL ---\n{K}--- END KERNEL ---",
     "session": "".join(f">>> {line}\n" for line in K.splitlines()),
     "numbered": "".join(f"{number:3} | {line}\n" for number, line in enumerate(K.splitlines(), 1)),
     "quoted": "".join(f"> {line}\n" for line in K.splitlines()),
