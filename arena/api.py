@@ -59,7 +59,7 @@ class RunOptions(TypedDict, total=False):
     rounds: int
     """Timing rounds; 0 checks correctness only. Left out: as many as the noise requires."""
     budget_s: float
-    """Time budget in seconds. Timing stops when both clocks can conclude, at the latest after 4 times the budget."""
+    """Measuring time in seconds. Timing stops earlier when both clocks can conclude."""
     player: str
     """The player that results are kept under: "model:NAME". Left out: the user."""
 

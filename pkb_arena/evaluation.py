@@ -43,7 +43,7 @@ class Terms:
     dtype: str | None = None
     rounds: int | None = None
     budget_s: float | None = None
-    """Time budget of a run in seconds."""
+    """Measuring time of a run in seconds, at most."""
     shots: int = SHOTS
     unsafe: bool = False
     """Whether kernels may run without a jail."""

@@ -1,0 +1,63 @@
+"""The Inspect task with Inspect's own runner and its stand-in for a model. Needs the extra `inspect`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arena.api
+from arena.paths import Paths
+from arena.runs.engine import Engine
+
+inspect_ai = pytest.importorskip("inspect_ai")
+pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of the framework
+
+SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
+RIGHT = "pass\ndef solution(tensor):\n    return tensor\n"
+WRONG = RIGHT.replace("pass", "wrong", 1)
+
+
+@pytest.fixture
+def evaluate(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """evaluate(outputs, **parameters): the samples of the log, judged by the scripted referee."""
+    from inspect_ai.model import ModelUsage, get_model
+
+    from pkb_arena.inspect_task import pkb
+
+    monkeypatch.setattr(arena.api, "Engine", partial(Engine, command=SCRIPTED))
+
+    def run(outputs: list[Any], **parameters: Any) -> Any:
+        for output in outputs:
+            output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        model = get_model("mockllm/model", custom_outputs=outputs, memoize=False)
+        task = pkb(problems="1,2", device="cpu", world=2, unsafe=True, **parameters)
+        (log,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path), display="none", max_samples=1)
+        assert log.status == "success", log.error
+        return log.samples
+
+    return run
+
+
+def test_one_answer_is_judged(evaluate: Any) -> None:
+    from inspect_ai.model import ModelOutput
+
+    answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
+    right, none = (sample.scores["verdict"] for sample in evaluate(answers))
+    assert (right.value["correct"], right.value["speedup"], right.metadata["player"]) == (1, 1.5, "model:mockllm/model")
+    assert (none.value["correct"], none.explanation) == (0, "the answer has no kernel")
+
+
+def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
+    from inspect_ai.model import ModelOutput
+
+    def run(source: str) -> Any:
+        return ModelOutput.for_tool_call("mockllm/model", "run", {"source": source})
+
+    done = ModelOutput.from_content("mockllm/model", "done")
+    samples = evaluate([run(RIGHT), run(WRONG), run(RIGHT), done, run(WRONG), done], agent=True, steps=2)
+    assert [sample.scores["verdict"].value["correct"] for sample in samples] == [1, 0]
+    said = [message.text for message in samples[0].messages if message.role == "tool"]
+    assert "Attempts left: 1." in said[0]
+    assert "No attempts are left" in said[2] or "No attempts are left" in str(samples[0].messages[-2].error)
