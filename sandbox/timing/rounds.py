@@ -73,6 +73,8 @@ class Rounds:
         self._expected = 0
         """Rounds that are expected in total; 0: none has ended."""
         self._shown_s = 0.0
+        self._estimated: tuple[tuple[int, ...], tuple[Interval | None, Interval | None]] | None = None
+        """The last estimate, with the pairs that it is of: two clocks and their numbers of pairs."""
 
     @property
     def device(self) -> Clock:
@@ -376,10 +378,13 @@ class Rounds:
                 self.call.note_noop(name, seconds / self.calls * 1e6)
 
     def estimate(self) -> tuple[Interval | None, Interval | None]:
-        """The speedups so far by (call, device) time."""
-        device = self.device.estimate()
-        floors = self.device.medians()
-        return self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device
+        """The speedups so far by (call, device) time, computed once for the same pairs, because it takes milliseconds."""
+        known = id(self.call), len(self.call.raw), id(self.device), len(self.device.raw)
+        if self._estimated is None or self._estimated[0] != known:
+            device = self.device.estimate()
+            floors = self.device.medians()
+            self._estimated = known, (self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device)
+        return self._estimated[1]
 
     def samples(self) -> Samples:
         """All samples of the run's timing, for the result."""
