@@ -21,6 +21,10 @@ from arena.workspace.named_kernels import BASELINE, starter, template_names
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 
+MOST_CALLS = 2000
+RECORDED_CHARACTERS = 64 << 10
+"""Of a call's arguments, in the trace. The whole kernel of `run` is in the attempt."""
+
 
 class _Nothing(msgspec.Struct):
     pass
@@ -41,6 +45,7 @@ class TaskTools:
         self._access, self._recorder, self._spent = access, recorder, spent
         self._booked = Spent()
         self._turn = asyncio.Lock()
+        self._calls = 0
         self.attempts: list[Attempt] = []
         self.broken: ArenaError | None = None
         """The error of the harness, after which results do not count; None if it has not failed."""
@@ -74,8 +79,12 @@ class TaskTools:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         async with self._turn:
+            self._calls += 1
+            if self._calls > MOST_CALLS:  # not recorded, because the trace could fill the disk
+                return tools.result(name, f"No calls are left: you made {MOST_CALLS}.", error=True)
             self._recorder.step = len(self.attempts) + 1
-            self._recorder.called(ToolCall(name[:60], msgspec.json.encode(arguments).decode()))
+            written = msgspec.json.encode(arguments).decode()
+            self._recorder.called(ToolCall(name[:60], written[:RECORDED_CHARACTERS]))
             try:
                 answer = await self._answer(name, arguments)
             except tools.Misused as error:

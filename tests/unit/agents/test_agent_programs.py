@@ -17,7 +17,7 @@ from model_server import KEY, ModelServer, streamed
 
 from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.paths import Paths
-from arena.players.program import jailed
+from arena.players.program import jailed, task_tools
 from arena.players.program.program import find_program, installation
 from arena.players.program.readiness import program_findings
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
@@ -225,6 +225,21 @@ async def test_reason_has_first_error_and_last_lines(playing: Playing, paths: Pa
         await playing()
     (trace,) = paths.traces.glob("*.jsonl")
     assert all(f"at step {step} of the loader" in trace.read_text() for step in range(40))
+
+
+@pytest.mark.usefixtures("jailed_agents")
+async def test_calls_cannot_fill_the_disk_with_a_trace(
+    playing: Playing, paths: Paths, script: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(task_tools, "MOST_CALLS", 4)
+    text, before = script.read_text(), "    first, second ="
+    script.write_text(text.replace(before, f'    [tools.call("kit_docs", page="x" * 900_000) for _ in "12"]\n{before}'))
+    played = await playing()
+    assert len(played.attempts) == 2
+    assert (paths.traces / f"{played.trace_id}.jsonl").stat().st_size < 1 << 20
+    script.write_text(text.replace(before, f'    [tools.call("history") for _ in "1234"]\n{before}'))
+    with pytest.raises(PlayerFailed, match="No calls are left"):
+        await playing()
 
 
 def test_program_may_read_its_whole_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from model_server import KEY, ModelServer, call_events, events, raw, send_in_chunks, status, streamed
+from model_server import KEY, ModelServer, call_events, dripping, events, raw, send_in_chunks, status, streamed
 
 from arena.models.budget import Budget, Spent
 from arena.players.program import gateway
@@ -37,9 +37,9 @@ class Asking:
         self.path = folder / "model.sock"
         self.gateway = Gateway(self.budget._model, self.budget, self.path, self.exceeded.append, self.told.append)
 
-    async def ask(self, body: dict[str, Any], path: str = "", **headers: str) -> httpx.Response:
+    async def ask(self, body: dict[str, Any], path: str = "", timeout: float = 60, **headers: str) -> httpx.Response:
         transport = httpx.AsyncHTTPTransport(uds=str(self.path))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=timeout) as client:
             return await client.post(path or PATHS[self.provider], json=body, headers=headers)
 
 
@@ -240,3 +240,12 @@ async def test_limits_of_requests_end_the_program(
         for _, writer in ends:
             writer.close()
     assert capfd.readouterr().err == ""
+
+
+async def test_program_that_breaks_off_pays_and_may_ask_again(model_server: ModelServer, tmp_path: Path) -> None:
+    model_server.replies = [dripping(b"data: {}\n\n"), streamed("hello")]
+    async with asking(model_server, tmp_path, "openai_chat") as program:
+        for timeout in (0.3, 60):
+            with contextlib.suppress(httpx.ReadTimeout):
+                await program.ask({"messages": MESSAGES, "stream": True}, timeout=timeout)
+        assert program.budget.spent.written == 1000 + 50
