@@ -112,9 +112,9 @@ class Reading:
 
     def held_back(self) -> list[AnyPiece]:
         """Returns the text that was held back because it could be the beginning of the key."""
-        text = self._text.end()
+        texts: list[Thought | Text] = [Thought(self._thought.end()), Text(self._text.end())]
         calls: list[AnyPiece] = [CallPart(number, call.end()) for number, call in self._calls.items()]
-        return [*([Text(text)] if text else []), *calls]
+        return [*(piece for piece in texts if piece.text), *calls]
 
     @property
     def end(self) -> Finish | None:

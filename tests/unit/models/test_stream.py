@@ -27,10 +27,11 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget, BudgetPool, Spent
 from arena.models.connection import reading
 from arena.models.connection import stream as streaming
-from arena.models.connection.keys import HIDDEN
+from arena.models.connection.keys import HIDDEN, Key
 from arena.models.connection.provider import MOST_TOKENS, count
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
 from arena.models.model import ModelClient, open_model
+from arena.models.providers import find_provider
 from arena.settings import ModelSettings, Settings
 
 ASK = Conversation("be brief", (Message("user", "a kernel, please"), Message("assistant", "?"), Message("user", "!")))
@@ -389,6 +390,13 @@ async def test_a_key_that_a_server_echoes_is_not_passed_on(model_server: ModelSe
     model_server.replies = [streamed(f"your key is {KEY}, yes {KEY[:20]} no", sizes=random_sizes(1))]
     answer, _ = await ask(player(model_server))
     assert answer.text == f"your key is {HIDDEN}, yes {KEY[:20]} no"
+
+
+def test_reasoning_that_is_held_back_comes_at_the_end() -> None:
+    answer = reading.Reading(find_provider("openai_chat"), Key(KEY))
+    event = {"choices": [{"delta": {"reasoning": KEY[:5]}}]}
+    assert answer.take("", json.dumps(event)) == []
+    assert answer.held_back() == [Thought(KEY[:5])]
 
 
 def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> None:
