@@ -149,7 +149,7 @@ class SpectatorApp(ArenaApp):
 
     async def _follow(self) -> None:
         while True:
-            path = await asyncio.to_thread(self._newest)
+            path = await asyncio.to_thread(self._newest_path)
             if path is not None and (self._file is None or path != self._file.path):
                 self._file, self._headed = Follower(path), False
             if self._file is not None:
@@ -157,7 +157,7 @@ class SpectatorApp(ArenaApp):
                     await self._take(line)
             await asyncio.sleep(FOLLOW_S)
 
-    def _newest(self) -> Path | None:
+    def _newest_path(self) -> Path | None:
         """Returns the journal of a duel being played, or of an ended one if no run is newer; else the newest run's."""
         run, duel = newest_journal(self._watched.runs), newest_journal(self._watched.duels)
         if duel is None or run is None:
