@@ -125,6 +125,13 @@ class KeyedApp(TerminalApp):
         kept = [screen.draft_words for screen in screens]
         self.exit(message="\n".join(filter(None, kept)) or None)
 
+    def action_suspend(self) -> None:
+        """Stops the process, as ctrl+z does in a shell. In the editor ctrl+z takes back the last change instead."""
+        if self._driver is None or not self._driver.can_suspend:
+            self.notify("This terminal cannot suspend the app.", timeout=4, markup=False)
+        else:
+            self.action_suspend_process()
+
     def action_help_quit(self) -> None:
         """Shows the key that quits, after ctrl+c without a selection."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
@@ -140,8 +147,8 @@ class KeyedApp(TerminalApp):
         return scopes[-1] if scopes else "everywhere"
 
     def action_jump(self) -> None:
-        if isinstance(self.screen, BaseScreen):
-            self.screen.jump()
+        if (jump := getattr(self.screen, "jump", None)) is not None:  # a screen with panes, or a dialog with fields
+            jump()
 
     def action_zoom(self) -> None:
         if isinstance(self.screen, BaseScreen):

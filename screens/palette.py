@@ -90,6 +90,8 @@ def _spread(asked: str, name: str, at: int) -> bool:
 if TYPE_CHECKING:
     from problems.specification import Problem
 
+_GROUP, _TITLE, _KEY = 9, 16, 11
+"""Columns of a command in the menu."""
 COMMAND, THEME = 0.02, 0.01
 """Added to the scores of commands and themes, so that they precede problems that fit as well."""
 
@@ -116,6 +118,11 @@ class Palette(CommandPalette):
 
     dismiss = dismiss_in_front
 
+    DEFAULT_CSS = """
+    Palette > Vertical { margin-top: 2; width: 100%; max-width: 84; }
+    Palette #--results, Palette CommandList { max-width: 84; }
+    Palette CommandList { text-wrap: nowrap; text-overflow: ellipsis; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")
     ]
@@ -126,9 +133,14 @@ class ActionCommands(Provider):
 
     async def discover(self) -> Hits:
         """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
+        group = ""
         for place, action in enumerate(self._actions()):
-            title = self._with_key(action, Content(action.title))
-            yield Hit(1.0 - place / len(ACTIONS), title, partial(self._do, action), action.title, action.help)
+            before, group = (
+                group,
+                "places" if action.name in PLACES else "app" if action.scope == "everywhere" else action.scope,
+            )
+            row = self._row(action, Content(action.title), group if group != before else "")
+            yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
@@ -136,15 +148,17 @@ class ActionCommands(Provider):
             found = fit(query, action.title, action.help)
             if found.score > 0:
                 marked = matcher.highlight(action.title) if found.in_name else Content(action.title)
-                title = self._with_key(action, marked)
-                yield Hit(found.score + COMMAND, title, partial(self._do, action), action.title, action.help)
+                yield Hit(found.score + COMMAND, self._row(action, marked), partial(self._do, action), action.title)
 
-    def _with_key(self, action: Action, title: Content) -> Content:
-        """Returns the title with the current key of the action."""
+    def _row(self, action: Action, title: Content, group: str = "") -> Content:
+        """Returns one line: the group at its first action, the title, its current key, what it does."""
         app = self.app
         assert isinstance(app, AppProtocol)
         key = key_of(action.name, app.services.settings.keymap)
-        return Content.assemble(title, (f"  {key}", "$accent"))
+        title = title.pad_right(max(1, _TITLE - title.cell_length))
+        return Content.assemble(
+            (f"{group:<{_GROUP}}", "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted")
+        )
 
     def _actions(self) -> list[Action]:
         """Returns the actions of the screen, then the other places, then the actions that work everywhere."""

@@ -59,8 +59,9 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
                 letter = PlainStatic(f" {stop.letter} ", classes="letter")
                 letter.styles.offset = stop.at
                 yield letter
-        parts = [part for stop in self._stops for part in ((stop.letter, "bold $accent"), f" {stop.title}   ")]
-        yield PlainStatic(Content.assemble(*parts, (f"{self._key} next pane   esc stays", "$muted")), id="letters")
+        named = [stop for stop in self._stops if stop.title]
+        parts = [part for stop in named for part in ((stop.letter, "bold $accent"), f" {stop.title}   ")]
+        yield PlainStatic(Content.assemble(*parts, (f"{self._key} next   esc stays", "$muted")), id="letters")
 
     def on_key(self, event: events.Key) -> None:
         event.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
@@ -45,6 +46,22 @@ class Dialog(ModalScreen[ScreenResultType]):
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
         return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
+
+    def jump(self) -> None:
+        """Shows a letter at every field and goes to the one that is pressed."""
+        from screens.pane_jump import NEXT, PaneJump, Stop
+
+        fields = [field for field in self.focus_chain if field.region.area]
+        letters = dict(zip(ascii_lowercase, fields, strict=False))
+        stops = [Stop(letter, letter, "", field.region.offset) for letter, field in letters.items()]
+
+        def chosen(name: str | None) -> None:
+            if name == NEXT:
+                self.focus_next()
+            elif name in letters:
+                letters[name].focus()
+
+        self.app.push_screen(PaneJump(stops, self.key_words("jump")), chosen)
 
     def on_resize(self) -> None:
         """Keeps the focused widget visible."""

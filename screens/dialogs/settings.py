@@ -23,7 +23,7 @@ class SettingsScreen(Dialog[Settings | None]):
     """Checks every change at once. The key that saves a kernel also saves the settings. Editing the file works, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
+        Binding("escape", "back", "back"),
         Binding("ctrl+s", "save", "save", id="save", priority=True),
     ]
 
@@ -31,11 +31,13 @@ class SettingsScreen(Dialog[Settings | None]):
         super().__init__()
         self._settings, self._themes, self._file = settings, themes, file
         self._keymap = settings.keymap
+        self._sure = False
+        """Whether escape was pressed since the last change."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Settings"
-            dialog.border_subtitle = f"{self.key_words('save')} saves · esc back"
+            dialog.border_subtitle = f"{self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
             with VerticalScroll(can_focus=False):
                 for field in setting_fields():
                     with Vertical(classes="setting"):
@@ -109,13 +111,27 @@ class SettingsScreen(Dialog[Settings | None]):
     @on(Input.Changed)
     @on(Select.Changed)
     def _report(self) -> None:
-        report = self.query_one("#report", PlainStatic)
+        report, self._sure = self.query_one("#report", PlainStatic), False
         try:
             self._read()
         except ArenaError as error:
             report.update(Content.styled(f"✗ {error.one_line}", "$error"))
         else:
             report.update(Content.styled(f"file: {self._file}", "$muted"))
+
+    def action_back(self) -> None:
+        """Leaves; if something was changed, only on the second press of the key."""
+        try:
+            changed = self._read() != self._settings
+        except ArenaError:
+            changed = True
+        if changed and not self._sure:
+            self._sure = True
+            self.query_one("#report", PlainStatic).update(
+                Content.styled(f"! not saved: {self.key_words('save')} saves, esc again leaves without", "$warning")
+            )
+            return
+        self.dismiss(None)
 
     def action_save(self) -> None:
         try:

@@ -23,7 +23,7 @@ WRONG = RIGHT.replace("def solution(", "def right(") + (
 SLOW = RIGHT.replace("def solution(", "def right(") + (
     "\n\ndef solution(A_local, B_local):\n    import time\n\n    time.sleep(0.1)\n    return right(A_local, B_local)\n"
 )
-F7, F8 = "\x1b[18~", "\x1b[19~"
+F8 = "\x1b[19~"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
         app.shows("1 ✗ · 2")
         app.shows("✓ PASS", times=2)
         children = descendants(app.process.pid)
-        app.process.send(F7)
+        app.process.send("\x07")  # ctrl+g
         picture = app.shows("model:local wins: faster in the final", "★ model:local", "interleaved rounds")
         assert "★ you" not in picture
         app.process.send("\x11")  # ctrl+q

@@ -79,7 +79,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await pilot.pause()
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(screen.state.left.attempts) == 2 and screen.state.left.last.judged)
-        await pilot.press("f7")
+        await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.state.left.left == "agreed")
         assert screen.state.stage == "playing"
         screen.match.agree("right")
@@ -89,7 +89,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await pilot.press("f3")
         await until(pilot, lambda: any("Both kernels are shown" in said.message for said in app._notifications))
 
-        await pilot.press("f8")
+        await pilot.press("ctrl+r")
         await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.picker)
@@ -151,7 +151,7 @@ async def test_a_save_during_a_judgement_is_submitted_once(open_app, until) -> N
             await pilot.press("ctrl+s")
             await until(pilot, lambda: not editor.dirty and len(screen.state.left.attempts) == 4)
         editor.insert("#")
-        await pilot.press("ctrl+s", "f7")  # the file is still being written
+        await pilot.press("ctrl+s", "ctrl+g")  # the file is still being written
         await until(pilot, lambda: screen.state.left.left == "agreed")
         sources = ["pass\n# first", "pass\n# second", "pass\n# third", editor.text]
         assert [attempt.source for attempt in screen.state.left.attempts[1:]] == sources
@@ -183,12 +183,12 @@ async def test_the_editor_shows_what_another_program_saves(open_app, until) -> N
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        await pilot.press("f6")
+        await pilot.press("ctrl+b")
         await until(pilot, lambda: "paused" in screen_text(app))
         before = screen.state.remaining(screen.now)
         await pilot.pause(0.3)
         assert abs(screen.state.remaining(screen.now) - before) < 0.01
-        await pilot.press("f6")
+        await pilot.press("ctrl+b")
         await until(pilot, lambda: screen.state.stage == "playing")
         await pilot.press("shift+f7")
         assert not screen.state.left.left  # near F7: one wrong press must not lose a duel
@@ -232,7 +232,7 @@ async def test_quitting_during_a_duel_takes_two_presses(open_app, until) -> None
 async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
     async with open_app() as (app, pilot):
         first = await played(app, pilot, until)
-        await pilot.press("f5")
+        await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
         assert app.screen.state.header.duel_id != first.state.header.duel_id
 
@@ -241,7 +241,7 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         first = await played(app, pilot, until)
         for _ in range(4):
-            app.post_message(Key("f5", None))
+            app.post_message(Key("f8", None))
             await asyncio.sleep(0.005)
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
         await until(pilot, lambda: bool(app.screen.state.right.last))

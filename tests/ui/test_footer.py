@@ -57,7 +57,7 @@ async def test_the_final_of_a_duel_shows_no_keys_of_the_players(open_app, until,
         await until(pilot, lambda: "give up" not in keys(screen_text(app)))
         for gone in ("submit", "pause", "final", "rematch"):
             assert gone not in keys(screen_text(app))
-        for key in ("f7", "shift+f7"):
+        for key in ("ctrl+g", "shift+f7"):
             app.clear_notifications()
             await pilot.press(key)
             assert [note.message for note in app._notifications] == ["The final is running already"]

@@ -42,7 +42,7 @@ async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
         await pilot.press("ctrl+p", *"sweep")
-        await until(pilot, lambda: "sweeps  c" in screen_text(app))
+        await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "SweepScreen"]
@@ -93,7 +93,7 @@ async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
         themes = [f"theme: {name}" for name in app.theme_names]
         assert shown == [*own, *everywhere, *themes]
         first = next(action for action in ACTIONS if action.scope == scope)
-        await until(pilot, lambda: f"{first.title}  {key_of(first.name, {})}" in screen_text(app))
+        await until(pilot, lambda: f"{first.title:<16}{key_of(first.name, {})}" in screen_text(app))
 
 
 async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open_app, until) -> None:
@@ -121,7 +121,7 @@ async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until,
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"sweeps")
-        await until(pilot, lambda: "sweeps  c" in screen_text(app))
+        await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert isinstance(app.screen_stack[1], KernelScreen)

@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import OptionList
 
 from arena.duel.journal import read_duel_header
+from screens.dialogs.settings import SettingsScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.pane_jump import PaneJump
 
@@ -92,3 +93,28 @@ async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
         assert (min(region.x for region in panes), max(region.right for region in panes)) == (0, columns)
         screen = await replayed(app, pilot, until)
         assert screen.query_one("#duel-panes").region.width == columns
+
+
+async def test_letters_lead_to_the_fields_of_a_dialog(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
+        dialog = app.screen
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: isinstance(app.screen, PaneJump))
+        await pilot.press("c")
+        await until(pilot, lambda: app.screen is dialog and app.focused is dialog.focus_chain[2])
+
+
+async def test_escape_asks_before_changes_are_lost(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
+        dialog = app.screen
+        dialog.query_one("#set-budget_s").value = "3.25"
+        await pilot.pause()
+        await pilot.press("escape")
+        await until(pilot, lambda: "esc again leaves" in str(dialog.query_one("#report").content))
+        assert app.screen is dialog
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
