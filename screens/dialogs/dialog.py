@@ -10,6 +10,7 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Select
 
@@ -51,9 +52,10 @@ class Dialog(ModalScreen[ScreenResultType]):
         """Shows a letter at every field and goes to the one that is pressed."""
         from screens.pane_jump import NEXT, PaneJump, Stop
 
-        fields = [field for field in self.focus_chain if field.region.area]
+        fields = [field for field in self.focus_chain if self.find_widget(field).visible_region.area]
         letters = dict(zip(ascii_lowercase, fields, strict=False))
-        stops = [Stop(letter, letter, "", field.region.offset) for letter, field in letters.items()]
+        beside = Offset(3, 0)  # left of the field, so that its value stays visible
+        stops = [Stop(letter, letter, "", field.region.offset - beside) for letter, field in letters.items()]
 
         def chosen(name: str | None) -> None:
             if name == NEXT:
