@@ -27,13 +27,13 @@ _C_SOURCE = (
 )
 
 _MODULE = re.compile(r"No module named '([\w.]+)'(; '\w+' is not a package)?")
-_NO_FILE = re.compile(r"FileNotFoundError: .*?: b?'([^'\n]*)'")
+_NO_FILE = re.compile(r"FileNotFoundError: .*?: b?'([^'\n]*)'|OSError: (\S+\.so[\d.]*): cannot open shared object file")
 
 _ON_CPU_RANKS = re.compile(
     r"not compiled with CUDA|has no attribute '_cuda|requires CUDA|dummy base class|No CUDA GPUs|no NVIDIA (?:driver|GPU)"
     r"|CUDA_HOME|lib(?:cuda|cudart|nvrtc|nccl)\b|active drivers|Pointer argument .* cannot be accessed|needs a CUDA GPU"
     r"|NCCL built in|NCCL is only supported with GPUs|ProcessGroupNCCL|accelerator device|support device type cpu"
-    r"|CUDA driver|NO_DEVICE|'nvcc'|pin_memory allocator|backend for CUDA|unavailable on CPU"
+    r"|CUDA driver|NO_DEVICE|'nvcc'|pin_memory allocator|CUDA build|from the 'CPU' backend|backend for CUDA|unavailable on CPU"
     r"|No module named '(?:triton|cupy|cuda|pycuda|cutlass|pynvml|nvshmem|tilelang|numba\.cuda|nccl)\b"
 )
 """Found in a failure on CPU ranks of code that needs a GPU."""
@@ -100,6 +100,8 @@ _COMMAND = re.compile(r"\s*(?:%%?|!|\?)[\w/]")
 _PEERS = re.compile(r"\bsymm\b|barrier|shmem|symmetric_memory|symm_mem|px_|signal|\bpeers?\b")
 _LATE = (Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.LATE_OUTPUT)
 _UNWAITED = {"isend", "irecv", "batch_isend_irecv"}
+_COLLECTIVES = ("all_", "reduce", "broadcast", "gather", "scatter", "barrier")
+"""How the names of collectives begin, whose last parameter is async_op."""
 
 
 def advice_on(verdict: Verdict, failure: Failure, said: str, kernel: Kernel, on_gpus: bool) -> str:
@@ -174,9 +176,9 @@ def _on_files(said: str, kernel: Kernel) -> str:
     if re.search(r"'pip3?', 'install'", said):
         return f"A kernel cannot install packages. Do it before: {python_install('PACKAGE')}"
     found = _NO_FILE.search(said)
-    if found is None or re.search(r"\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)$", found[1]):
+    if found is None or re.search(r"\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)$", found[1] or ""):
         return ""
-    name = found[1].rpartition("/")[2]
+    name = (found[1] or found[2]).rpartition("/")[2]
     if "subprocess.py" in said and "." not in name:
         return f"The program {name} is not installed here."
     opened = f"open it as pathlib.Path(__file__).parent / {name!r}"
@@ -223,4 +225,5 @@ def _starts(call: ast.Call) -> bool:
     asked = any(
         word.arg == "async_op" and isinstance(word.value, ast.Constant) and word.value.value for word in call.keywords
     )
-    return asked or name in _UNWAITED
+    by_place = name.startswith(_COLLECTIVES) and any(isinstance(a, ast.Constant) and a.value is True for a in call.args)
+    return asked or by_place or name in _UNWAITED

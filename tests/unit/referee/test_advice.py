@@ -49,6 +49,7 @@ def said_on(kind: str, text: str, kernel: Kernel | str = PASSES, line: int = 0, 
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'kernel.cu'", "into a string"),
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: '/x/tune.json'", "parent / 'tune.json'"),
         ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'ninja'\nsubprocess.py", "program ninja is not"),
+        ("LOAD_FAILED", "OSError: libmine.so: cannot open shared object file: No such file", "parent / 'libmine.so'"),
         ("RAISED", "OSError: [Errno 30] Read-only file system: '/work/log'", "private /tmp"),
         ("LOAD_FAILED", "<urlopen error [Errno -3] Temporary failure in name resolution>", "no network"),
         ("RAISED", "RuntimeError: ProcessGroupGloo does not support reduce_scatter", "gloo, which lacks"),
@@ -81,6 +82,8 @@ def test_a_report_has_its_advice(kind: str, text: str, words: str) -> None:
         "RuntimeError: Distributed package doesn't have NCCL built in",
         "RuntimeError: SymmetricMemory does not support device type cpu",
         "ModuleNotFoundError: No module named 'triton'",
+        "RuntimeError: NVTX functions not installed. Are you sure you have a CUDA build?",
+        "NotImplementedError: Could not run 'symm_mem::all_reduce' with arguments from the 'CPU' backend.",
     ],
 )
 def test_code_for_gpus_is_explained_on_cpu_ranks(text: str) -> None:
@@ -126,6 +129,7 @@ def test_a_folder_gets_advice_on_its_own_files() -> None:
     [
         ("dist.all_reduce(total, async_op=True)", "Line 5 starts a collective and does not wait"),
         ("work = dist.all_reduce(total, async_op=True)", "Line 5 starts a collective and does not wait"),
+        ("dist.all_reduce(total, dist.ReduceOp.SUM, None, True)", "Line 5 starts a collective and does not wait"),
         ("dist.isend(total, 1)", "Line 5 starts a collective and does not wait"),
         ("work = dist.all_reduce(total, async_op=True); work.wait()", ""),
         ("dist.all_reduce(total, async_op=False)", ""),
