@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sandbox.machine import placement
+from sandbox.machine import load, placement
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
@@ -16,7 +16,7 @@ from sandbox.timing.clocks import FOREIGN_US, ForeignWork
 from sandbox.timing.disturbance import Priorities, StoppedActivity
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
-from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.failures import HarnessFailed, MachineTooBusy
 from sandbox.worlds.stopping import CannotStop
 from sandbox.worlds.world import World
 
@@ -49,6 +49,8 @@ class Observations:
     """Activity of its processes while they were stopped."""
     ready_seconds: float = 0.0
     """Seconds in which it got ready for batches: assembled arguments and made untimed calls."""
+    at_first: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """When it first got ready: CPU seconds of other programs, the time, and seconds for which a rank had no core."""
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
     foreign_work: ForeignWork = field(default_factory=ForeignWork)
@@ -266,8 +268,15 @@ class Turns:
     def _note_ready(self, side: TimedSide, seconds: float) -> None:
         if side.observations is None:
             return
-        side.observations.ready_seconds += seconds
-        if (total := side.observations.ready_seconds) > READY_TIMES * self.limits.time:
+        observed, waited = side.observations, side.worlds[0].processes.waited_for_cores
+        if observed.ready_seconds == 0.0:
+            observed.at_first = load.outside_seconds(), self.timer.monotonic(), waited()
+        observed.ready_seconds += seconds
+        if (total := observed.ready_seconds) > READY_TIMES * self.limits.time:
+            outside, began, before = observed.at_first
+            used, lasted = load.outside_seconds() - outside, self.timer.monotonic() - began
+            if waited() - before > total / 2 and load.too_busy(used, lasted):
+                raise MachineTooBusy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
 

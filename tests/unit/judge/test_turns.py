@@ -4,6 +4,7 @@ import pytest
 from made_kernels import MadeKernel, MadeOracle, noisy, wrong
 from made_machine import MadeMachine
 
+from sandbox.machine import load
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, CompareOutputs, Draw, Reveal, TakeOutputs
 from sandbox.protocol.verdict import Verdict
@@ -11,7 +12,7 @@ from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
-from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.failures import MachineTooBusy, WorldFailed
 
 
 def failing(rounds: Rounds) -> Failed:
@@ -50,6 +51,19 @@ def test_a_kernel_that_is_slow_outside_the_clock_times_out() -> None:
     assert failed.verdict is Verdict.TIMEOUT
     assert "untimed calls and the assembly of arguments took" in failed.failure.message
     assert failed.side == CONTENDER
+
+
+@pytest.mark.parametrize(
+    ("outside", "without_core", "excused"), [(0.9, 0.9, True), (0.9, 0.1, False), (0.3, 0.9, False)]
+)
+def test_untimed_calls_may_wait_on_a_busy_machine(
+    outside: float, without_core: float, excused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = MadeMachine(kernel=MadeKernel(arm_s=5.0, without_core=without_core))
+    machine.outside_share = outside
+    monkeypatch.setattr(load, "outside_seconds", machine.outside)
+    with pytest.raises(MachineTooBusy if excused else Failed):
+        machine.rounds().measure()
 
 
 def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
