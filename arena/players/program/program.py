@@ -88,6 +88,9 @@ BUILT_IN = {
 """Programs known by name: how each is started. The model comes from a table [agents.NAME] of the settings.
 Tool timeouts are long because a tool call blocks until the devices are free."""
 
+SPEAKS = {"claude-code": "anthropic", "codex": "openai_responses", "gemini-cli": "gemini"}
+"""The providers of known programs; the others speak openai_chat."""
+
 
 @dataclass(frozen=True)
 class AgentProgram:
@@ -125,10 +128,16 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
             )
         if not chosen.command:
             raise UsageError(f"[agents.{name}] has no command", 'add one: command = ["my-agent", "--mcp", "{mcp}"]')
-        if "{model}" in chosen.command and not chosen.model:
+        if any("{model}" in word for word in chosen.command) and not chosen.model:
             raise UsageError(
                 f"agent:{name} has no model",
                 f'add it to the settings: [agents.{name}] model = "NAME", with a table [models.NAME]',
+            )
+        speaks = SPEAKS.get(name, "openai_chat")
+        if chosen.command == own.command and (model := find_model(chosen.model, settings)).provider != speaks:
+            raise UsageError(
+                f"agent:{name} speaks {speaks}, and its model {chosen.model} has provider {model.provider}",
+                f'name a model with provider = "{speaks}" in [agents.{name}]',
             )
         return _made(name, chosen, settings)
     if name.partition(":")[0] in provider_names():

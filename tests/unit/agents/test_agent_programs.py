@@ -283,6 +283,8 @@ def test_doctor_starts_known_programs_in_their_jail(tmp_path: Path, monkeypatch:
     ("word", "agents", "said"),
     [
         ("claude-code", {}, "has no model"),
+        ("opencode", {}, "has no model"),
+        ("codex", {"codex": AgentSettings(model="openai_chat:m")}, "speaks openai_responses, .* provider openai_chat"),
         ("/no/such/program", {}, "no program"),
         ("./unclosed 'quotation", {}, "no command"),
         ("mine", {"mine": AgentSettings()}, "has no command"),

@@ -12,12 +12,11 @@ import pytest
 from model_server import Line, ModelServer, Seen, call_events, events, protocol_of
 
 from arena.paths import Paths
-from arena.players.program.program import BUILT_IN
+from arena.players.program.program import BUILT_IN, SPEAKS
 from arena.players.trace import Ended, Judged, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.protocol.verdict import Verdict
 
-PROVIDERS = {"claude-code": "anthropic", "codex": "openai_responses", "gemini-cli": "gemini"}
 PREFIXES = {"gemini": "/v1beta", "anthropic": ""}
 SUBMIT = "cat > kernel.py <<'EOF'\n{}EOF\n$PKB_ARENA_RUN kernel.py"
 FINISH = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -102,7 +101,7 @@ def _answer_whole(line: Line, protocol: str, data: bytes) -> None:
 def test_installed_program_plays_to_a_pass(pkb_arena, name: str, paths: Paths, model_server: ModelServer):
     if shutil.which(BUILT_IN[name].command[0]) is None:
         pytest.skip(f"{name} is not installed")
-    provider = PROVIDERS.get(name, "openai_chat")
+    provider = SPEAKS.get(name, "openai_chat")
     model_server.replies = [play]
     base_url = model_server.url + PREFIXES.get(provider, "/v1")
     model = ModelSettings(provider=provider, model="test-model", base_url=base_url, price_in=1.0, price_out=1.0)
