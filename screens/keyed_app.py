@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, ClassVar
 
@@ -127,8 +128,9 @@ class KeyedApp(TerminalApp):
 
     def action_suspend(self) -> None:
         """Stops the process, as ctrl+z does in a shell. In the editor ctrl+z takes back the last change instead."""
-        if self._driver is None or not self._driver.can_suspend:
-            self.notify("This terminal cannot suspend the app.", timeout=4, markup=False)
+        alone = os.getpgid(0) == os.getsid(0)  # without a shell that could continue the process
+        if alone or self._driver is None or not self._driver.can_suspend:
+            self.notify("Not suspended: no shell could continue the app.", timeout=4, markup=False)
         else:
             self.action_suspend_process()
 

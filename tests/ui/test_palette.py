@@ -163,3 +163,9 @@ async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
             await pilot.pause(0.5)
             await pilot.press("escape", "escape")
         await until(pilot, lambda: app._running and not app._exit)
+
+
+async def test_an_app_without_a_shell_is_not_suspended(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: any("Not suspended" in str(note.message) for note in app._notifications))
