@@ -11,6 +11,7 @@ manifest.json                   SHA-256 of all of these
 
 import importlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,8 @@ import msgspec
 
 from arena.api import reward
 from arena.errors import MachineError, UsageError, why
-from arena.export.manifest import Manifest, check_files, read_manifest, write_manifest
+from arena.export.inspect_log import write_journal
+from arena.export.manifest import Manifest, check_files, read_manifest, sha256_of, write_manifest
 from arena.machine.facts import installed_version
 from arena.machine.fingerprint import this_machine
 from arena.models.budget import Spent
@@ -339,6 +341,23 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:
     except OSError as error:
         raise unwritable(paths.imports, error) from None
     return [path.stem for path in journals], results
+
+
+def import_inspect_log(paths: Paths, catalogue: Catalogue, log: Path) -> tuple[list[str], int]:
+    """Adds the results in a log of Inspect to the board, as `import_bundle` does. Returns and raises the same."""
+    make_folder(paths.imports.parent)
+    remove_leftovers(paths.imports.parent, INCOMING)
+    try:
+        with LockedFolder(INCOMING, paths.imports.parent) as incoming:
+            name = re.sub(r"[^\w.-]+", "-", log.stem)[:60].lstrip(".") or "inspect"
+            journal = incoming.path / sweep_path(paths.imports, f"{name}-{sha256_of(log)[:8]}").name
+            write_journal(log, journal, catalogue)
+            results = _count_results(journal)
+            make_folder(paths.imports)
+            os.replace(journal, paths.imports / journal.name)
+    except OSError as error:
+        raise unwritable(paths.imports, error) from None
+    return [journal.stem], results
 
 
 def _copies(paths: Paths, manifest: Manifest, incoming: Path) -> dict[str, Path]:

@@ -38,7 +38,7 @@ class LockedFolder:
         self.remove()
 
 
-def sweep_temporary() -> int:
+def remove_all_leftovers() -> int:
     """Removes this user's folders whose process was killed. Returns their number."""
     places = {Path(os.path.expanduser("~")), Path(__file__).parents[3]}
     canaries = sum(remove_leftovers(place, f".{CANARY}") for place in places)

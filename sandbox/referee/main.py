@@ -20,7 +20,7 @@ import msgspec
 from sandbox.jail.choice import Jail, choose
 from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
-from sandbox.machine.locked_folder import sweep_temporary
+from sandbox.machine.locked_folder import remove_all_leftovers
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import events
 from sandbox.protocol.events import (
@@ -409,7 +409,7 @@ def main() -> None:
     processes.adopt_orphans()
     processes.hide_from_ptrace()
     _set_limits()
-    sweep_temporary()
+    remove_all_leftovers()
     referee = Referee()
 
     def end(*_: object) -> None:

@@ -25,7 +25,7 @@ from arena.records.header import RunHeader, decode_event, decode_header
 from arena.records.json_lines import Follower, newest_journal
 from arena.settings import Settings, load_settings
 from problems.catalogue import UnknownProblem
-from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, sweep_temporary
+from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, remove_all_leftovers
 from screens.actions import Scope, bindings
 from screens.app import ArenaApp
 from screens.base import BaseScreen
@@ -237,7 +237,7 @@ def main() -> int:
 
     def watch() -> int:
         watched = find_paths()
-        sweep_temporary()
+        remove_all_leftovers()
         with LockedFolder(SPECTATOR) as folder:
             return SpectatorApp(watching_services(folder.path, load_settings(watched)), watched).run_to_end()
 

@@ -6,18 +6,24 @@ import click
 
 from arena.cli.options import json_option, open_session
 from arena.cli.output import counted, print_json, print_line
-from arena.export.bundle import import_bundle
+from arena.export.bundle import import_bundle, import_inspect_log
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("source", metavar="DIR|LOG", type=click.Path(path_type=Path))
 @json_option
-def command(folder: Path, as_json: bool) -> None:
-    """Add the results of a bundle to the board, marked as from elsewhere. Nothing in it is run.
+def command(source: Path, as_json: bool) -> None:
+    """Add the results of a bundle or of an Inspect log to the board, marked as from elsewhere. Nothing in it is run.
 
     Every file is compared with the manifest first. That shows damage, not who made it.
+
+    LOG is a log of `inspect eval pkb_arena/pkb`. Its epochs are attempts.
     """
-    names, results = import_bundle(open_session().paths, folder)
+    session = open_session()
+    if source.is_file():
+        names, results = import_inspect_log(session.paths, session.catalogue, source)
+    else:
+        names, results = import_bundle(session.paths, source)
     if as_json:
         print_json({"campaigns": names, "results": results})
     else:

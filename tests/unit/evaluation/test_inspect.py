@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 import arena.api
+from arena.errors import UsageError
+from arena.export.bundle import import_inspect_log
 from arena.paths import Paths
 from arena.runs.engine import Engine
+from arena.sweep.journal import read_lines
+from arena.sweep.records import NO_KERNEL, CellResult
+from problems.catalogue import load_catalogue
 
 inspect_ai = pytest.importorskip("inspect_ai")
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of the framework
@@ -21,7 +26,7 @@ WRONG = RIGHT.replace("pass", "wrong", 1)
 
 @pytest.fixture
 def evaluate(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """evaluate(outputs, **parameters): the samples of the log, judged by the scripted referee."""
+    """evaluate(outputs, **parameters): the log, judged by the scripted referee."""
     from inspect_ai.model import ModelUsage, get_model
 
     from pkb_arena.inspect_task import pkb
@@ -35,7 +40,7 @@ def evaluate(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         task = pkb(problems="1,2", device="cpu", world=2, unsafe=True, **parameters)
         (log,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path), display="none", max_samples=1)
         assert log.status == "success", log.error
-        return log.samples
+        return log
 
     return run
 
@@ -44,7 +49,7 @@ def test_one_answer_is_judged(evaluate: Any) -> None:
     from inspect_ai.model import ModelOutput
 
     answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
-    right, none = (sample.scores["verdict"] for sample in evaluate(answers))
+    right, none = (sample.scores["verdict"] for sample in evaluate(answers).samples)
     assert (right.value["correct"], right.value["speedup"], right.metadata["player"]) == (1, 1.5, "model:mockllm/model")
     assert (none.value["correct"], none.explanation) == (0, "the answer has no kernel")
 
@@ -56,8 +61,22 @@ def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
         return ModelOutput.for_tool_call("mockllm/model", "run", {"source": source})
 
     done = ModelOutput.from_content("mockllm/model", "done")
-    samples = evaluate([run(RIGHT), run(WRONG), run(RIGHT), done, run(WRONG), done], agent=True, steps=2)
+    samples = evaluate([run(RIGHT), run(WRONG), run(RIGHT), done, run(WRONG), done], agent=True, steps=2).samples
     assert [sample.scores["verdict"].value["correct"] for sample in samples] == [1, 0]
     said = [message.text for message in samples[0].messages if message.role == "tool"]
     assert "Attempts left: 1." in said[0]
     assert "No attempts are left" in said[2] or "No attempts are left" in str(samples[0].messages[-2].error)
+
+
+def test_a_log_is_imported_onto_the_board(evaluate: Any, paths: Paths) -> None:
+    from inspect_ai.model import ModelOutput
+
+    answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
+    log = evaluate(answers)
+    catalogue = load_catalogue()
+    (name,), results = import_inspect_log(paths, catalogue, Path(log.location))
+    lines = [line for line in read_lines(paths.imports / f"{name}.jsonl") if isinstance(line, CellResult)]
+    assert (results, [line.verdict for line in lines]) == (2, ["PASS", NO_KERNEL])
+    assert {line.cell.player for line in lines} == {"model:mockllm/model"}
+    with pytest.raises(UsageError, match="no log of Inspect"):
+        import_inspect_log(paths, catalogue, Path(__file__))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.machine.locked_folder import CANARY, SPECTATOR, WORLD, LockedFolder, sweep_temporary
+from sandbox.machine.locked_folder import CANARY, SPECTATOR, WORLD, LockedFolder, remove_all_leftovers
 
 
 @pytest.mark.parametrize("prefix", [WORLD, SPECTATOR, CANARY, f".{CANARY}"])
@@ -22,7 +22,7 @@ def test_folders_of_killed_processes_go_and_others_stay(
     for path in (mine.path, tmp_path / f"{prefix}orphan", tmp_path / "kept"):
         os.utime(path, (long_ago, long_ago))
     os.utime(tmp_path / f"{prefix}link", (long_ago, long_ago), follow_symlinks=False)
-    assert sweep_temporary() == 1
+    assert remove_all_leftovers() == 1
     assert not (tmp_path / f"{prefix}orphan").exists()
     assert (tmp_path / f"{prefix}young").exists()
     assert (tmp_path / "kept").exists()
