@@ -201,8 +201,7 @@ class DeviceTime:
             stop(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
             self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
             world.tell(FinishBatch())
-            side.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
-        self.turns.take(side, batch)
+            self.turns.end(side, world, batch)
 
     def _pair(self, batch: Batch, number: int) -> Pair:
         """Times one batch on either side, in random order."""
@@ -238,8 +237,7 @@ class DeviceTime:
             world.processes.resume()
             world.tell(FinishBatch())
             ended = page.wait(self.turns.batch_limit(batch.calls))
-            done = side.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
-        self.turns.take(side, batch)
+            done = self.turns.end(side, world, batch)
         if ended is None or (side.observations is not None and self._went_on(started, ended, done)):
             ended = done
         elif side.observations is None:

@@ -183,9 +183,7 @@ class Probes:
                 world.go()
                 if kind != "meaningful":
                     (self.hold if kind == "held" else self.replace)(side, due, world, batch, seconds)
-            limit = self.turns.batch_limit(batch.calls)
-            side.exchange.await_done(world, limit, stops=True)
-        self.turns.take(side, batch)
+            self.turns.end(side, world, batch)
 
     def compare(self) -> None:
         """Compares the outputs of this round's probes with the oracle.

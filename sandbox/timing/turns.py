@@ -296,9 +296,7 @@ class Turns:
             if self.exchange.sealed:
                 self.fill_in(side, world, batch, "call")
             started = world.go()
-            limit = self.batch_limit(batch.calls)
-            seconds = (side.exchange.await_done(world, limit, stops=True) - started) / 1e9
-        self.take(side, batch)
+            seconds = (self.end(side, world, batch) - started) / 1e9
         self.require_priorities(side, world)
         if side.observations is not None and not batch.noop:
             side.observations.quickest = min(side.observations.quickest, seconds / max(batch.calls, 1) * 1e6)
@@ -368,10 +366,13 @@ class Turns:
             failure = side.exchange.failure(f"the kernel cannot be stopped: {error}", verdict)
             raise Failed(verdict, failure, side.exchange.side) from None
 
-    def take(self, side: TimedSide, batch: Batch) -> None:
-        """Begins to copy a kernel's outputs, because it runs again before they are compared. Its world is stopped."""
-        if side.observations is not None and not batch.noop:
-            side.exchange.take(batch.first, batch.calls)
+    def end(self, side: TimedSide, world: World, batch: Batch) -> int:
+        """Waits until a batch ends, and stops its world. Returns its end in perf_counter_ns.
+
+        The outputs of a kernel are copied from then on, because it runs again before they are compared.
+        """
+        copied = None if side.observations is None or batch.noop else (batch.first, batch.calls)
+        return side.exchange.await_done(world, self.batch_limit(batch.calls), stops=True, copied=copied)
 
     # --- afterwards ------------------------------------------------------------------------------------------
 

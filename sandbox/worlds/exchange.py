@@ -241,17 +241,18 @@ class Exchange:
     def _reveal(self, order: messages.Reveal) -> float:
         return max(reply.foreign_us for reply in self.ask(order, messages.Revealed))
 
-    def await_done(self, world: World, limit: float, stops: bool = False) -> int:
+    def await_done(self, world: World, limit: float, stops: bool = False, copied: tuple[int, int] | None = None) -> int:
         """Waits until a batch ends. Returns its end in perf_counter_ns.
 
         stops: also stop the world, if its memory is sealed. The batch then ends when all processes known before it have
         got the order to stop. If a process that was started in the batch still runs, it ends when that one has got the
         order, too. Without sealed memory the world goes on running, because its outputs arrive after the end.
+        copied: first slot and number of those whose outputs are copied from then on, as `take` does.
 
         Raises OutputsLost, once, if outputs of the batch are lost and it was timed.
         """
         done = self.await_all(world, Kind.DONE, limit)
-        ended = self._after_done(world, stops)
+        ended = self._after_done(world, stops, copied)
         if world is self.contender:
             self._note_memory([answer.value for answer in done])
         return ended
@@ -262,14 +263,19 @@ class Exchange:
             self.lost = True
             raise OutputsLost
 
-    def _after_done(self, world: World, stops: bool) -> int:
+    def _after_done(self, world: World, stops: bool, copied: tuple[int, int] | None) -> int:
         if not self.sealed:
             ended = self.timer.perf_counter_ns()
             self.await_all(world, Kind.DELIVERED, self.prepared.limits.load)
+            if copied:
+                self.take(*copied)
             return ended
         if stops:
             world.processes.halt()
         ended = self.timer.perf_counter_ns()
+        if copied:
+            # At once, because a system call that writes to outputs goes on until it returns.
+            self.take(*copied)
         if stops and world.processes.pause():
             ended = self.timer.perf_counter_ns()
         return ended
