@@ -142,7 +142,7 @@ def test_a_row_says_how_much_was_measured():
 
 def test_columns_are_as_wide_as_their_longest_cell():
     verdicts = ("PASS", "OUT_OF_MEMORY")
-    rows = [BaselineRow(id=13, problem="gemm_allreduce", verdict=verdict, detail="") for verdict in verdicts]
+    rows = [BaselineRow(run_id="", id=13, problem="gemm_allreduce", verdict=verdict, detail="") for verdict in verdicts]
     lines = BASELINE_TABLE.lines(rows)
     assert lines[0].index("call µs") == 34
     assert lines[2].split()[:3] == ["13", "gemm_allreduce", "OUT_OF_MEMORY"]
