@@ -65,6 +65,7 @@ def passed_on(model: ModelSettings, asked: Any, free: bool) -> tuple[dict[str, A
         body["model"] = model.model
     if free:
         return {name: value for name, value in body.items() if name not in (*_LIMITS, "stream")}, 0, left_out
+    body |= model.extra  # what the user has listed is asked for, whatever the program asks
     if "generationConfig" in own:
         config = {k: v for k, v in object_of(body.get("generationConfig")).items() if k in _GEMINI_CONFIG}
         body["generationConfig"] = config = object_of(own["generationConfig"]) | config

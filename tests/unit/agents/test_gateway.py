@@ -28,9 +28,9 @@ MESSAGES = [{"role": "user", "content": "Hello"}]
 class Asking:
     """A program's client of a gateway to the scripted server."""
 
-    def __init__(self, server: ModelServer, folder: Path, provider: str) -> None:
+    def __init__(self, server: ModelServer, folder: Path, provider: str, **more: Any) -> None:
         self.provider = provider
-        model = {"model": "cheap", "base_url": server.url, "key_env": "TEST_KEY", "max_tokens": 1000}
+        model = more | {"model": "cheap", "base_url": server.url, "key_env": "TEST_KEY", "max_tokens": 1000}
         self.budget = Budget(ModelSettings(provider=provider, price_in=1.0, price_out=1.0, **model))  # type: ignore[arg-type]
         self.exceeded: list[str] = []
         self.told: list[str] = []
@@ -44,8 +44,8 @@ class Asking:
 
 
 @contextlib.asynccontextmanager
-async def asking(server: ModelServer, folder: Path, provider: str) -> AsyncIterator[Asking]:
-    client = Asking(server, folder, provider)
+async def asking(server: ModelServer, folder: Path, provider: str, **more: Any) -> AsyncIterator[Asking]:
+    client = Asking(server, folder, provider, **more)
     async with client.gateway:
         yield client
 
@@ -134,6 +134,13 @@ async def test_only_function_tools_and_known_fields_pass(
     (tool,) = seen.body["tools"]
     assert '"f"' in json.dumps(tool)
     assert tool.keys() <= {"type", "name", "function", "input_schema", "functionDeclarations"}
+
+
+async def test_fields_of_the_model_table_are_asked_for(model_server: ModelServer, tmp_path: Path) -> None:
+    model_server.replies = [streamed("hello")]
+    async with asking(model_server, tmp_path, "openai_chat", extra={"service_tier": "flex"}) as program:
+        await program.ask({"messages": MESSAGES, "service_tier": "priority"})
+    assert model_server.seen[0].body["service_tier"] == "flex"
 
 
 @pytest.mark.parametrize(

@@ -22,35 +22,11 @@ def outcome(text: str, reason: str = "stop") -> str:
     return ModelAnswer(text, Finish(reason), Spent()).outcome
 
 
-@pytest.mark.parametrize("language", ["python", "py", "", "Python", "python title=kernel.py"])
-def test_the_one_block_is_the_kernel(language: str) -> None:
-    assert kernel_source("Here it is.\n\n" + block(WHOLE, language) + "\nGood luck.") == WHOLE
-
-
-def test_an_answer_that_is_python_throughout_needs_no_fence() -> None:
-    assert kernel_source(WHOLE) == WHOLE
-    assert kernel_source("def solution is not easy") == ""
-
-
 def test_the_blocks_that_a_kernel_needs_are_joined_in_order() -> None:
     solution = "def solution(x):\n    return torch.add(x, SOURCE)\n"
     parts = block("import torch\n") + "then\n" + block("SOURCE = 1\n", "py")
     unused = block("import math\nx = math.pi\n")
     assert kernel_source(parts + unused + block(solution)) == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
-
-
-def test_blocks_of_other_languages_are_left_out() -> None:
-    text = block("nvcc kernel.cu\n", "bash") + block(WHOLE) + block("__global__ void f();\n", "cuda")
-    assert kernel_source(text) == WHOLE
-
-
-def test_of_several_solutions_the_last_is_meant() -> None:
-    text = block("def solution(x):\n    return 0\n") + "Better:\n" + block(WHOLE)
-    assert kernel_source(text) == WHOLE
-
-
-def test_a_fragment_that_would_break_the_file_is_no_part_of_it() -> None:
-    assert kernel_source(block("for peer in peers:\n") + block(WHOLE)) == WHOLE
 
 
 def test_longer_fences_and_tildes_hold_shorter_ones() -> None:
