@@ -180,3 +180,17 @@ def test_a_sweep_that_nobody_may_read_is_named(pkb_arena: CommandLine, sweep: Pa
     assert done.returncode == 3
     assert "autumn.jsonl: Is a directory; the board is without this sweep" in done.stderr
     assert "8 × NVIDIA H200" in done.stdout
+
+
+def test_lines_nested_too_deeply_stop_no_command(pkb_arena: CommandLine, paths: Paths) -> None:
+    deep = b'{"type":"%s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    for folder, kind in ((paths.runs, b"run"), (paths.duels, b"duel"), (paths.sweeps, b"sweep")):
+        folder.mkdir(parents=True)
+        (folder / "deep.jsonl").write_bytes(deep % kind)
+    paths.voids.write_bytes(deep % b"void")
+    for command, code in (("board", 3), ("list", 0), ("recheck", 0)):
+        done = pkb_arena(command)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    paths.settings_file.parent.mkdir(parents=True)
+    paths.settings_file.write_text("x = " + "[" * 100_000)
+    assert "is not valid TOML" in pkb_arena("list").stderr
