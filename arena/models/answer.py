@@ -128,15 +128,15 @@ def kernel_of(text: str) -> Kernel:
         return _in_other_forms(text) or plain or (kernel_of(found.thought) if found.thinking else Kernel(""))
     if source := _whole(blocks):
         return Kernel(source)
-    if kernel := _in_other_forms(text):
+    if kernel := _in_other_forms(text, prose=False):
         return kernel
     defining = [block for block in blocks if _DEFINES.search(block.text)]
     return Kernel(_joined(defining[-1:] or blocks))
 
 
-def _in_other_forms(text: str, closed: bool = False) -> Kernel | None:
+def _in_other_forms(text: str, closed: bool = False, prose: bool = True) -> Kernel | None:
     """Returns the last whole kernel in another form than a fenced block, if possible without undefined names; or None."""
-    found = [_named(blocks_of(text)) or Kernel(text) for text in other_forms(text, closed)]
+    found = [_named(blocks_of(text)) or Kernel(text) for text in other_forms(text, closed, prose)]
     kernels = [kernel for kernel in found if is_kernel(kernel.source)]
     whole = [kernel for kernel in kernels if not _names_of(kernel.source).missing and not _is_stub(kernel.source)]
     return next(reversed(whole or kernels), None)
@@ -157,7 +157,7 @@ def whole_kernel(text: str) -> Kernel:
     if (named := _named(blocks)) is not None:
         return named if blocks[-1].closed else Kernel("")
     source = _whole([block for block in blocks if block.closed and is_python(block)])
-    return Kernel(source) if source else _in_other_forms(text, closed=True) or Kernel("")
+    return Kernel(source) if source else _in_other_forms(text, closed=True, prose=False) or Kernel("")
 
 
 def has_whole_kernel(text: str) -> bool:

@@ -52,16 +52,17 @@ def is_kernel(text: str) -> bool:
         return False
 
 
-def other_forms(text: str, closed: bool) -> list[str]:
+def other_forms(text: str, closed: bool, prose: bool) -> list[str]:
     """Returns the whole kernels in an answer: a text, or fences that name the files of each. The last one is meant.
 
-    closed: only what has an end, because the answer was cut off.
+    closed: only what has an end, because the answer was cut off. prose: also lines between prose, if there is no block.
     """
     text = _THOUGHT.sub("", text.replace("\r\n", "\n")).rpartition("</think>")[2]
     if "solution" not in text:
         return []
     tries = iter(range(_MOST_TRIES))
-    return _search(text, True, tries) or ([] if closed else _search(text, False, tries) or _in_prose(text))
+    found = _search(text, True, tries) or ([] if closed else _search(text, False, tries))
+    return found or (_in_prose(text) if prose else [])
 
 
 def _search(text: str, closed: bool, tries: Iterator[int], depth: int = 0) -> list[str]:
@@ -223,6 +224,8 @@ def _in_prose(text: str) -> list[str]:
                 if "solution" not in "\n".join(lines[begin:end]):
                     begin = max(end, begin)  # every run of lines up to there breaks at the same line
                     break
+                if lines[end][indent : indent + 1].isspace() or _BEGINS_CODE.match(lines[end]):
+                    return []  # the code is broken there: it is no prose
             except (ValueError, RecursionError, MemoryError):
                 break
             else:
