@@ -158,3 +158,12 @@ def test_calls_as_text_are_told() -> None:
     assert (answer.outcome, answer.calls_as_text) == ("prose", True)
     assert "tool call as text" in answer.reason
     assert not ModelAnswer("I would call run.", Finish("stop"), Spent()).calls_as_text
+
+
+@pytest.mark.parametrize("line", ["    dist.all_reduce(total", "    return total total", "total = = 1", "def more(:"])
+def test_broken_code_is_not_cut_to_a_whole_kernel(line: str) -> None:
+    """Its verdict must say what is broken."""
+    broken = f"{K}{line}\n"
+    assert kernel_of(f"Here it is:\n\n```python\n{broken}```\nDone.").source == broken
+    assert kernel_of(f"Here it is:\n\n{broken}").source == ""
+    assert kernel_of(f"Here it is:\n\n{broken}\nIt works.").source == ""
