@@ -134,6 +134,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     )
     dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
     budget_s: Annotated[float, Meta(description=BUDGET_WORDS, ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)] = 2.5
+    live_s: Annotated[
+        float, Meta(description="Seconds that the app goes on measuring after a verdict; 0: not at all.", ge=0, le=600)
+    ] = 60.0
     editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     thunderkittens: Annotated[

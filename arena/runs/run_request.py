@@ -41,6 +41,8 @@ class RunRequest:
     """SHA-256 of the kernel that the player started from. With `versus`, that kernel takes the baseline's place."""
     energy: bool = False
     """Whether to measure the energy of a call, too."""
+    live_s: float = 0.0
+    """Seconds that measuring goes on after the verdict, unless something newer is asked."""
     urgency: int = PERSON
     """Who waits for the devices first: PERSON or SWEEP."""
     other_than: str = ""

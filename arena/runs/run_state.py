@@ -42,6 +42,8 @@ class RunState:
     ranks: dict[int, events.RankChecked] = field(default_factory=dict)
     checked: events.Checked | None = None
     samples: list[events.Timed] = field(default_factory=list)
+    judged: events.Result | None = None
+    """The result so far of a run that goes on measuring."""
     result: events.Result | None = None
     log: deque[events.Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     waiting: events.Waiting | None = None
@@ -91,6 +93,8 @@ class RunState:
                 self.samples.append(event)
             case events.Log():
                 self.log.append(event)
+            case events.Judged():
+                self.judged = event.result
             case events.Finished():
                 self.result = event.result
                 self.sha256 = event.sha256
@@ -131,6 +135,11 @@ class RunState:
         """Whether a run has started and has not finished, failed, been cancelled or been refused."""
         ended = self.result is not None or self.cancelled_in is not None or self.refused is not None
         return bool(self.run_id) and not ended and self.fatal is None
+
+    @property
+    def measuring_on(self) -> bool:
+        """Whether the verdict is known and the run goes on measuring."""
+        return self.judged is not None and self.running
 
     @property
     def verdict(self) -> Verdict | None:

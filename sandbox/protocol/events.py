@@ -91,6 +91,8 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     """How much worlds of identical code differ on this machine, as `WorldOffsets` gave it; empty: not known."""
     beside: dict[str, Microseconds] = {}
     """Times of the baseline variants in this setting, by name. The result returns them."""
+    live_s: float = 0.0
+    """Seconds that measuring goes on after the verdict, unless something newer is asked; 0: not at all."""
     urgency: int = 0
     """Who waits for the devices first: 0 a person, 1 a sweep, 2 measuring in the background (sandbox/referee/lease.py)."""
     energy: bool = False
@@ -274,6 +276,14 @@ class Finished(Event, tag="finished", frozen=True, kw_only=True):
     result: Result
 
 
+class Judged(Event, tag="judged", frozen=True, kw_only=True):
+    """The verdict so far of a run that goes on measuring. A cancel then ends it with `Finished`."""
+
+    run_id: str
+    sha256: str
+    result: Result
+
+
 class Cancelled(Event, tag="cancelled", frozen=True, kw_only=True):
     """Last event of a run that was cancelled."""
 
@@ -335,6 +345,7 @@ AnyEvent = (
     | Checked
     | Timed
     | Log
+    | Judged
     | Finished
     | Cancelled
     | Refused

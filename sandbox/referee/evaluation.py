@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import msgspec
 
@@ -13,14 +14,19 @@ from sandbox.protocol.result import Energy, Samples, failure_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
+from sandbox.referee.lease import Urgency
 from sandbox.timing import energy
 from sandbox.timing.clocks import Clock
 from sandbox.timing.conclusion import Conclusion, conclude
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.timing.rounds import Rounds
+from sandbox.timing.stopping_rule import is_sharp
 from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.failures import Deadline, OutputsLost, WorldFailed
+
+SLICE_S = 2.0
+"""After so many seconds of measuring on, the result so far is checked as a whole and told."""
 
 
 class Evaluation:
@@ -34,8 +40,8 @@ class Evaluation:
         self.rounds = self.new_rounds()
         self.energy: Energy | None = None
         self.passed_check = False
-        self.leased: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-        """The context of timing. It keeps other arenas from timing on these devices."""
+        self.leased: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
+        """The context of timing, by its urgency. It keeps other arenas from timing on these devices."""
         self.give_way: Callable[[Callable[[], None]], float] = lambda stop: 0.0
         """Lets more urgent runs go first, between rounds; takes a function that stops all worlds, returns seconds."""
 
@@ -83,11 +89,40 @@ class Evaluation:
         limit = self.correctness.limits.time + self.rounds.stopping_rule.longest_s
         limit += 2 * energy.ROW_S * self.correctness.run.energy
         self.rounds.give_way = self.give_way
-        with self.leased(), self.correctness.phase("time", limit):
+        with self.leased(self.correctness.run.urgency), self.correctness.phase("time", limit):
             self.rounds.measure()
             baseline_us, contender_us = self.rounds.call.medians()
             if self.correctness.run.energy and baseline_us and contender_us:
                 self.energy = energy.measure(self.rounds.turns, (baseline_us, contender_us))
+
+    def measure_on(self, seconds: float, asked: Callable[[], bool]) -> Iterator[events.Result]:
+        """Goes on measuring a kernel that passed, and yields a sharper result every SLICE_S.
+
+        It ends after these seconds, when the intervals are sharp, or when asked() says that something newer is to be done.
+        A kernel that fails now has failed: that is the last result.
+
+        Raises:
+            Stopped: the run was cancelled. What was yielded before is complete.
+        """
+        rounds, now = self.rounds, self.correctness.timer.monotonic
+        assert rounds is not None
+        with self.leased(Urgency.BACKGROUND), self.correctness.phase("time", self.correctness.limits.time + seconds):
+            until = now() + seconds
+            while now() < until and not asked() and rounds.unconfirmed is None and not is_sharp(*rounds.estimate()):
+                try:
+                    rounds.measure_on(SLICE_S, asked)
+                except OutputsLost:
+                    return
+                except (Failed, WorldFailed, Deadline) as error:
+                    yield self.result(*self.correctness.explain(error))
+                    return
+                yield self.result(Verdict.PASS, None)
+
+    def may_measure_on(self, result: events.Result) -> bool:
+        """Whether more measuring can make this result sharper."""
+        run, rounds = self.correctness.run, self.rounds
+        timed = result.verdict is Verdict.PASS and run.rounds is None and run.versus is None and rounds is not None
+        return timed and rounds is not None and bool(rounds.call.raw) and rounds.unconfirmed is None
 
     def conclusion(self, call: events.Interval | None, device: events.Interval | None) -> Conclusion:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""

@@ -27,6 +27,7 @@ from sandbox.protocol.events import (
     Cancelled,
     Fatal,
     Finished,
+    Judged,
     Log,
     PhaseEnded,
     PhaseStarted,
@@ -172,7 +173,7 @@ class Referee:
             self.contenders.drop_spares()
             self.references.drop()
             world = self.oracle.open(setting)
-            with self.leased(setting):
+            with self.leased(setting, ""):
                 started = self.timer.monotonic()
                 return ask(self.await_all, world, order, reply, limit), self.timer.monotonic() - started
         except UNMEASURED:
@@ -209,15 +210,11 @@ class Referee:
                 result = judge()
                 if lost_a_rank(result):
                     raise HarnessFailed(f"the baseline lost a rank twice: {result.detail}")
-            result = msgspec.structs.replace(result, jail=self.jail.name)
-            if result.verdict is Verdict.PASS:
-                passed = (
-                    [f"timed beside an idle lock of {self.lease.passed}"] if self.lease and self.lease.passed else []
-                )
-                result = msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels + passed)
+            result = self.completed(run, result)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.processes.keep_compiled(digest)
-            if own and result.verdict is Verdict.PASS and not prepared.varies:
+            result = self.measured_on(run, digest, evaluation, result)
+            if own and result.verdict is Verdict.PASS and not prepared.varies and not self.pipe.stopped():
                 self.contenders.keep()
             self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             if result.verdict is Verdict.PASS and (learned := evaluation.learned_offsets()):
@@ -253,6 +250,30 @@ class Referee:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and reports the reason
                     self.contenders.prepare_spare(run.setting)
 
+    def completed(self, run: events.Run, result: events.Result) -> events.Result:
+        """A result with the jail, and the labels of a kernel that passed."""
+        result = msgspec.structs.replace(result, jail=self.jail.name)
+        if result.verdict is not Verdict.PASS:
+            return result
+        passed = [f"timed beside an idle lock of {self.lease.passed}"] if self.lease and self.lease.passed else []
+        return msgspec.structs.replace(result, labels=labels(run.kernel) + result.labels + passed)
+
+    def measured_on(self, run: events.Run, digest: str, evaluation: Evaluation, result: events.Result) -> events.Result:
+        """The result after measuring on, if the run asks for it. Ends at any command, and with what was complete."""
+        if run.live_s <= 0 or not evaluation.may_measure_on(result):
+            return result
+        self.emit(Judged(run_id=run.run_id, sha256=digest, result=result))
+        try:
+            for sharper in evaluation.measure_on(run.live_s, lambda: bool(self.pipe.commands)):
+                result = self.completed(run, sharper)
+                self.emit(Judged(run_id=run.run_id, sha256=digest, result=result))
+        except Stopped:
+            self.pipe.cancelled = False
+            self.oracle.finish_orders(self.poll)
+            self.references.drop_busy()
+            self.pipe.cancelled = True
+        return result
+
     def end_contenders(self) -> None:
         """Kills the contender and its rival after their run."""
         for killed in self.contenders.end():
@@ -265,7 +286,7 @@ class Referee:
         contender = self.contenders.take(run.setting)
         evaluation, judge = self._evaluation(run, prepared, contender, references, rival)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, run.run_id, run.urgency)
+        evaluation.leased = partial(self.leased, run.setting, run.run_id)
         evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
         return contender, evaluation, judge
 
@@ -290,7 +311,7 @@ class Referee:
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
-    def leased(self, setting: events.Setting, run_id: str = "", urgency: int = 0) -> Iterator[None]:
+    def leased(self, setting: events.Setting, run_id: str, urgency: int = 0) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
             self.lease = Lease(devices_of(setting), urgency=Urgency(urgency))

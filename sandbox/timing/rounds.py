@@ -107,10 +107,7 @@ class Rounds:
         self.measure_overhead()
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
-            self.turns.held_up += self.give_way(self.turns.stop_all)
-            if self.round():
-                self.behind_gate.round(self.done, self.affordable_pairs)
-                self.done += 1
+            self.counted_round()
             if self.choose_calls_again():
                 started = self.timer.monotonic() - self.turns.held_up - self.shapes_seconds
                 self.measure_overhead()
@@ -118,6 +115,17 @@ class Rounds:
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
             self._expected = self.stopping_rule.expected(elapsed, self.done)
+        self.finish()
+
+    def counted_round(self) -> None:
+        """One round of each clock, after more urgent runs."""
+        self.turns.held_up += self.give_way(self.turns.stop_all)
+        if self.round():
+            self.behind_gate.round(self.done, self.affordable_pairs)
+            self.done += 1
+
+    def finish(self) -> None:
+        """Runs the probes that are due and the checks of a whole measurement. Raises as `measure` does."""
         self.show(self.done)
         self.probes.hurry = True
         while self.probes.open(self.calls):
@@ -125,6 +133,24 @@ class Rounds:
         self.behind_gate.finish()
         self.confirm()
         self.turns.final_checks(self.peaks)
+
+    def measure_on(self, seconds: float, asked: Callable[[], bool]) -> None:
+        """Times more rounds, and checks again what `measure` checks. Raises as `measure` does.
+
+        It ends after so many seconds, or when asked() says that something else is to be done.
+        """
+        started = self.timer.monotonic() - self.turns.held_up
+        self.turns.pins, self.probes.hurry = True, False
+        for side in self.turns.kernels:
+            assert side.observations is not None
+            side.observations.ready_seconds = 0.0  # its limit is that of one measurement
+        try:
+            while self.timer.monotonic() - started - self.turns.held_up < seconds and not asked():
+                self.counted_round()
+                self._expected = self.done
+            self.finish()
+        finally:
+            self.turns.unpin()
 
     def measure_overhead(self) -> None:
         """Runs the first no-op batches."""
@@ -395,7 +421,9 @@ class Rounds:
             history={clock.name: [*clock.history] for clock in (self.call, self.device) if clock.history},
             harness_us=self.call.overhead_us,
             empty_gate_us=self.device.overhead_us * self.behind_gate.calls,
-            foreign_us=observations.foreign_work.foreign_us if observations is not None else {},
+            foreign_us={name: [*us] for name, us in observations.foreign_work.foreign_us.items()}
+            if observations
+            else {},
         )
 
     def show_seldom(self) -> None:

@@ -11,6 +11,8 @@ LONGEST = 4.0
 """Factor of the measuring time that timing may take to get the pairs that any claim needs."""
 PRECISE = 0.02
 """Half width of the interval's logarithm that is precise enough, whatever it says."""
+SHARP = 0.01
+"""Half width at which measuring on after the verdict ends."""
 CLEAR = 2.0
 """A difference of so many half widths is clear. At one half width its size would still be uncertain by its half."""
 LOOK_EVERY = 0.1
@@ -71,6 +73,12 @@ class StoppingRule:
         if rounds == 0 or elapsed_s <= 0:
             return max(rounds, 1)
         return max(rounds, math.ceil(rounds * self.most_s / elapsed_s))
+
+
+def is_sharp(call: Interval | None, device: Interval | None) -> bool:
+    """Whether measuring on has reached its end: every interval is sharp."""
+    found = [interval for interval in (call, device) if interval is not None]
+    return bool(found) and all(half_width(interval) <= SHARP for interval in found)
 
 
 def is_enough(call: Interval | None, device: Interval | None) -> bool:

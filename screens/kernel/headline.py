@@ -26,6 +26,7 @@ from screens.kernel.other_kernel import failed_other
 SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
 SO_FAR = " so far"
+MEASURING_ON = "measuring on"
 HEIGHT = 3
 GAP = 2
 """Columns between the left text and the answer."""
@@ -110,7 +111,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         support = "timing…" if state.running else "correct; not timed"
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
-    so_far = "" if state.result else SO_FAR
+    so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
     if said == TOO_NOISY:  # a large figure would be read as the result
         range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()

@@ -205,7 +205,11 @@ class KernelSession:
     @property
     def can_measure_on(self) -> bool:
         """Whether the newest run has ended with a correct kernel."""
-        return self._request is not None and not self.busy and self.state.verdict is Verdict.PASS
+        return (
+            self._request is not None
+            and (not self.busy or self.state.measuring_on)
+            and self.state.verdict is Verdict.PASS
+        )
 
     async def measure_on(self) -> float:
         """Judges the revision of the newest run again in its setting, with a longer budget.
@@ -230,7 +234,7 @@ class KernelSession:
         Raises:
             ArenaError: the runs could not be made.
         """
-        request, result = self._judged, self.state.result
+        request, result = self._judged, self.state.result or self.state.judged
         assert request is not None, "can_measure_on says whether there is one"
         timed = result is not None and result.outcome == "faster" and request.versus is None
         try:
@@ -270,6 +274,7 @@ class KernelSession:
             files=kernel.files,
             kernel_path=path,
             budget_s=self.services.settings.budget_s,
+            live_s=self.services.settings.live_s,
             versus=versus,
         )
         self._longer = 0

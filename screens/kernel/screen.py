@@ -20,7 +20,7 @@ from arena.setting_choice import Choice
 from arena.workspace.kernel_folder import main_file, shown_name
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
+from sandbox.protocol.events import AnyEvent, Checked, Finished, Judged, RunStarted, Setting
 from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.actions import Scope, bindings
@@ -211,7 +211,7 @@ class KernelScreen(EditingScreen):
         if run_id in self._others:
             self._refresh_standing(event)  # the run may be of this problem
             return
-        others = self.session.others
+        others, told = self.session.others, self.session.state.measuring_on
         at_other_size = others.takes(event, own)
         if at_other_size:
             self.session.changed = True
@@ -222,7 +222,7 @@ class KernelScreen(EditingScreen):
         if at_other_size:
             return
         self._mark(event)
-        if isinstance(event, Finished) and self.is_mounted and self.services.settings.bell:
+        if isinstance(event, Judged | Finished) and not told and self.is_mounted and self.services.settings.bell:
             self.app.bell()
         self._refresh_standing(event)
 
@@ -300,6 +300,8 @@ class KernelScreen(EditingScreen):
 
     def _note(self) -> str:
         cancel = self.key_words("cancel")
+        if self.session.state.measuring_on:
+            return f"measuring on · {self.key_words('measure_on')} ends it"
         if self.session.busy:
             again = "again" if self.was_pressed("cancel") else "twice"
             return f"{'queued · ' if self.session.waited is not None else ''}{cancel} {again} cancels"
@@ -333,7 +335,9 @@ class KernelScreen(EditingScreen):
         self.start(self.session.run_baseline(), "run")
 
     def action_measure_on(self) -> None:
-        if self.session.can_measure_on:
+        if self.session.state.measuring_on:
+            self.start(self.session.cancel(), "cancel")
+        elif self.session.can_measure_on:
             self.start(self._measure_on(), "run")
         elif self.session.busy:
             self.say("The run has not ended yet. Measure longer after its end.")
@@ -372,7 +376,7 @@ class KernelScreen(EditingScreen):
             self.show_view(KERNEL)
         elif self.was_pressed("cancel"):
             self.forget_press("cancel")
-            if self.session.busy:
+            if self.session.busy and not self.session.state.measuring_on:
                 self.start(self.session.cancel(), "cancel")
             else:
                 self.action_problems()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
+from msgspec import UNSET
 
 from sandbox.protocol.events import Checked, PhaseStarted, Result
 from sandbox.protocol.frames import LOST, Kind
@@ -141,7 +142,7 @@ def test_the_devices_are_leased_only_for_what_is_timed() -> None:
     phases: list[str] = []
 
     @contextlib.contextmanager
-    def leased() -> Iterator[None]:
+    def leased(urgency: int) -> Iterator[None]:
         phases.append(machine.of(PhaseStarted)[-1].phase)
         yield
         phases.append(machine.of(PhaseStarted)[-1].phase)
@@ -152,8 +153,8 @@ def test_the_devices_are_leased_only_for_what_is_timed() -> None:
 
 
 def test_noisy_calls_leave_the_headline_to_device_time() -> None:
-    reference = MadeKernel(noisy(100.0, 0.2, seed=1), noisy(20.0, 0.002, seed=2))
-    kernel = MadeKernel(noisy(100.0, 0.2, seed=3), noisy(10.0, 0.002, seed=4))
+    reference = MadeKernel(noisy(100.0, 0.8, seed=1), noisy(20.0, 0.002, seed=2))
+    kernel = MadeKernel(noisy(100.0, 0.8, seed=3), noisy(10.0, 0.002, seed=4))
     result = judged(gpu(kernel, reference), rounds=16)
     assert (result.outcome, result.clock) == ("faster", "device")
     assert "; end-to-end " in result.told
@@ -161,11 +162,11 @@ def test_noisy_calls_leave_the_headline_to_device_time() -> None:
 
 
 def test_energy_is_in_a_result_where_it_was_asked_for_and_the_kernel_passed() -> None:
-    assert judged(gpu()).energy is None
+    assert judged(gpu()).energy is UNSET
     found = revision(gpu(), energy=True).judge()
     assert found.energy is not None
     assert found.energy.missing == "CPU ranks have no counter of energy"  # simulated worlds are on CPU ranks
     machine = gpu()
     machine.oracle.finding = lambda rank, order, slot: wrong()
-    assert revision(machine, energy=True).judge().energy is None
-    assert revision(gpu(), rounds=0, energy=True).judge().energy is None
+    assert revision(machine, energy=True).judge().energy is UNSET
+    assert revision(gpu(), rounds=0, energy=True).judge().energy is UNSET

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from made_kernels import Fault, MadeKernel, noisy
+from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import JAIL, MadeGpu, MadeMachine
 from made_worlds import OPEN_SECONDS
 
@@ -19,6 +19,7 @@ from sandbox.protocol.events import (
     Cancelled,
     Fatal,
     Finished,
+    Judged,
     Log,
     PhaseStarted,
     Refused,
@@ -35,6 +36,7 @@ from sandbox.referee import main
 from sandbox.referee.lease import Lease
 from sandbox.referee.main import Referee
 from sandbox.referee.measurements import OPTIONAL_WAYS
+from sandbox.timing.interval import half_width
 from sandbox.worlds.state import State
 
 
@@ -375,6 +377,72 @@ def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
     referee.pipe.hear(events.Shutdown())
     referee.judge(machine.run(rounds=6))
     assert len(machine.started["spare"]) == 1
+
+
+# --- measuring on after the verdict ---------------------------------------------------------------------------
+
+
+def loud(device: str = "made-gpu") -> MadeMachine:
+    """A machine on which the speed of identical code is not known precisely within half a second."""
+    kernels = [MadeKernel(noisy(100.0, 0.1, seed), noisy(80.0, 0.05, seed + 9)) for seed in (1, 2)]
+    return MadeMachine(device, kernels[0], reference=kernels[1])
+
+
+def judged_in(found: list[Any]) -> list[Judged]:
+    return [event for event in found if isinstance(event, Judged)]
+
+
+def test_measuring_on_tells_sharper_results_until_its_time_is_over(told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+    machine.referee().judge(machine.run(budget_s=0.5, live_s=6.0))
+    found = told()
+    judged = judged_in(found)
+    assert len(judged) >= 3
+    assert result(found) == judged[-1].result
+    first, last = (each.result.speedup.call for each in (judged[0], judged[-1]))
+    assert half_width(last) < 0.8 * half_width(first)
+    assert judged[-1].result.rounds > judged[0].result.rounds
+
+
+def test_a_cancel_ends_measuring_on_and_keeps_what_was_checked(told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+    referee = machine.referee()
+    machine.clock.after(6.0, lambda: referee.pipe.hear(Cancel(run_id="1")))
+    referee.judge(machine.run(budget_s=0.5, live_s=60.0))
+    found = told()
+    assert machine.clock.monotonic() < 9.0
+    assert result(found) == judged_in(found)[-1].result
+    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
+    assert result(told()).verdict is Verdict.PASS
+
+
+def test_the_next_command_ends_measuring_on(told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+    referee = machine.referee()
+    machine.clock.after(6.0, lambda: referee.pipe.hear(events.Warm(setting=machine.setting())))
+    referee.judge(machine.run(budget_s=0.5, live_s=60.0))
+    assert machine.clock.monotonic() < 8.0
+    assert result(told()).verdict is Verdict.PASS
+
+
+def test_a_kernel_that_is_wrong_while_measuring_goes_on_has_failed(told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+
+    def fail() -> None:
+        machine.oracle.finding = lambda rank, order, slot: wrong()
+
+    machine.clock.after(6.0, fail)
+    machine.referee().judge(machine.run(budget_s=0.5, live_s=60.0))
+    found = told()
+    assert judged_in(found)[0].result.verdict is Verdict.PASS
+    assert result(found).verdict is Verdict.WRONG_RESULT
+
+
+def test_what_is_not_asked_to_go_on_ends_with_its_verdict(told: Callable[[], list[Any]]) -> None:
+    machine = loud()
+    machine.referee().judge(machine.run(budget_s=0.5))
+    machine.referee().judge(machine.run(rounds=6, live_s=60.0))
+    assert not judged_in(told())
 
 
 # --- the lease of the devices --------------------------------------------------------------------------------
