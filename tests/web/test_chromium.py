@@ -26,7 +26,7 @@ pytestmark = [
 async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
     paths: Paths, tmp_path: Path, serve: Any, wait_until: Any
 ) -> None:
-    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
+    save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1), paths)
     kernel = paths.workspace / "01_allreduce" / "you" / "kernel.py"
 
     def verdicts() -> list[str]:
