@@ -8,7 +8,7 @@ import msgspec
 from arena.machine.fingerprint import Machine
 from arena.players.player import MCP, PlayerKind
 from arena.records.ranking import Measurement, Ranked, ranked
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.records.voids import Voids
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
@@ -86,13 +86,10 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
     passed = result.passed and not voided
     noisy = passed and report is not None and report.outcome == NOISY
     timed = report if passed and not noisy else None
-    return Outcome(
-        player=result.cell.player,
+    return view(
+        Outcome, result, result.cell, result.spent,
         kind=kind_of(result.cell.player),
         place=ResultPlace(setting.preset, setting.device, setting.world, result.machine, source),
-        problem_id=result.problem_id,
-        category=result.category,
-        class_=result.class_,
         passed=passed,
         paper=report is not None and report.paper_rule == "match" and not voided,
         faster=passed and report is not None and report.outcome == "faster",
@@ -102,12 +99,10 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         gap_closed=timed.gap_closed if timed is not None else None,
         noisy=noisy,
         one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
-        usd=result.spent.usd,
-        seconds=result.seconds,
         voided=voided,
         backend=report.backend if passed and report is not None else "",
         holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
-    )
+    )  # fmt: skip
 
 
 def _over_graph(report: RunRecord) -> float | None:

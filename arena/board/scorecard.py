@@ -7,6 +7,7 @@ import msgspec
 
 from arena.board.definitions import Score, against_bound, geometric_mean, is_fast, pass_at_k
 from arena.board.outcomes import Outcome, ResultPlace
+from arena.records.run_record import view
 
 FACTORS = (1.0, 1.5, 2.0)
 """The values of p in fast_p."""
@@ -86,10 +87,8 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         [[(o.percent, o.gap_closed) for o in each] for each in told],
         no_roofline=sum(outcome.percent is None for each in told for outcome in each),
     )
-    return Scorecard(
-        player=first.player,
-        kind=first.kind,
-        place=first.place,
+    return view(
+        Scorecard, bound, first,
         scope=scope,
         problems=len(held),
         attempts=len(outcomes),
@@ -103,16 +102,13 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         fast_k=_by_factor(lambda p: fast(p, k)),
         fast_graph=_by_factor(fast_graph),
         speedup=_mean_of_problems([[o.speedup for o in each if o.passed] for each in held]),
-        percent=bound.percent,
-        gap_closed=bound.gap_closed,
-        no_roofline=bound.no_roofline,
         noisy=sum(outcome.noisy for outcome in outcomes),
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
         voided=sum(outcome.voided for outcome in outcomes),
         backends=dict(sorted(Counter(outcome.backend for outcome in outcomes if outcome.backend).items())),
         holds={held: count for held in HOLDS if (count := sum(outcome.holds == held for outcome in outcomes))},
-    )
+    )  # fmt: skip
 
 
 def _count(outcomes: Sequence[Outcome], good: Sequence[bool]) -> tuple[int, int]:

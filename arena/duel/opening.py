@@ -8,6 +8,7 @@ from arena.paths import Paths
 from arena.players.make_player import make_player_or_file
 from arena.players.player import Player, PlayerKind, PlayerSetup, Task
 from arena.records.header import new_id
+from arena.records.run_record import view
 from arena.settings import Settings
 from arena.workspace.named_kernels import HOUSE
 from problems.catalogue import Catalogue
@@ -63,13 +64,11 @@ def new_header(
     budget_usd: float | None = None,
 ) -> DuelHeader:
     """Returns the header of a duel that begins now. Draws a new duel id."""
-    return DuelHeader(
+    return view(
+        DuelHeader, problem,
         duel_id=new_id(),
         created=time.time(),
         problem_id=problem.id,
-        slug=problem.slug,
-        title=problem.title,
-        category=problem.category,
         left=_facts(players[0]),
         right=_facts(players[1]),
         setting=setting,
@@ -77,7 +76,7 @@ def new_header(
         minutes=minutes,
         rounds=rounds,
         budget_usd=budget_usd,
-    )
+    )  # fmt: skip
 
 
 def _facts(player: Player) -> DuelPlayer:

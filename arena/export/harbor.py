@@ -35,19 +35,19 @@ schema_version = "1.4"
 artifacts = ["{kernel}"]
 
 [task]
-name = "pkb-arena/{stem}"
+name = "pkb-arena/{problem.stem}"
 version = "{version}"
 description = {title}
-keywords = ["{category}", "class-{class_}"]
+keywords = ["{problem.category}", "class-{problem.class_}"]
 
 [metadata]
-id = {id}
-category = "{category}"
-class = "{class_}"
-preset = "{preset}"
-device = "{device}"
-world = {world}
-dtype = "{dtype}"
+id = {problem.id}
+category = "{problem.category}"
+class = "{problem.class_}"
+preset = "{setting.preset}"
+device = "{setting.device}"
+world = {setting.world}
+dtype = "{setting.dtype}"
 
 [verifier]
 timeout_sec = 900.0
@@ -114,16 +114,10 @@ def _files(problem: Problem, setting: Setting, catalogue: Catalogue, task: str, 
         solution = problem.baseline_source
     toml = _TOML.format(
         kernel=KERNEL,
-        stem=problem.stem,
+        problem=problem,
+        setting=setting,
         version=version or "0",
         title=msgspec.json.encode(problem.title).decode(),
-        category=problem.category,
-        class_=problem.class_,
-        id=problem.id,
-        preset=setting.preset,
-        device=setting.device,
-        world=setting.world,
-        dtype=setting.dtype,
         gpus=f"gpus = {setting.world}\n" if on_gpus else "",
     )
     return {

@@ -205,7 +205,7 @@ def record_of(header: RunHeader, result: Result) -> RunRecord:
     )  # fmt: skip
 
 
-def view(kind: type[View], *sources: object, **more: object) -> View:
+def view(kind: type[View], /, *sources: object, **more: object) -> View:
     """Returns a struct of another type: each field from `more`, else from the first source with an attribute of its name.
 
     Raises:
