@@ -96,8 +96,8 @@ def draw(setting: RankSetting, stride: int, offset: int, flat: bool = False) -> 
     tokens, mine = (s.B * s.S, slice(setting.rank * s.V // setting.world, (setting.rank + 1) * s.V // setting.world))
     logits = setting.randn(tokens, s.V, shared=True)
     if setting.distribution == "upstream":
-        flat = torch.arange(tokens, device=setting.device)
-        target = (stride * flat + offset + setting.trial) % s.V
+        place = torch.arange(tokens, device=setting.device)
+        target = (stride * place + offset + setting.trial) % s.V
         logits.scatter_add_(1, target[:, None], torch.full_like(logits[:, :1], 8))
         use_k, use_p = COMBINATIONS[0]
     else:
