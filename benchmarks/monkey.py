@@ -50,6 +50,8 @@ _KEYS = {
     **{f"shift+f{n}": f"\x1b[1;2{letter}" for n, letter in ((1, "P"), (2, "Q"), (4, "S"))},
     **{f"shift+f{n}": f"\x1b[{code};2~" for n, code in zip(range(5, 10), (15, 17, 18, 19, 20), strict=True)},
 }  # fmt: skip
+_OFTEN = ["ctrl+z", "ctrl+y", "enter", "backspace", "ctrl+end"]
+"""Keys that change a text and its length."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz  ()[]{}:.,='\"#/?012345é值🙂"
 _LINE = "    if x is not None:  # 值\n\treturn x\n"
 
@@ -66,8 +68,8 @@ def step(rng: random.Random) -> str:
     if kind < 0.42:
         return f"click {rng.randint(1, 160)},{rng.randint(1, 45)}"
     if kind < 0.50:
-        return f"hold {rng.choice([*_KEYS])}"
-    return "rest" if kind < 0.55 else rng.choice([*_KEYS])
+        return f"hold {rng.choice([*_KEYS, *_OFTEN * 8])}"
+    return "rest" if kind < 0.55 else rng.choice([*_KEYS, *_OFTEN * 4])
 
 
 def do(terminal: Terminal, what: str) -> None:

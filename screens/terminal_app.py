@@ -25,7 +25,6 @@ from textual.dom import DOMNode, NoScreen
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import TextArea
 from textual.worker import WorkerFailed
 
 from arena.words.untrusted_text import MASK, masked
@@ -224,7 +223,11 @@ class TerminalApp(App[None]):
         Otherwise an editor would indent each line further than the one before, and handle each key by itself.
         """
         first = self._bursts[self._keys[0]]
-        if not isinstance(target, TextArea) or target.read_only or first < 2:
+        if first < 2:
+            return False
+        from textual.widgets import TextArea  # too slow to import before the first paint
+
+        if not isinstance(target, TextArea) or target.read_only:
             return False
         if _text_of(self._keys[0]) != "\n" and first < BURST_KEYS:
             return False

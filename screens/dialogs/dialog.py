@@ -10,17 +10,36 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
-from textual.widgets import Select
+from textual.widgets import Markdown, Select
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from screens.actions import bindings, key_of
 from screens.app_protocol import dismiss_in_front
 from screens.widgets.key_line import entitle
-from screens.widgets.text_lines import Page
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
+
+
+class _Fence(MarkdownFence):
+    """Code that names no language is text. Textual would guess a language and mark Σ, X̂ and · as errors."""
+
+    @classmethod
+    def highlight(cls, code: str, language: str, *arguments: Any, **named: Any) -> Content:
+        return super().highlight(code, language or "text", *arguments, **named)
+
+
+class Page(Markdown):
+    """A page that does not open its links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, open_links=False)
+
+    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
+        return _Fence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
 
 
 def on_the_app(binding: Binding) -> Binding:

@@ -297,7 +297,6 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
         "sandbox.machine.devices",
         "screens.figures",
         "screens.palette",
-        "screens.app_protocol",
         "arena.runs.engine",
         "psutil",
         "screens.measure",

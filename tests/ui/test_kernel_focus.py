@@ -206,7 +206,7 @@ async def test_the_words_for_one_pane_are_there_where_they_fit(open_app, until, 
 async def test_the_palette_has_keys_and_themes_by_name(open_app, services, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("ctrl+p", *"zoom")
-        await until(pilot, lambda: "zoom  ctrl+t" in screen_text(app))
+        await until(pilot, lambda: f"{'zoom':<16}ctrl+t" in screen_text(app))
         await pilot.press("escape")
         await pilot.press("ctrl+p", *"theme: light")
         await until(pilot, lambda: "theme: light" in screen_text(app))
