@@ -173,6 +173,8 @@ async def hand_on(
     async for message in socket:
         if loop.time() - second >= 1:
             second, messages, size = loop.time(), 0, 0
+        if message.type is WSMsgType.ERROR:  # its data is the error, such as a ping that was not answered
+            return
         messages, size = messages + 1, size + len(message.data)
         if message.type is WSMsgType.PING:
             await socket.pong(message.data)
