@@ -269,7 +269,7 @@ def _read(path: Path) -> tuple[list[RunRecord], bool]:
     for event in read_events(path):
         ended = ended or isinstance(event, Finished | Cancelled | Refused | Fatal)
         if (result := result_in(header, event)) is not None:
-            found.append(record_of(header, result))
+            found = [record_of(header, result)]  # the last: a run may tell results before its end
     return found, ended
 
 

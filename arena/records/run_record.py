@@ -11,7 +11,7 @@ from arena.records.voids import Void
 from arena.words.headline import by_clock
 from arena.words.untrusted_text import one_line
 from sandbox.machine.backends import label_in
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Interval, Result, Speedup
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Interval, Judged, Result, Speedup
 from sandbox.protocol.result import BareResult
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
@@ -190,8 +190,8 @@ class Unrun(msgspec.Struct, frozen=True):
 
 
 def result_in(header: RunHeader, event: AnyEvent) -> Result | None:
-    """The result that an event has: of a run that ended, or a pass without times of one that was cancelled."""
-    if isinstance(event, Finished) or (isinstance(event, Cancelled) and not header.versus):
+    """The result that an event has: a verdict, or a pass without times of a run that was cancelled."""
+    if isinstance(event, Judged | Finished) or (isinstance(event, Cancelled) and not header.versus):
         return event.result
     return None
 

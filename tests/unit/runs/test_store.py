@@ -22,7 +22,7 @@ from arena.records.run_record import RunRecord, record_of
 from arena.runs.result_recorder import ResultRecorder
 from arena.runs.run_request import Notice
 from arena.workspace.kernels import Workspace, content_hash
-from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Finished, Interval, Judged, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 
@@ -217,6 +217,15 @@ def test_opening_adds_runs_that_ended_since(paths: Paths) -> None:
     unfinished.append(Finished(run_id="b", sha256="ab" * 32, result=result()))
     unfinished.close()
     assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["b", "a"]
+
+
+def test_a_run_that_was_killed_while_it_measured_on_keeps_its_last_verdict(paths: Paths) -> None:
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    killed = Journal(paths.runs / "b.jsonl", header("b", 2.0), lambda error: None)
+    for speedup in (1.2, 1.3):
+        killed.append(Judged(run_id="b", sha256="ab" * 32, result=result(speedup=speedup, outcome="faster")))
+    killed.close()
+    assert [entry.median for entry in Store(paths.database, paths.runs).history(13)] == [1.3]
 
 
 def test_a_journal_that_is_known_is_not_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
