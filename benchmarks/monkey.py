@@ -119,7 +119,8 @@ class App:
         """How the app failed; empty if it goes on or was left."""
         code = self.terminal.process.poll()
         if self.report.exists():
-            return self.report.read_text(encoding="utf-8").strip().splitlines()[-1]
+            report = self.report.read_text(encoding="utf-8")
+            return f"{report.strip().splitlines()[-1]} at {_places(report, last_first=True)}"
         return f"exit code {code}" if code not in (None, 0) else ""
 
     @property
@@ -145,8 +146,7 @@ class App:
             return ""
         self.terminal.process.send_signal(signal.SIGABRT)
         self.terminal.quiet(3.0)
-        stack = re.findall(r'File "([^"]+)", line (\d+)', self.terminal.drawn.decode(errors="replace"))
-        return "frozen at " + " < ".join(f"{Path(file).name}:{line}" for file, line in stack[:40])
+        return f"frozen at {_places(self.terminal.drawn.decode(errors='replace'))}"
 
     def close(self) -> str:
         """Ends the app. Returns how it failed meanwhile."""
@@ -154,6 +154,12 @@ class App:
         fault = self.fault() if self.report.exists() else ""
         self._folder.cleanup()
         return fault
+
+
+def _places(trace: str, last_first: bool = False) -> str:
+    """The innermost calls of a traceback: "screen.py:12 < app.py:7"."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    return " < ".join(f"{Path(file).name}:{line}" for file, line in found[:: -1 if last_first else 1][:10])
 
 
 def play(screen: str, prepared: Path, steps: list[str]) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
@@ -126,6 +126,11 @@ class Palette(CommandPalette):
     BINDINGS: ClassVar[list[BindingType]] = [
         on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")
     ]
+
+    def _action_command_list(self, action: str) -> None:
+        """Does nothing in a list without room: Textual knows no place of its commands, and fails at page up and down."""
+        if self.query_one(CommandList).scrollable_content_region:
+            super()._action_command_list(action)
 
 
 class ActionCommands(Provider):

@@ -281,9 +281,15 @@ class TerminalApp(App[None]):
         return event.time < self._vanished_at or bool(self._held)
 
     async def _dispatch_action(self, namespace: DOMNode, action_name: str, params: Any) -> bool:
-        """Drops an action of a screen that has been closed, such as one chosen in a menu by a key that is held."""
+        """Drops an action of a screen that has been closed, such as one chosen in a menu by a key that is held.
+
+        Also drops a page up or down in a list without room: Textual knows no place of its options.
+        """
         screen = _screen_of(namespace)
         if screen is not None and screen not in self.screen_stack:
+            return False
+        paging = action_name in ("page_up", "page_down") and isinstance(namespace, Widget)
+        if paging and not namespace.scrollable_content_region:
             return False
         return await super()._dispatch_action(namespace, action_name, params)
 

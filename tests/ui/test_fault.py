@@ -1,10 +1,14 @@
 """A fault of the app itself: what is kept, what is printed, what the report has."""
 
 import pytest
+from textual.app import ComposeResult
+from textual.widgets import OptionList
 
 from arena.workspace.kernels import Workspace
 from screens.dialogs.settings import SettingsScreen
 from screens.kernel.screen import KernelScreen
+from screens.terminal_app import TerminalApp
+from screens.themes import VARIABLE_DEFAULTS
 
 pytestmark = pytest.mark.slow
 
@@ -50,3 +54,27 @@ async def test_a_screen_closed_while_it_opens_is_no_fault(open_app, until) -> No
             app.screen.dismiss(None)
         await until(pilot, lambda: app.screen is app.picker)
         await pilot.pause(0.5)
+
+
+class Lists(TerminalApp):
+    CSS = "OptionList { height: 1; padding: 0; border: none; } Screen { max-height: 0; }"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield OptionList(*map(str, range(20)))
+
+
+@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+async def test_a_list_without_room_has_no_pages(key) -> None:
+    async with Lists().run_test() as pilot:
+        options = pilot.app.query_one(OptionList)
+        options.focus()
+        options.highlighted = 12
+        options.styles.height = 0
+        options._clear_caches()
+        await pilot.pause()
+        assert not options.scrollable_content_region
+        await pilot.press(key)
+        assert options.highlighted == 12
