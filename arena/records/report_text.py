@@ -9,7 +9,7 @@ from arena.profile.gpu_words import joules_words
 from arena.records.run_record import OtherSize, RunRecord
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, advice_words, by_clock, outcome_words, single_calls_words
 from arena.words.untrusted_text import one_line, printable
-from sandbox.protocol.events import Failure, Interval, Setting
+from sandbox.protocol.events import BEYOND, Failure, Interval, Setting
 from sandbox.protocol.result import Energy
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
@@ -124,12 +124,17 @@ def _energy(energy: Energy, other: str) -> str:
     return f"{joules}; power of a GPU {base.watts:.0f} W and {mine.watts:.0f} W (±{off:.0f} %)"
 
 
+def error_words(error: float) -> str:
+    """ "1.82e-03", or "infinite" for an error without a bound."""
+    return f"{error:.2e}" if error < BEYOND else "infinite"
+
+
 def _check(record: RunRecord) -> list[Fact]:
     error = record.error
     if error is None:
         return []
-    rms = f"rms {error.rms:.2e} (the baseline's {error.baseline_rms:.2e})"
-    largest = f"largest {error.max:.2e} (the baseline's {error.baseline_max:.2e})"
+    rms = f"rms {error_words(error.rms)} (the baseline's {error_words(error.baseline_rms)})"
+    largest = f"largest {error_words(error.max)} (the baseline's {error_words(error.baseline_max)})"
     return [
         Fact(CHECK, "error against the float64 oracle", f"{rms}, {largest}"),
         Fact(CHECK, "paper rule", record.paper_rule or "not applied"),

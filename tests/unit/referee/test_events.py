@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.records.report_text import error_words
 from sandbox.protocol import events
 from sandbox.protocol.events import BEYOND, OutputError, RankChecked, decode_event, encode
 
@@ -49,3 +50,4 @@ def test_an_error_without_a_bound_stays_large() -> None:
     arrived = decode_event(encode(RankChecked(run_id="1", rank=0, ok=False, outputs=[figures])))
     assert isinstance(arrived, RankChecked)
     assert (arrived.outputs[0].rms, arrived.outputs[0].max) == (BEYOND, BEYOND)
+    assert [error_words(error) for error in (BEYOND, 1.82e-3)] == ["infinite", "1.82e-03"]
