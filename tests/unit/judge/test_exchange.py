@@ -9,10 +9,20 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.events import OutputError, RankChecked
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import Arm, CompareOutputs, Draw, LoadKernel, MakeArenas, OutputFinding, Reveal
+from sandbox.protocol.messages import (
+    Arm,
+    ChooseBatch,
+    CompareOutputs,
+    Draw,
+    LoadKernel,
+    MakeArenas,
+    OutputFinding,
+    Reveal,
+)
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.state import State
 
 
 def exchange(machine: MadeMachine) -> Exchange:
@@ -57,6 +67,38 @@ def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
     armed = machine.ranks(found.contender).orders[-1]
     assert isinstance(armed, Arm)
     assert [table.index for table in armed.slots] == [2, 3, 4]
+
+
+def test_answers_that_say_nothing_are_taken_by_the_next_wait() -> None:
+    found = exchange(MadeMachine())
+    found.take(0, 2)
+    found.discard_outputs()
+    found.draw(3, expect_poison=True)
+    assert [len(tables) for tables in found.tables] == [3, 3]
+    assert found.oracle.last_owed() is None
+
+
+def test_outputs_are_copied_when_that_was_awaited() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.take(0, 2)
+    found.take(2, 2)
+    started = machine.clock.monotonic()
+    found.await_begun()
+    assert machine.clock.monotonic() > started
+    assert found.oracle.missing(Kind.AWAKE) == [0, 1]  # no answer is left
+
+
+def test_one_order_assembles_a_batch_and_chooses_it() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.draw(6, expect_poison=False)
+    found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
+    armed, chosen = machine.ranks(found.contender).orders[-2:]
+    assert isinstance(armed, Arm)
+    assert [table.index for table in armed.slots] == [2, 3, 4]
+    assert armed.batch == chosen == ChooseBatch(2, 3, warm=1)
+    assert found.contender.state is State.ARMED
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
