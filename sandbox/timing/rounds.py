@@ -20,8 +20,6 @@ from sandbox.timing.turns import Batch, Turns
 
 NOOP_FIRST, NOOP_EVERY = 4, 3
 """No-op batches before the first round, and rounds between later ones."""
-HOST_BOUND = 0.8
-"""If the device works for a smaller share of a call, the host limits the speed."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
 """Target length of the first batch, whose calls are estimated from a single one; time limit to start warm-up
 batches."""
@@ -62,8 +60,6 @@ class Rounds:
         """The result of batches of many calls if single calls contradict it; else None."""
         self.shapes_seconds = 0.0
         """Seconds of warm-up calls with new shapes before the first round. They are no part of the budget."""
-        self._batch_s = self.pace.batch_s
-        """Target length of a batch on the faster side, in seconds."""
         self._chosen_again = False
         self._draw_seconds = math.inf
         """Least seconds to draw the inputs of a call, as far as known."""
@@ -101,9 +97,6 @@ class Rounds:
         baseline_s, contender_s = self.warm_up()
         self.turns.pins = True
         self.behind_gate.try_out(self.calls, self.affordable_calls(baseline_s, contender_s))
-        if self.behind_gate.call_seconds < HOST_BOUND * min(baseline_s, contender_s):
-            self._batch_s = self.pace.long_s
-            self.calls = self.calls_lasting(self._batch_s, baseline_s, contender_s)
         self.measure_overhead()
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
@@ -169,7 +162,7 @@ class Rounds:
         if self._chosen_again or turns_of(self.call.raw) < CHOSEN_FROM:
             return False
         baseline_s, contender_s = (us / 1e6 for us in self.call.raw_medians())
-        wanted = self.calls_lasting(self._batch_s, baseline_s, contender_s)
+        wanted = self.calls_lasting(baseline_s, contender_s)
         if wanted < MORE_CALLS * self.calls:
             return False
         self._chosen_again, self.calls, self.done, self._expected = True, wanted, 0, 0
@@ -260,13 +253,13 @@ class Rounds:
         baseline_s = min(pair.baseline_us for pair in found) / 1e6
         contender_s = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(baseline_s, contender_s)
-        self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
+        self.calls = self.calls_lasting(baseline_s, contender_s)
         if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
             found += self.warm_pairs(self.references_of(0))
             baseline_s = min(pair.baseline_us for pair in found) / 1e6
             contender_s = min(pair.contender_us for pair in found) / 1e6
             self.turns.call_seconds = max(baseline_s, contender_s)
-            self.calls = self.calls_lasting(self.pace.batch_s, baseline_s, contender_s)
+            self.calls = self.calls_lasting(baseline_s, contender_s)
         return baseline_s, contender_s
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
@@ -342,12 +335,12 @@ class Rounds:
         self._pair_seconds = (self.timer.monotonic() - started) / places
         return bool(timed)
 
-    def calls_lasting(self, batch_s: float, baseline_s: float, contender_s: float) -> int:
-        """Calls of a batch of about so many seconds, fewer if their inputs take long to draw.
+    def calls_lasting(self, baseline_s: float, contender_s: float) -> int:
+        """Calls of a batch of the usual length, fewer if their inputs take long to draw.
 
         baseline_s, contender_s: seconds per call on either side.
         """
-        lasting = calls_for(self.pace, batch_s, baseline_s, contender_s, self.prepared.layout.slots)
+        lasting = calls_for(self.pace, baseline_s, contender_s, self.prepared.layout.slots)
         return min(lasting, self.affordable_calls(baseline_s, contender_s))
 
     def affordable_calls(self, baseline_s: float, contender_s: float) -> int:

@@ -71,7 +71,7 @@ class OracleWorld:
         sealed = all(reply.sealed for reply in measured)
         arena_bytes = min(reply.arena_bytes for reply in measured) if sealed else kind.unsealed_arena_bytes
         count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
-        calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
+        calls = calls_for(kind.pace, seconds, seconds, count)
         layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in measured), count, sealed)
         varies = any(reply.varies for reply in measured)
         room = [reply.references for reply in measured if reply.references is not None]

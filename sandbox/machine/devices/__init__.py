@@ -24,9 +24,7 @@ class Cuda(DeviceKind):
     arena_bytes = (16 << 30, 8 << 30)
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
 
-    pace = Pace(
-        batch_s=0.010, long_s=0.010, slower_s=0.030, calls=256, slots=768, pairs=12, gated_pairs=12, references=4
-    )
+    pace = Pace(batch_s=0.010, slower_s=0.030, calls=256, slots=768, pairs=12, gated_pairs=12, references=4)
     has_gate = True
     spins = True
     sees_foreign_work = True
@@ -71,7 +69,7 @@ class Cpu(DeviceKind):
     arena_bytes = (32 << 20,)
     unsealed_arena_bytes = 32 << 20
 
-    pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)
+    pace = Pace(batch_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=8, gated_pairs=0, references=2)
     has_gate = False
     spins = False
     sees_foreign_work = False

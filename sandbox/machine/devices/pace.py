@@ -9,8 +9,6 @@ class Pace:
 
     batch_s: float
     """Target length of a batch on the faster side, in seconds."""
-    long_s: float
-    """The same for calls that the host limits, because a continued world needs 1 ms to be warm."""
     slower_s: float
     """Longest batch on the slower side, in seconds."""
     calls: int
@@ -32,13 +30,13 @@ class Pace:
         return self.references if rounds is None else min(self.references, 1 + rounds // 4)
 
 
-def calls_for(pace: Pace, batch_s: float, baseline_s: float, contender_s: float, slots: int) -> int:
+def calls_for(pace: Pace, baseline_s: float, contender_s: float, slots: int) -> int:
     """Calls of a batch, at least one.
 
-    batch_s: target length on the faster side. baseline_s, contender_s: seconds per call on either side. slots: of an arena.
+    baseline_s, contender_s: seconds per call on either side. slots: of an arena.
     """
-    wanted = int(batch_s / max(min(baseline_s, contender_s), 1e-7)) + 1
-    bearable = int(max(pace.slower_s, 2 * batch_s) / max(baseline_s, contender_s, 1e-7))
+    wanted = int(pace.batch_s / max(min(baseline_s, contender_s), 1e-7)) + 1
+    bearable = int(max(pace.slower_s, 2 * pace.batch_s) / max(baseline_s, contender_s, 1e-7))
     return max(1, min(wanted, bearable, pace.calls, slots // 2))
 
 

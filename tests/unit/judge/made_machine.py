@@ -49,7 +49,7 @@ class MadeCpu(Cpu):
     """A kind of device without a gate; its ranks have cores of their own."""
 
     name = "made-cpu"
-    pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2)
+    pace = Pace(batch_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2)
 
     def __init__(self) -> None:
         self.settled: list[int] = []
@@ -75,7 +75,7 @@ class MadeGpu(MadeCpu):
     """A kind of device with a gate; foreign work is detected, and a killed kernel can leave a GPU fault."""
 
     name = "made-gpu"
-    pace = Pace(batch_s=0.010, long_s=0.010, slower_s=0.040, calls=128, slots=512, pairs=4, gated_pairs=2, references=4)
+    pace = Pace(batch_s=0.010, slower_s=0.040, calls=128, slots=512, pairs=4, gated_pairs=2, references=4)
     arena_bytes, unsealed_arena_bytes = (1 << 30,), 1 << 28
     has_gate = sees_foreign_work = outlives_kernels = True
 

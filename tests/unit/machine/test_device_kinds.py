@@ -26,7 +26,7 @@ class Fake(Cpu):
     """A kind that exists in this test alone; its ranks are CPU ranks."""
 
     name = "fake"
-    pace = Pace(batch_s=0.001, long_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1)
+    pace = Pace(batch_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1)
     out_of_reach = Throughput(flops=1e15, local=2e15, link=3e15)
 
     def __init__(self) -> None:
