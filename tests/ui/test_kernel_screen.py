@@ -109,7 +109,7 @@ async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.screen.session.state.result is not None)
         await play(app.screen, until, events("timing"))
-        await until(pilot, lambda: "s, budget up to 4 s · round 40/80" in screen_text(app))
+        await until(pilot, lambda: "s, budget up to 2.5 s · round 40/80" in screen_text(app))
         await until(pilot, lambda: "end-to-end" in screen_text(app))
 
 
