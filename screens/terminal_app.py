@@ -288,8 +288,8 @@ class TerminalApp(App[None]):
         screen = _screen_of(namespace)
         if screen is not None and screen not in self.screen_stack:
             return False
-        paging = action_name in ("page_up", "page_down") and isinstance(namespace, Widget)
-        if paging and not namespace.scrollable_content_region:
+        room = namespace.scrollable_content_region if isinstance(namespace, Widget) else True
+        if action_name in ("page_up", "page_down") and not room:
             return False
         return await super()._dispatch_action(namespace, action_name, params)
 
