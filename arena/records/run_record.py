@@ -1,7 +1,7 @@
 """A finished run: what was asked, what was found, and what follows from both."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -235,3 +235,15 @@ def holds(others: Iterable[_Held]) -> str:
     if not told:
         return ""
     return "all" if all(told) else "some" if any(told) else "none"
+
+
+def json_of(record: RunRecord) -> dict[str, Any]:
+    """The object of `run --json`. A timed clock that claims nothing has its median, and null for both ends."""
+    found: dict[str, Any] = msgspec.to_builtins(record)
+    if found["speedup"] is None or record.baseline_us is None or record.contender_us is None:
+        return found
+    for clock, interval in found["speedup"].items():
+        baseline, contender = getattr(record.baseline_us, clock), getattr(record.contender_us, clock)
+        if interval is None and baseline and contender:
+            found["speedup"][clock] = {"median": baseline / contender, "low": None, "high": None}
+    return found

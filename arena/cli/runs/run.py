@@ -11,7 +11,7 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import CliSession, open_session
 from arena.cli.output import print_json, print_report, speedup_text, while_it_is_read
 from arena.cli.runs.request import make_request
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, json_of
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import OtherSizesProgress, with_other_sizes
@@ -127,7 +127,7 @@ def command(
     judged = run_interruptibly(_judge(session, request, other_sizes))
     with while_it_is_read():
         if as_json:
-            print_json(judged)
+            print_json(json_of(judged))
         else:
             print_report(judged, choice_of(request.setting, request.problem).sizes)
     verdicts = [judged.verdict, *([judged.rival.verdict] if judged.rival else [])]

@@ -15,6 +15,7 @@ from arena.cli.output import compact, print_json, print_line
 from arena.cli.runs.request import make_request
 from arena.cli.runs.run import RunProgress
 from arena.errors import RunCancelled, UsageError
+from arena.records.run_record import json_of
 from arena.runs.engine import Engine
 from arena.runs.judge import RunInProgress
 from arena.runs.run_request import RunRequest
@@ -82,6 +83,6 @@ async def _print_result(run: RunInProgress, progress: RunProgress, as_json: bool
         return
     progress.clear()
     if as_json:
-        print_json(report)
+        print_json(json_of(report))
     else:
         print_line(f"{time.strftime('%H:%M:%S')}  {compact(report)}")

@@ -121,7 +121,7 @@ async def test_the_conversation_goes_on_as_each_protocol_wants(
     [
         (("run", '{"source": "def solu'), "no JSON object with `source`"),
         (("run", '["x"]'), "no JSON object with `source`"),
-        (("run", "{}"), "no JSON object with `source`"),
+        (("run", "{}"), "no arguments arrived; it needs `source`"),
         (("compile", '{"source": 17}'), "no JSON object with `source`"),
         (("run", '{"source": "  "}'), "is empty"),
         (("kit_docs", '{"page": "../../SECRET"}'), "there is no page '../../SECRET'"),

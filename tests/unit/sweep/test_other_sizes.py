@@ -158,14 +158,14 @@ async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_res
     assert not wrong.report.tried_other_sizes
     assert not built.report.tried_other_sizes
     words = judgement_words(right, "pass")
-    assert words.count("- At other sizes, M=") == SETTINGS
-    assert "- Faster at other sizes: all" in words
+    assert words.count("- other size: `✓ M=") == SETTINGS
+    assert "- faster at other sizes: `all`" in words
     assert right.others is not None
     one = replace(
         right, others=(msgspec.structs.replace(right.others[0], verdict=Verdict.WRONG_RESULT, detail="`no`"),)
     )
-    assert ": WRONG_RESULT, `'no'`" in (words := judgement_words(one, "pass"))
-    assert "It must be right at every legal size." in words
+    assert "WRONG_RESULT: 'no'`" in (words := judgement_words(one, "pass"))
+    assert "The kernel must be right at every legal size." in words
 
 
 @pytest.mark.long
