@@ -7,8 +7,8 @@ from enum import Enum
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import FEWEST, half_width
 
-LONGEST = 4.0
-"""Factor of the measuring time that timing may take to get the pairs that any claim needs."""
+LONGEST, LEAST_S = 4.0, 4.0
+"""Factor of the measuring time that timing may take to get the pairs that any claim needs, and the fewest seconds of that."""
 PRECISE = 0.02
 """Half width of the interval's logarithm that is precise enough, whatever it says."""
 SHARP = 0.01
@@ -43,7 +43,7 @@ class StoppingRule:
     @property
     def longest_s(self) -> float:
         """Seconds after which timing ends in any case."""
-        return LONGEST * self.most_s
+        return max(LONGEST * self.most_s, LEAST_S)
 
     def share_s(self, parts: int) -> float:
         """Seconds of each of so many parts of the measuring time; infinite if the number of rounds is fixed."""

@@ -305,7 +305,7 @@ async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
         assert "Start from this kernel, `kernel-1.py`" in with_model.seen[1].prompt
         assert "Its verdict in this setting is PASS." in with_model.seen[1].prompt
         (comparison,) = app.services.store.comparisons()
-        assert (comparison.origin_name, comparison.improved) == ("kernel-1.py", True)
+        assert (comparison.versus, comparison.outcome) == ("kernel-1.py", "faster")
 
 
 async def test_the_kernel_in_the_editor_is_offered_to_improve(
