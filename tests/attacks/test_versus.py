@@ -105,7 +105,7 @@ def test_an_ordinary_run_follows_one_between_two(referee):
     referee.start(setting, RIGHT, rounds=1)
     result = referee.until(events.Finished).result
     assert result.verdict is Verdict.PASS
-    assert result.rival is None
+    assert not result.rival
 
 
 @pytest.mark.parametrize(

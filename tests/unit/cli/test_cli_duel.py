@@ -41,10 +41,11 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
     duel = json.loads(done.stdout)
     for name in ("left", "right"):
         assert duel[name]["verdict"] == "PASS"
-        assert duel[name]["attempts"][0]["speedup"]["low"] <= duel[name]["attempts"][0]["speedup"]["high"]
+        if (speed := duel[name]["attempts"][0]["speedup"]) is not None:  # None: a busy machine, so nothing is claimed
+            assert speed["low"] <= speed["high"]
         assert duel[name]["us"] > 0
     speed = duel["speedup"]
-    says = "left" if speed["low"] > 1 else "right" if speed["high"] < 1 else "draw"
+    says = "draw" if speed is None else "left" if speed["low"] > 1 else "right" if speed["high"] < 1 else "draw"
     assert duel["winner"] == says
     assert card.read_text().startswith("<svg")
 

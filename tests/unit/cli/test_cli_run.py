@@ -101,7 +101,8 @@ def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(pkb_ar
     assert set(said) == FIELDS
     assert (said["verdict"], said["id"], said["problem"], said["kernel"]) == ("PASS", 13, "gemm_allreduce", "baseline")
     assert (said["world"], said["device"], said["preset"], said["dtype"]) == (2, "cpu", "tiny", "bfloat16")
-    assert said["speedup"]["call"]["low"] <= said["speedup"]["call"]["median"] <= said["speedup"]["call"]["high"]
+    low, median, high = (said["speedup"]["call"][name] for name in ("low", "median", "high"))
+    assert 0 < low <= median <= high if low is not None else median > 0  # null: a busy machine, so nothing is claimed
     assert said["failure"] is None
     assert "check" in done.stderr  # progress goes to stderr
     assert "\x1b" not in done.stdout + done.stderr

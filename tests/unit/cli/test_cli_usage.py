@@ -336,8 +336,7 @@ def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: in
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"\xff\xfe", "it is not UTF-8 text (byte 0)"), (b"[agents.x]\nmemory_mib = -1\n", "from 64 to 16777216")],
+    ("content", "words"), [(b"\xff\xfe", "it is not UTF-8 text (byte 0)"), (b"budget_s = -1\n", "from 0")]
 )
 def test_a_settings_file_that_cannot_be_read_is_named_without_words_of_python(
     pkb_arena: CommandLine, home: Path, content: bytes, words: str

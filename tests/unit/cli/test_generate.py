@@ -260,7 +260,7 @@ def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
     assert [other["verdict"] for other in right["other_sizes"]] == ["PASS"] * 3
     assert "other setting 3 of 3" in done.stderr
     shown = pkb_arena(*given)
-    assert "     right in 3 other settings, too\n     ✓ M=" in shown.stdout
+    assert "     other sizes: right in 3 other settings, too\n     other size: ✓ M=" in shown.stdout
 
 
 @pytest.mark.slow

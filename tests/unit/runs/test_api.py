@@ -142,7 +142,7 @@ async def test_on_the_real_referee(tmp_path: Path, shared_referee: Any, monkeypa
         assert report.speedup is not None
 
         kinds: list[type] = []
-        await told(here.events(1, RIGHT, world=2, device="cpu", preset="tiny", rounds=1), kinds)
+        await told(here.events(1, RIGHT, world=2, device="cpu", preset="tiny", rounds=3), kinds)
         assert kinds[-1] is Finished
         assert kinds.index(RunStarted) < kinds.index(Checked) < kinds.index(Timed)
 
