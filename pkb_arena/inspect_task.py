@@ -13,13 +13,16 @@ from inspect_ai.tool import Tool, ToolDef, ToolError
 from inspect_ai.util import Store
 
 from arena.errors import ArenaError
-from arena.models.answer import kernel_of
-from arena.models.conversation import read_template
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Spent
+from arena.models.conversation import Finish, read_template
 from arena.players import tools
 from pkb_arena.evaluation import JUDGE, NUMBERS, Terms, numbers, report_of, rows, words
 from sandbox.protocol.kernel_files import Kernel
 
 BEST, LEFT = "pkb:best", "pkb:left"
+_FINISH = {"max_tokens": "length", "model_length": "length", "content_filter": "refusal"}
+"""`Finish.reason` by Inspect's stop reason, where it is not "stop"."""
 
 
 @task
@@ -163,10 +166,11 @@ def verdict(terms: Terms) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
         best = state.store.get(BEST)
         if best is None:
-            kernel = kernel_of(state.output.completion)
-            if not kernel.source.strip():
-                return Score(value=_value(numbers(None)), answer="", explanation="the answer has no kernel")
-            best = await _judged(terms, state, kernel)
+            finish = Finish(_FINISH.get(state.output.stop_reason, "stop"))
+            answer = ModelAnswer(state.output.completion, finish, Spent())
+            if answer.outcome != "kernel":
+                return Score(value=_value(numbers(None)), answer="", explanation=answer.reason)
+            best = await _judged(terms, state, answer.kernel)
         report = best["report"]
         explanation = f"{report['verdict']} {report['outcome']} {report['detail']}".strip()
         return Score(value=_value(best["numbers"]), answer=best["source"], explanation=explanation, metadata=report)

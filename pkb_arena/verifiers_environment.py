@@ -88,7 +88,8 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
         async with agents.agent.interaction(task) as interaction:
             segment = await interaction.turn()
             while not segment.terminated:
-                answer = ModelAnswer(segment.last_reply, Finish("stop"), Spent())
+                finish = Finish("length" if interaction.trace.is_truncated else "stop")
+                answer = ModelAnswer(segment.last_reply, finish, Spent())
                 attempt = Attempt(len(attempts) + 1, answer)
                 if answer.outcome == "kernel":
                     judged = await JUDGE.judge(terms, task.data.problem, answer.kernel, player)

@@ -51,7 +51,18 @@ def test_one_answer_is_judged(evaluate: Any) -> None:
     answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
     right, none = (sample.scores["verdict"] for sample in evaluate(answers).samples)
     assert (right.value["correct"], right.value["speedup"], right.metadata["player"]) == (1, 1.5, "model:mockllm/model")
-    assert (none.value["correct"], none.explanation) == (0, "the answer has no kernel")
+    assert (none.value["correct"], none.explanation) == (0, "the answer has no code: no kernel")
+
+
+def test_a_declined_or_cut_off_answer_has_no_kernel(evaluate: Any) -> None:
+    from inspect_ai.model import ModelOutput
+
+    text = f"```python\n{RIGHT}"
+    reasons = ("content_filter", "max_tokens")
+    answers = [ModelOutput.from_content("mockllm/model", text, stop_reason=reason) for reason in reasons]
+    scores = [sample.scores["verdict"] for sample in evaluate(answers).samples]
+    assert [score.value["correct"] for score in scores] == [0, 0]
+    assert [score.explanation for score in scores] == ["the model declined", "the answer was cut off"]
 
 
 def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
