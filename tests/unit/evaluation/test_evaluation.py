@@ -33,11 +33,9 @@ async def judge(paths: Paths) -> AsyncIterator[SharedJudge]:
 
 def test_a_row_has_the_prompt_of_a_sweep(paths: Paths) -> None:
     row, other = rows(Terms(problems="13,1", device="cpu", world=2))
-    assert (row.problem.id, other.problem.id) == (1, 13)
-    arena = Arena()
-    prompt = build_prompt(row.problem, row.setting, arena.catalogue, arena.paths).conversation
+    assert (row.problem.id, other.problem.id, row.facts["category"]) == (1, 13, "collective")
+    prompt = build_prompt(row.problem, row.setting, Arena().catalogue, paths).conversation
     assert (row.system, row.user) == (prompt.system, prompt.messages[0].content)
-    assert row.facts["category"] == "collective"
     with pytest.raises(UsageError):
         rows(Terms(problems="none"))
 
@@ -69,7 +67,6 @@ async def test_only_a_speedup_beyond_the_noise_is_a_number(judge: SharedJudge) -
     found = numbers(attempt)
     assert set(found) == set(NUMBERS)
     assert [found[name] for name in ("faster", "speedup", "fast_1", "fast_2")] == [1, 1.5, 1, 0]
-    assert attempt.judgement is not None
     noisy = msgspec.structs.replace(attempt.judgement.result, outcome="too noisy")
     found = numbers(Attempt(1, attempt.answer, Judgement(attempt.judgement.header, noisy)))
     assert (found["correct"], found["faster"], found["speedup"], found["fast_1"]) == (1, 0, 0, 0)

@@ -17,6 +17,7 @@ from arena.sweep.records import NO_KERNEL, CellResult
 from problems.catalogue import load_catalogue
 
 inspect_ai = pytest.importorskip("inspect_ai")
+models = pytest.importorskip("inspect_ai.model")
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of the framework
 
 SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
@@ -27,16 +28,14 @@ WRONG = RIGHT.replace("pass", "wrong", 1)
 @pytest.fixture
 def evaluate(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """evaluate(outputs, **parameters): the log, judged by the scripted referee."""
-    from inspect_ai.model import ModelUsage, get_model
-
     from pkb_arena.inspect_task import pkb
 
     monkeypatch.setattr(arena.api, "Engine", partial(Engine, command=SCRIPTED))
 
     def run(outputs: list[Any], **parameters: Any) -> Any:
         for output in outputs:
-            output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
-        model = get_model("mockllm/model", custom_outputs=outputs, memoize=False)
+            output.usage = models.ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        model = models.get_model("mockllm/model", custom_outputs=outputs, memoize=False)
         task = pkb(problems="1,2", device="cpu", world=2, unsafe=True, **parameters)
         (log,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path), display="none", max_samples=1)
         assert log.status == "success", log.error
@@ -45,33 +44,29 @@ def evaluate(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     return run
 
 
-def test_one_answer_is_judged(evaluate: Any) -> None:
-    from inspect_ai.model import ModelOutput
+def _says(text: str, stop_reason: str = "stop") -> Any:
+    return models.ModelOutput.from_content("mockllm/model", text, stop_reason=stop_reason)
 
-    answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
+
+def test_one_answer_is_judged(evaluate: Any) -> None:
+    answers = [_says(f"```python\n{RIGHT}```"), _says("no kernel")]
     right, none = (sample.scores["verdict"] for sample in evaluate(answers).samples)
     assert (right.value["correct"], right.value["speedup"], right.metadata["player"]) == (1, 1.5, "model:mockllm/model")
     assert (none.value["correct"], none.explanation) == (0, "the answer has no code: no kernel")
 
 
 def test_a_declined_or_cut_off_answer_has_no_kernel(evaluate: Any) -> None:
-    from inspect_ai.model import ModelOutput
-
-    text = f"```python\n{RIGHT}"
-    reasons = ("content_filter", "max_tokens")
-    answers = [ModelOutput.from_content("mockllm/model", text, stop_reason=reason) for reason in reasons]
+    answers = [_says(f"```python\n{RIGHT}", reason) for reason in ("content_filter", "max_tokens")]
     scores = [sample.scores["verdict"] for sample in evaluate(answers).samples]
-    assert [score.value["correct"] for score in scores] == [0, 0]
-    assert [score.explanation for score in scores] == ["the model declined", "the answer was cut off"]
+    found = [(score.value["correct"], score.explanation) for score in scores]
+    assert found == [(0, "the model declined"), (0, "the answer was cut off")]
 
 
 def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
-    from inspect_ai.model import ModelOutput
-
     def run(source: str) -> Any:
-        return ModelOutput.for_tool_call("mockllm/model", "run", {"source": source})
+        return models.ModelOutput.for_tool_call("mockllm/model", "run", {"source": source})
 
-    done = ModelOutput.from_content("mockllm/model", "done")
+    done = _says("done")
     samples = evaluate([run(RIGHT), run(WRONG), run(RIGHT), done, run(WRONG), done], agent=True, steps=2).samples
     assert [sample.scores["verdict"].value["correct"] for sample in samples] == [1, 0]
     said = [message.text for message in samples[0].messages if message.role == "tool"]
@@ -80,10 +75,7 @@ def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
 
 
 def test_a_log_is_imported_onto_the_board(evaluate: Any, paths: Paths) -> None:
-    from inspect_ai.model import ModelOutput
-
-    answers = [ModelOutput.from_content("mockllm/model", text) for text in (f"```python\n{RIGHT}```", "no kernel")]
-    log = evaluate(answers)
+    log = evaluate([_says(f"```python\n{RIGHT}```"), _says("no kernel")])
     catalogue = load_catalogue()
     (name,), results = import_inspect_log(paths, catalogue, Path(log.location))
     lines = [line for line in read_lines(paths.imports / f"{name}.jsonl") if isinstance(line, CellResult)]
