@@ -48,11 +48,13 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
         elif state.phase == name:
             elapsed = max(0.0, now - phase.started_at)
-            limit = most_s if name == "time" else phase.limit_s
+            limit = phase.limit_s if name != "time" else None if state.measuring_on else most_s
             words = _limit_words(name, elapsed, limit)
             parts.append((f"▸ {name} {elapsed:.1f} s{words}{_count(state, name)}", "accent"))
             if limit and elapsed > limit and name in _NOT_COUNTED:
                 parts.append((f"({_NOT_COUNTED[name]})", "accent"))
+        elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
+            parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))
         elif state.running:  # a part of this phase is in progress: compiling
             parts.append((f"▸ {name}", "accent"))
         elif state.cancelled_in == name:

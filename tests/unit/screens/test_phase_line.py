@@ -2,7 +2,9 @@
 
 from run_states import fold
 
-from sandbox.protocol.events import PhaseEnded, PhaseStarted, RunStarted, Setting
+from sandbox.protocol.events import Finished, Judged, PhaseEnded, PhaseStarted, RunStarted, Setting
+from sandbox.protocol.result import Result, Seconds
+from sandbox.protocol.verdict import Verdict
 from screens.kernel.phase_line import fitting, phase_parts
 
 PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
@@ -54,3 +56,19 @@ def test_a_phase_whose_compiling_goes_on_has_not_failed():
     state.apply(PhaseEnded(run_id="r", phase="compile", seconds=0.9, at=2.5))
     words = [text for text, _ in phase_parts(state, 2.6)]
     assert words == ["✓ load 0.50", "✓ compile 0.90", "▸ check 1.1 s", "· time"]
+
+
+def test_timing_that_a_person_ended_has_not_failed():
+    setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+    known = dict.fromkeys(Result.__struct_fields__[:9], None) | {"verdict": Verdict.PASS, "seconds": Seconds(time=4.0)}
+    result = Result(**known, jail="", sealed=True)
+    state = fold(
+        [
+            RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            PhaseStarted(run_id="r", phase="time", limit_s=5.0, at=1.0),
+            Judged(run_id="r", sha256="", result=result, at=3.0),
+        ]
+    )
+    assert phase_parts(state, 9.0, most_s=2.5)[-1][0] == "▸ time 8.0 s"  # measuring goes on, so no limit is told
+    state.apply(Finished(run_id="r", sha256="", result=result, at=9.0))
+    assert phase_parts(state, 9.0)[-1][0] == "✓ time 4.00"
