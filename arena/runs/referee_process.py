@@ -17,7 +17,7 @@ SHUTDOWN_S = 3.0
 """Longest time for an orderly end; then the referee is killed."""
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """Otherwise NumPy starts threads that poll for work on the cores of the timed ranks."""
-KILL_S = 2.0
+KILL_S = 5.0
 """Longest wait after SIGKILL: a process stuck in a device call may not end, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
