@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("weight.toml")
-FOLDERS = ("arena", "screens", "sandbox", "problems", "themes", "benchmarks", "tests")
+FOLDERS = ("arena", "pkb_arena", "screens", "sandbox", "problems", "themes", "benchmarks", "tests")
 SUFFIXES = {".py", ".cu", ".cuh", ".tcss", ".toml", ".cpp", ".h"}
 SMALL_LINES, FUNCTION_LINES = 60, 60
 COUNTED = tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
