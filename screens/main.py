@@ -47,12 +47,7 @@ def _open_app(problem: str = "", kernel: Path | None = None) -> int:
     with _interruptible():
         from screens.app import run_app
 
-    code = run_app(problem, kernel)
-    try:
-        sys.stdout.flush()
-    except OSError:  # the terminal is gone; Python would flush again at its end, fail, and exit with 120
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return code
+    return run_app(problem, kernel)
 
 
 def _open_alone() -> int:

@@ -330,9 +330,10 @@ class Exchange:
         return False
 
     def discard_outputs(self) -> None:
-        """Begins to poison the output arenas, without comparing anything. The next `draw` or `reveal` waits for it."""
+        """Poisons the output arenas, without comparing anything."""
         for side in self.sides:
             self._begin(messages.CompareOutputs([], side), messages.Compared)
+        self.await_begun()  # else outputs of the next batch could be poisoned on a busy machine
 
     def require_untouched(self) -> None:
         """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""

@@ -88,6 +88,7 @@ def judge(command: events.Run) -> None:
             time.sleep(600)
         case "die":
             sys.stderr.write("last words")
+            sys.stderr.flush()
             os._exit(9)
         case "garbage":
             sys.stdout.write("<html>\n")
