@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from arena.errors import UsageError
+from arena.errors import MachineError, UsageError
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
@@ -182,6 +182,12 @@ def unfinished_row(
         detail=detail,
         seconds=round(time.monotonic() - started, 2) if started else 0.0,
     )
+
+
+def require_harness(rows: Sequence[RunRow]) -> None:
+    """Raises MachineError if the newest rows are harness errors, because nothing can be judged here then."""
+    if harness_lost(rows):
+        raise MachineError(f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`")
 
 
 def harness_lost(rows: Sequence[RunRow]) -> bool:

@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from arena.errors import MachineError, UsageError
+from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
@@ -23,7 +23,7 @@ from arena.words.headline import WHERE, outcome_words
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
-from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, harness_lost, judge_source
+from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, judge_source, require_harness
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
@@ -100,10 +100,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
                 async for row in _rows(engine, problem, setting, scope.repetitions or RUNS, tell):
                     rows.append(row)
                     tell(TABLE.line(row))
-                    if harness_lost(rows):
-                        raise MachineError(
-                            f"{LOST} harness errors in a row; the last: {row.detail}", "run `pkb-arena doctor`"
-                        )
+                    require_harness(rows)
             except UsageError as error:
                 tell(f"{problem.id:02d} {problem.slug}: {REFUSED}: {error.message}")
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from arena.errors import MachineError
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice
 from arena.settings import Settings
 from arena.words.table import TextTable
-from benchmarks.rows import LOST, PlannedRun, RunRow, harness_lost, judged_row
+from benchmarks.rows import PlannedRun, RunRow, judged_row, require_harness
 from benchmarks.run_tables import KERNEL_TABLE
 from benchmarks.tables.scope import Conclusion, Tell
 from problems.catalogue import load_catalogue
@@ -55,8 +54,7 @@ async def rows_of(
         if len(rows) == 1:
             tell(table.header)
         tell(table.line(rows[-1]))
-        if harness_lost(rows):
-            raise MachineError(f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`")
+        require_harness(rows)
 
 
 def conclude(rows: Sequence[RunRow]) -> Conclusion:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from arena.errors import MachineError, UsageError
+from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge, judge_to_end
@@ -23,7 +23,7 @@ from arena.settings import Settings
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import DEVICE, HOST, found_added_us
-from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, harness_lost
+from benchmarks.rows import REFUSED, PlannedRun, RunRow, finished_row, require_harness
 from benchmarks.tables.added_cost import AddedCost, row_of, source_of
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
@@ -96,10 +96,7 @@ async def measure(scope: Scope, tell: Tell, rows: list[PrecisionRow]) -> None:
             for row in await _rows(engine, problem, setting):
                 rows.append(row)
                 tell(TABLE.line(row))
-            if harness_lost(rows):
-                raise MachineError(
-                    f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
-                )
+            require_harness(rows)
 
 
 async def _rows(judge: Judge, problem: Problem, setting: Setting) -> list[PrecisionRow]:
