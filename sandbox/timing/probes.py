@@ -268,7 +268,7 @@ class Probes:
 
         begun: calls that have begun on some rank. On GPUs outputs may be written later, so none is missed there.
         """
-        ended = [min(count, batch.calls) - 1 for count in world.calls_begun_by_rank()]
+        ended = [max(0, min(count, batch.calls) - 1) for count in world.calls_begun_by_rank()]
         places = [-1 if self.turns.kind.has_gate or not each else batch.first + each - 1 for each in ended]
         looked = side.exchange.look_ahead(batch.first + begun, batch.calls - begun, places)
         for rank, (found, count) in enumerate(zip(looked, ended, strict=True)):

@@ -191,6 +191,7 @@ def test_a_count_that_stays_at_nothing_proves_nothing() -> None:
     rounds = measured(machine)
     assert not rounds.probes.proven
     assert orders(machine, DrawAgain)
+    assert {slot for order in orders(machine, LookAhead) for slot in order.ended} == {-1}  # no rank has ended a call
 
 
 @pytest.mark.parametrize(("fits", "batches"), [(True, WANTED_MEANINGFUL), (False, 0)])
