@@ -19,7 +19,7 @@ from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
 from sandbox.jail.memory import described
 from sandbox.machine import thunderkittens
-from sandbox.machine.python_install import python_install
+from sandbox.machine.backends import python_install
 
 SHARED_MEMORY_MIB = 512
 """With less free space in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""

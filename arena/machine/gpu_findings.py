@@ -10,10 +10,9 @@ from arena.machine.gpu_software import CUPY, NCCL, cuda_major, dotted, nvcc, tor
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from arena.machine.install_commands import extra_requirements
 from sandbox.machine import nvml
-from sandbox.machine.backends import BACKENDS, Backend
+from sandbox.machine.backends import BACKENDS, Backend, python_install
 from sandbox.machine.nvml import Gpu, NvmlMissing
 from sandbox.machine.processes import tree
-from sandbox.machine.python_install import python_install
 
 TORCH = "torch>=2.9,<3"
 NVML = "nvidia-ml-py"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from sandbox.machine.python_install import PROGRAM
+from sandbox.machine.backends import PROGRAM
 
 _MANAGERS = {
     "apt-get": "apt-get install -y {}",

@@ -11,7 +11,7 @@ from arena.machine.calibration import made_today, read_stored, write_stored
 from arena.machine.finding import MachineFinding, limited, ok
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import TransfersTimed
-from sandbox.protocol.transfers import Transfers, gigabytes_per_second
+from sandbox.protocol.result import Transfers, gigabytes_per_second
 
 COMMAND = "pkb-arena transfers"
 NEAR = 1.05

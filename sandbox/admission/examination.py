@@ -13,16 +13,19 @@ import torch.distributed as dist
 
 from problems.setting import RankSetting
 from sandbox.admission.cheats import (
+    SHORT,
+    OtherOrder,
+    as_returned,
     changed,
     eight_bits,
     no_communication,
     one_wrong,
     other_dtype,
     returns_input,
+    widened,
     without_variance,
 )
 from sandbox.admission.coarse import CoarseMessages, changed_inputs, in_blocks, significant, without_small
-from sandbox.admission.honest import SHORT, OtherOrder, as_returned, widened
 from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
 from sandbox.memory import slots
 from sandbox.memory.slots import same_bits

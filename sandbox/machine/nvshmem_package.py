@@ -79,10 +79,9 @@ def package() -> NvshmemPackage | None:
 
 
 def nvcc() -> str | None:
-    """CUDA's compiler: of PATH, of CUDA_HOME or CUDA_PATH, or of /usr/local/cuda; None without one."""
-    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    beside = (shutil.which("nvcc", path=f"{home}/bin") for home in homes if home)
-    return next((found for found in (shutil.which("nvcc"), *beside) if found), None)
+    """CUDA's compiler: of CUDA_HOME or CUDA_PATH, of PATH, or of /usr/local/cuda; None without one."""
+    named = (f"{home}/bin" for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if home)
+    return next(filter(None, (shutil.which("nvcc", path=path) for path in (*named, None, "/usr/local/cuda/bin"))), None)
 
 
 def architectures() -> list[str]:

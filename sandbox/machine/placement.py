@@ -1,8 +1,9 @@
-"""Placement of the ranks of a world: cores, and GPUs with their device files."""
+"""Placement of the ranks of a world: cores, and GPUs with their device files and faults."""
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -93,3 +94,29 @@ def core_in_turn(share: Sequence[int], turn: int) -> int:
     share: at least one core.
     """
     return share[(turn + turn // OFF_STEP) % len(share)]
+
+
+GONE_SECONDS = 5.0
+"""Limit for a killed process's context to disappear. It usually takes 0.1 s."""
+_CHECK_SECONDS = 0.005
+
+
+def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
+    """The fault that prevents the next run on these GPUs, in one line; empty if there is none or NVML is missing.
+
+    pids: the killed world's ranks. Waits until none of them has a context on any of the GPUs.
+    """
+    try:
+        gpus = [gpu for gpu in nvml.gpus() if gpu.minor in {rank.minor for rank in ours}]
+        until = time.monotonic() + seconds
+        while held := [gpu.index for gpu in gpus if nvml.compute_pids(gpu) & set(pids)]:
+            if time.monotonic() > until:
+                return f"a killed kernel still holds GPU {', '.join(map(str, held))} after {seconds:.0f} s"
+            time.sleep(_CHECK_SECONDS)
+        for gpu in gpus:
+            if words := nvml.recovery(gpu):
+                return f"GPU {gpu.index}: {words}"
+    except nvml.NvmlMissing as missing:
+        # `doctor` reports that NVML is missing. The oracle world's next call still detects a broken GPU.
+        return str(missing) if nvml.says_lost(missing) else ""
+    return ""

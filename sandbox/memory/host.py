@@ -10,6 +10,8 @@ import mmap
 import os
 import weakref
 
+import msgspec
+
 F_ADD_SEALS = 1033
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 PAGE = mmap.PAGESIZE
@@ -86,3 +88,14 @@ def _map(fd: int, protection: int) -> "ctypes.Array[ctypes.c_ubyte]":
 def up(size: int) -> int:
     """size rounded up to a multiple of ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class TensorPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The place of one tensor in an input slot."""
+
+    name: str
+    dtype: int
+    """Index into `sandbox.memory.slots.DTYPES`."""
+    shape: tuple[int, ...]
+    offset: int
+    """Bytes from the start of the slot."""

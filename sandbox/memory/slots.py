@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sandbox.memory.host import up
-from sandbox.memory.places import TensorPlace
+from sandbox.memory.host import TensorPlace, up
 from sandbox.memory.trees import flatten, unflatten
 
 

@@ -22,8 +22,8 @@ from sandbox.protocol.result import (  # noqa: F401
     Roofline,
     Seconds,
     Speedup,
+    Transfers,
 )
-from sandbox.protocol.transfers import Transfers
 from sandbox.protocol.verdict import Verdict
 
 

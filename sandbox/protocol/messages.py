@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import msgspec
 
-from sandbox.memory.places import TensorPlace
+from sandbox.memory.host import TensorPlace
 from sandbox.protocol import frames
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.transfers import Transfers
+from sandbox.protocol.result import Transfers
 from sandbox.protocol.verdict import Verdict
 
 

@@ -2,9 +2,12 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
 
 from problems.setting import RankSetting, SizesRefused
 from sandbox.memory import host as memory
@@ -14,8 +17,50 @@ from sandbox.protocol.messages import BaselineMeasured
 from sandbox.rank.devices.device import Device
 from sandbox.rank.memory_room import HELD, arenas_bytes, comparing_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Expected
-from sandbox.rank.problem_code import ProblemCode
-from sandbox.rank.shapes import Shapes, shapes_of
+from sandbox.rank.problem_code import Leaves, ProblemCode
+
+PRODUCTS = {
+    "linear",
+    "matmul",
+    "einsum",
+    "mm",
+    "bmm",
+    "addmm",
+    "addmm_",
+    "baddbmm",
+    "baddbmm_",
+    "_scaled_mm",
+    "_grouped_mm",
+}
+CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
+LOOKED_UP = PRODUCTS | CONVOLUTIONS
+"""Functions of torch whose arguments' shapes are recorded."""
+
+Shapes = list[tuple[int, ...]]
+
+
+class _Recording(TorchFunctionMode):
+    """Records the shapes of the arguments of LOOKED_UP. A mode of torch's dispatcher would import torch's compiler."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        super().__init__()
+        self.shapes = shapes
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in LOOKED_UP:
+            self.shapes += [tuple(given.shape) for given in args if isinstance(given, torch.Tensor)]
+        return func(*args, **(kwargs or {}))
+
+
+def shapes_of(code: ProblemCode, tensors: Leaves, setting: RankSetting) -> Shapes:
+    """Runs the baseline once (collective) and returns the shapes of its matrix products and convolutions, in order."""
+    shapes: Shapes = []
+    with _Recording(shapes):
+        code.call(code.baseline, tensors, setting)
+    return shapes
+
 
 LOOKED_AT = 3
 """Iterations that are compared to detect varying shapes."""

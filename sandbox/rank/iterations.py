@@ -10,7 +10,7 @@ import torch
 
 from problems.setting import RankSetting
 from sandbox.memory import slots
-from sandbox.memory.places import TensorPlace
+from sandbox.memory.host import TensorPlace
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol.messages import SlotLayout, SlotTable
 from sandbox.rank.problem_code import Leaves, ProblemCode, with_mutated

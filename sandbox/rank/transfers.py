@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit.errors import KitError
-from sandbox.protocol.transfers import PairTimes, Transfers
+from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.rank.devices.device import Device
 from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
 

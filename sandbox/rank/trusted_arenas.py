@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from sandbox.memory import slots
-from sandbox.memory.places import TensorPlace
+from sandbox.memory.host import TensorPlace
 from sandbox.protocol.messages import MakeArenas
 from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import Leaves

@@ -7,7 +7,7 @@ import ast
 import json
 import re
 
-from sandbox.machine.python_install import python_install
+from sandbox.machine.backends import python_install
 from sandbox.protocol.events import Failure
 from sandbox.protocol.kernel_files import Kernel, python_texts
 from sandbox.protocol.verdict import ADVICE, Verdict

@@ -21,7 +21,6 @@ from sandbox.jail.choice import Jail, choose
 from sandbox.machine import processes
 from sandbox.machine.devices import kind_of
 from sandbox.machine.locked_folder import remove_all_leftovers
-from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import events
 from sandbox.protocol.events import (
     Cancelled,
@@ -40,9 +39,8 @@ from sandbox.protocol.events import (
 from sandbox.protocol.messages import Order
 from sandbox.protocol.result import harness_error_result, unjudged_result
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
+from sandbox.referee.awaiting import Awaiting, EnginePipe, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck
-from sandbox.referee.engine_pipe import EnginePipe
 from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, Urgency, devices_of
@@ -54,14 +52,15 @@ from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
 from sandbox.worlds.contenders import Contenders
+from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.oracle_world import OracleWorld
 from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
 from sandbox.worlds.world import World
-from sandbox.worlds.world_spec import WorldSpec
 
 ASK_S = 0.1
 """Least seconds between two questions whether somebody more urgent waits."""

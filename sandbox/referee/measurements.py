@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Calibrated, Setting, TransfersTimed
 from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, PeaksMeasured, Reply, TransfersMeasured
-from sandbox.protocol.transfers import Transfers, joined
+from sandbox.protocol.result import Transfers, joined
 from sandbox.referee.awaiting import SettingRefused, Stopped
 from sandbox.worlds import deadlines
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed

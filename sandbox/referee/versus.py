@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import failure_words
@@ -19,6 +18,7 @@ from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import Observations, TimedSide
+from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, PreparedSetting
 from sandbox.worlds.failures import Deadline, WorldFailed
 from sandbox.worlds.rank_wire import Received

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sandbox.machine import load, placement
+from sandbox.machine import placement, processes
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
@@ -270,12 +270,12 @@ class Turns:
             return
         observed, waited = side.observations, side.worlds[0].processes.waited_for_cores
         if observed.ready_seconds == 0.0:
-            observed.at_first = load.outside_seconds(), self.timer.monotonic(), waited()
+            observed.at_first = processes.outside_seconds(), self.timer.monotonic(), waited()
         observed.ready_seconds += seconds
         if (total := observed.ready_seconds) > READY_TIMES * self.limits.time:
             outside, began, before = observed.at_first
-            used, lasted = load.outside_seconds() - outside, self.timer.monotonic() - began
-            if waited() - before > total / 2 and load.too_busy(used, lasted):
+            used, lasted = processes.outside_seconds() - outside, self.timer.monotonic() - began
+            if waited() - before > total / 2 and processes.too_busy(used, lasted):
                 raise MachineTooBusy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)

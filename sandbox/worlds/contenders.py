@@ -8,10 +8,8 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
-from sandbox.worlds.opening import has_open, opening, stamps_of
 from sandbox.worlds.starter import WorldStarter, fits
-from sandbox.worlds.state import State
-from sandbox.worlds.world import World
+from sandbox.worlds.world import State, World
 
 SPARES = 2
 """Most spares. With two, there is also one for a kernel that is saved right after a verdict."""
@@ -56,16 +54,15 @@ class Contenders:
         setting = self._setting
         if setting is None:
             return
-        if 0 < len(self.spares) < SPARES and all(has_open(world, setting) for world in self.spares):
+        if 0 < len(self.spares) < SPARES and all(world.has_open(setting) for world in self.spares):
             with contextlib.suppress(HarnessFailed):  # one is enough if the machine has no room for more
                 self.spares.append(self.starter.start(Role.SPARE, setting))
 
     def _tend(self, world: World, setting: Setting) -> None:
-        order, stamps = opening(setting), stamps_of(setting)
         if world.state is State.STARTING and not world.missing(Kind.READY):
             world.take(Kind.READY)
-            world.open(order, stamps)
-        elif world.state is State.OPENING and world.opens(order, stamps) and not world.missing(Kind.OPENED):
+            world.open(setting)
+        elif world.state is State.OPENING and world.opens(setting) and not world.missing(Kind.OPENED):
             world.take(Kind.OPENED)
             self.starter.report_ready(world, Role.SPARE)
 
@@ -111,8 +108,8 @@ class Contenders:
 
     def _take(self, setting: Setting) -> World:
         self.prepare_spare(setting)
-        world = next((spare for spare in self.spares if has_open(spare, setting)), self.spares[0])
-        if not has_open(world, setting):
+        world = next((spare for spare in self.spares if spare.has_open(setting)), self.spares[0])
+        if not world.has_open(setting):
             self.starter.open_problem([world], setting, Role.SPARE)
         self.spares.remove(world)
         return world

@@ -1,7 +1,8 @@
-"""Deadlines of all waits in the harness, in seconds."""
+"""Deadlines of all waits in the harness, in seconds, and the clock of the referee's side."""
 
 import os
 from dataclasses import dataclass
+from typing import Protocol
 
 START = 60.0
 """The start of a world: import of torch and the process group, on a cold and busy machine."""
@@ -58,3 +59,16 @@ class TimeLimits:
             time=max(cls.time * max(scale, 1.0), 400 * call_seconds * calls),
             own=max(cls.own * max(scale, 1.0), 400 * call_seconds),
         )
+
+
+class TimeSource(Protocol):
+    """The functions of the module `time` that the referee's side uses. Tests replace them."""
+
+    def monotonic(self) -> float:
+        """Seconds since a fixed moment."""
+
+    def perf_counter_ns(self) -> int:
+        """Nanoseconds since a fixed moment, with the best resolution."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Blocks for this many seconds."""

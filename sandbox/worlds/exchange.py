@@ -10,13 +10,12 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from sandbox.machine.devices.pace import distinct_calls
-from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import ADVICE, Verdict
-from sandbox.worlds.deadlines import TimeLimits
+from sandbox.worlds.deadlines import TimeLimits, TimeSource
 from sandbox.worlds.failures import HarnessFailed, OutputsLost
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
@@ -82,7 +81,7 @@ class PreparedSetting:
         varies: bool = False,
         most_references: int | None = None,
     ) -> None:
-        """varies: whether the shapes inside a call depend on the values of its inputs (sandbox/rank/shapes.py).
+        """varies: whether the shapes inside a call depend on the values of its inputs (sandbox/rank/baseline_measurement.py).
         most_references: reference worlds that fit into the devices' memory; None: no limit.
         """
         self.world = world

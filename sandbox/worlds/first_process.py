@@ -6,22 +6,42 @@ import select
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from sandbox.jail import joining, kernel_cache
+from sandbox.jail.choice import Jail
 from sandbox.jail.memory import Bound
 from sandbox.jail.profiles import Wrapped, python_module, python_path
+from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.locked_folder import LockedFolder
-from sandbox.machine.placement import cores_of
+from sandbox.machine.placement import RankGpu, cores_of
 from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import ForkOrder, JoinedJail, LaunchPlan
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
-from sandbox.worlds.world_spec import WorldSpec
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """The sizes, devices and limits that a world starts with."""
+
+    ranks: int
+    kind: DeviceKind
+    trusted: bool
+    """Whether the referee decodes the replies of its ranks. True only for the oracle world."""
+    jail: Jail
+    readable: tuple[Path, ...] = ()
+    """The folder of a user's own problem."""
+    gpus: tuple[RankGpu, ...] = ()
+    """By rank; empty for CPU ranks."""
+    kernel: bool = True
+    """Whether a kernel runs in it. The kernel then counts as the cause of the world's failures."""
+
 
 SHOWN = "compiled"
 """The subfolder of a world's folder with the cached compiled code of its kernel."""

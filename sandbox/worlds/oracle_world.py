@@ -13,9 +13,8 @@ from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds
 from sandbox.worlds.failures import WorldFailed
-from sandbox.worlds.opening import stamps_of
 from sandbox.worlds.starter import WorldStarter, fits
-from sandbox.worlds.world import Stamps, World
+from sandbox.worlds.world import Opened, World, opening
 
 MEASURED_ITERATIONS = 24
 """Most iterations from which the usual errors of the baseline are calibrated."""
@@ -33,11 +32,11 @@ class OracleWorld:
         """The last killed world that ran a kernel, if its devices can keep a fault after that."""
         self.gpu_fault = ""
         """The fault of that world's GPUs in one line; empty if there is none."""
-        self._prepared_key: tuple[Setting, Stamps] | None = None
+        self._prepared_key: tuple[Setting, Opened] | None = None
 
     def is_prepared(self, setting: Setting) -> bool:
         """Whether this setting is prepared, with the problem's files as they are now."""
-        return self.prepared is not None and self._prepared_key == (setting, stamps_of(setting))
+        return self.prepared is not None and self._prepared_key == (setting, opening(setting))
 
     def start(self, setting: Setting) -> World:
         """The world for a setting; it may still be starting."""
@@ -77,7 +76,7 @@ class OracleWorld:
         room = [reply.references for reply in measured if reply.references is not None]
         limits = TimeLimits.for_baseline(seconds, calls)
         self.prepared = PreparedSetting(world, limits, layout, calls, seconds, varies, min(room, default=None))
-        self._prepared_key = (setting, stamps_of(setting))
+        self._prepared_key = (setting, opening(setting))
         return self.prepared
 
     def drop(self) -> None:

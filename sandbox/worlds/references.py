@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox.machine.devices.pace import warm_calls
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
-from sandbox.protocol.messages import LoadKernel
+from sandbox.protocol.messages import ChooseBatch, LoadKernel
 from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, hand_over_arenas
-from sandbox.worlds.first_calls import make_first_calls
-from sandbox.worlds.opening import has_open
 from sandbox.worlds.starter import WorldStarter, fits
-from sandbox.worlds.state import State
-from sandbox.worlds.world import World
+from sandbox.worlds.world import State, World
 
 
 class References:
@@ -36,7 +34,7 @@ class References:
 
     def leave_other_problems(self, setting: Setting) -> None:
         """Opens a setting's problem in the worlds that have another one open, so that they free its memory."""
-        others = [world for world in self.worlds if world.state is not State.STARTING and not has_open(world, setting)]
+        others = [world for world in self.worlds if world.state is not State.STARTING and not world.has_open(setting)]
         if others:
             self._loaded = None
         for world in others:
@@ -118,3 +116,42 @@ class References:
         self.worlds.remove(world)
         self._loaded = None
         self.starter.end(world, Role.REFERENCE)
+
+
+def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
+    """Calls the baseline on one input and then, if shapes vary between inputs, on a new input in each call.
+
+    exchange: of the references' side, whose worlds have loaded the baseline.
+
+    Raises:
+        WorldFailed, Deadline: a world failed or was too slow.
+    """
+    prepared = exchange.prepared
+    _assemble(exchange, worlds, 1)
+    for world in worlds:
+        world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
+    for world in worlds:
+        exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
+    left = prepared.distinct_calls
+    while left > 0:
+        count = min(left, prepared.layout.slots)
+        _run(exchange, worlds, count)
+        left -= count
+
+
+def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
+    exchange.draw(count, expect_poison=False)
+    exchange.arm(*worlds)
+
+
+def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
+    """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
+    limit = exchange.prepared.limits.first_call
+    _assemble(exchange, worlds, count)
+    exchange.reveal(0, count)
+    for world in worlds:
+        world.tell(ChooseBatch(0, count))
+        exchange.await_all(world, Kind.CHOSEN, limit)
+        world.go()
+        exchange.await_done(world, limit)
+    exchange.discard_outputs()

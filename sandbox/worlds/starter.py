@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import SOURCE_ROOT
 from sandbox.machine.devices import kind_of
-from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Setting, WorldChanged
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
+from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.exchange import AwaitAll
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.opening import has_open, opening, readable, stamps_of
-from sandbox.worlds.state import State
-from sandbox.worlds.world import World
-from sandbox.worlds.world_spec import WorldSpec
+from sandbox.worlds.first_process import WorldSpec
+from sandbox.worlds.world import State, World
 
 
 class WorldStarter:
@@ -70,14 +70,13 @@ class WorldStarter:
 
     def open_problem(self, worlds: Sequence[World], setting: Setting, role: Role) -> None:
         """Opens the problem in all of these worlds at the same time, and waits until it is open."""
-        order, stamps = opening(setting), stamps_of(setting)
         for world in worlds:
             if world.state is State.STARTING:
                 self.await_all(world, Kind.READY, deadlines.START)
-            if world.state is State.OPENING and not world.opens(order, stamps):  # another run has asked for it
+            if world.state is State.OPENING and not world.opens(setting):  # another run has asked for it
                 self.await_all(world, Kind.OPENED, deadlines.START)
-            if world.state is not State.OPENING and not has_open(world, setting):
-                world.open(order, stamps)
+            if world.state is not State.OPENING and not world.has_open(setting):
+                world.open(setting)
         for world in worlds:
             if world.state is State.OPENING:
                 self.await_all(world, Kind.OPENED, deadlines.START)
@@ -89,10 +88,16 @@ class WorldStarter:
         self.emit(WorldChanged(role=role, state="ready", world=world.ranks, seconds=seconds))
 
 
+def readable(setting: Setting) -> tuple[Path, ...]:
+    """The folder of a user's own problem; empty for a problem of the benchmark, which every world can read."""
+    folder = Path(setting.problem_dir).resolve()
+    return () if folder.is_relative_to(SOURCE_ROOT / "problems") else (folder,)
+
+
 def fits(world: World, setting: Setting) -> bool:
     """Whether a world has the ranks and devices of a setting, may read its problem, and has it open or may open one more."""
     spec, kind = world.spec, kind_of(setting.device)
     wanted = (setting.world, kind, kind.gpus(setting.world), readable(setting))
     if (spec.ranks, spec.kind, spec.gpus, spec.readable) != wanted:
         return False
-    return world.problems < kind.pace.problems or world.opens(opening(setting), stamps_of(setting))
+    return world.problems < kind.pace.problems or world.opens(setting)

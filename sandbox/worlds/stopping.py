@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sandbox.jail.cgroup import Group
-from sandbox.machine import load, processes
+from sandbox.machine import processes
 from sandbox.worlds.failures import MachineTooBusy
 
 STOP_SECONDS = 10.0
@@ -149,13 +149,13 @@ def _await_stopped(stopped: Callable[[], bool], others: Callable[[], Sequence[in
     if _within(STOP_SECONDS * (1 - OBSERVED_SHARE), stopped):
         return
     before = {pid: processes.cpu_seconds([pid]) for pid in others()}
-    outside, since = load.outside_seconds(), time.monotonic()
+    outside, since = processes.outside_seconds(), time.monotonic()
     if _within(STOP_SECONDS * OBSERVED_SHARE, stopped):
         return
     late = [pid for pid in others() if processes.is_runnable(pid)]
     waited = all(processes.cpu_seconds([pid]) - before.get(pid, 0.0) <= ONLY_WAITING for pid in late)
-    used, seconds = load.outside_seconds() - outside, time.monotonic() - since
-    if late and waited and not load.give_way(late) and load.too_busy(used, seconds):
+    used, seconds = processes.outside_seconds() - outside, time.monotonic() - since
+    if late and waited and not processes.give_way(late) and processes.too_busy(used, seconds):
         raise MachineTooBusy("a process waited for one, so it could not stop")
     raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 

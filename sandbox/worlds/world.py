@@ -6,25 +6,107 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from enum import Enum
+from pathlib import Path
 
-from sandbox.machine.time_source import TimeSource
+from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import MapGate, OpenProblem, Order
-from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.deadlines import TimeSource
+from sandbox.worlds.failures import HarnessFailed, WorldFailed
+from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankWire, Received
-from sandbox.worlds.state import BUSY, IDLE, State, after
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world_process import WorldProcess
-from sandbox.worlds.world_spec import WorldSpec
 
-Stamps = tuple[int, ...]
-"""Times of the last changes of a problem's files, in nanoseconds."""
+
+class State(Enum):
+    """The state of a world. It can be stopped (`WorldProcess.pause`) in any state."""
+
+    STARTING = "starting"
+    """Its processes start: READY of every rank is due."""
+    READY = "ready"
+    """The process group is up; no problem is open."""
+    OPENING = "opening"
+    """Ordered to open a problem: OPENED is due."""
+    OPENED = "opened"
+    """A problem is open; no batch is assembled."""
+    ARMING = "arming"
+    """Ordered to assemble a batch: ARMED is due."""
+    ARMED = "armed"
+    """A batch is assembled. It can run more than once."""
+    RUNNING = "running"
+    """Ordered to run the batch: DONE is due; for a gated batch QUEUED comes first."""
+    QUEUED = "queued"
+    """The batch is queued behind the gate."""
+    DEAD = "dead"
+    """Its processes were killed."""
+
+
+IDLE = frozenset({State.OPENED, State.ARMED})
+"""A problem is open, and no rank is working."""
+BUSY = frozenset({State.ARMING, State.RUNNING, State.QUEUED})
+
+
+MOVES: dict[Kind, tuple[Set[State], State | None]] = {
+    # Orders, when they are sent to all ranks.
+    Kind.OPEN: (IDLE | {State.READY}, State.OPENING),
+    Kind.MAKE_ARENAS: (IDLE, State.OPENED),
+    Kind.MAP_ARENAS: (IDLE, State.OPENED),
+    Kind.MAP_GATE: (IDLE, None),
+    Kind.LOAD: (IDLE, State.OPENED),
+    Kind.MEASURE_BASELINE: (IDLE, State.OPENED),
+    Kind.MEASURE_PEAKS: (IDLE, None),
+    Kind.MEASURE_TRANSFERS: (IDLE, None),
+    Kind.DRAW: (IDLE, None),
+    Kind.ARM: (IDLE, State.ARMING),
+    Kind.WAKE: (IDLE, None),
+    Kind.CHOOSE: ({State.ARMED}, None),
+    Kind.REVEAL: (IDLE | {State.QUEUED}, None),
+    Kind.GO: ({State.ARMED}, State.RUNNING),
+    Kind.FINISH: ({State.QUEUED}, State.RUNNING),
+    Kind.RECOPY: ({State.ARMED}, None),
+    Kind.TAKE: (IDLE, None),
+    Kind.COMPARE: (IDLE, None),
+    Kind.CHECK_POISON: (IDLE, None),
+    Kind.LOOK_AHEAD: (IDLE, None),
+    Kind.DRAW_AGAIN: (IDLE, None),
+    Kind.SYNC: (IDLE | BUSY, None),
+    # Answers, when those of all ranks are taken.
+    Kind.READY: ({State.STARTING}, State.READY),
+    Kind.OPENED: ({State.OPENING}, State.OPENED),
+    Kind.ARMED: ({State.ARMING}, State.ARMED),
+    Kind.CHOSEN: ({State.ARMING, State.ARMED}, State.ARMED),
+    Kind.QUEUED: ({State.RUNNING}, State.QUEUED),
+    Kind.DONE: ({State.RUNNING}, State.ARMED),
+    Kind.SYNCED: (IDLE | BUSY, State.OPENED),
+}
+"""The states in which a message is legal, and the state after it; None: the same. Other answers are always legal."""
+
+
+def after(state: State, kind: Kind) -> State:
+    """The state of a world after a message was sent or taken. Raises HarnessFailed if it is illegal in this state."""
+    allowed, next_state = MOVES.get(kind, (set(State), None))
+    if state not in allowed:
+        raise HarnessFailed(f"{kind.name} is illegal for a world that is {state.value}")
+    return next_state or state
+
+
+Opened = tuple[OpenProblem, tuple[int, ...]]
+"""The order that opens a setting, and the times of the last changes of the problem's files, in nanoseconds."""
 
 BEGIN_SECONDS, BEGIN_CHECK_SECONDS = 0.05, 100e-6
 """Seconds that a released rank has to begin, and seconds between two checks of it."""
+
+
+def opening(setting: Setting) -> Opened:
+    """What opens a setting, with the problem's files as they are now."""
+    folder = Path(setting.problem_dir)
+    order = OpenProblem(folder=setting.problem_dir, sizes=setting.sizes, preset=setting.preset, dtype=setting.dtype)
+    return order, tuple((folder / name).stat().st_mtime_ns for name in ("inputs.py", "baseline.py", "problem.toml"))
 
 
 class World:
@@ -51,7 +133,7 @@ class World:
         self.wires = wires
         self._new_gate = new_gate
         self.state = State.STARTING
-        self._opened: tuple[OpenProblem, Stamps] | None = None
+        self._opened: Opened | None = None
         self.problems = 0
         """Number of problems opened so far."""
         self.gate: GatePage | None = None
@@ -106,19 +188,20 @@ class World:
         self._move(orders[0].kind)
         self.wires.send(orders, fds)
 
-    def open(self, order: OpenProblem, stamps: Stamps) -> None:
-        """Orders all ranks to open a problem. stamps: the times of its files."""
-        self.tell(order)
-        self._opened = (order, stamps)
+    def open(self, setting: Setting) -> None:
+        """Orders all ranks to open a setting's problem."""
+        opened = opening(setting)
+        self.tell(opened[0])
+        self._opened = opened
         self.problems += 1
 
-    def opens(self, order: OpenProblem, stamps: Stamps) -> bool:
-        """Whether this problem is open or being opened, with this setting and these times of its files."""
-        return self._opened == (order, stamps)
+    def opens(self, setting: Setting) -> bool:
+        """Whether this setting is open or being opened, with the problem's files as they are now."""
+        return self._opened == opening(setting)
 
-    def has_open(self, order: OpenProblem, stamps: Stamps) -> bool:
-        """Whether this problem is open, with this setting and these times of its files."""
-        return self.state in IDLE | BUSY and self.opens(order, stamps)
+    def has_open(self, setting: Setting) -> bool:
+        """Whether this setting is open, with the problem's files as they are now."""
+        return self.state in IDLE | BUSY and self.opens(setting)
 
     def make_gate(self) -> None:
         """Makes the starting gate and orders all ranks to map it. They answer with GATED."""

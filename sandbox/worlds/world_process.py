@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
-from sandbox.machine import load, processes
+from sandbox.machine import processes
 from sandbox.machine.locked_folder import WORLD, LockedFolder
 from sandbox.protocol.kernel_files import Kernel, write_read_only
-from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, start
+from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, WorldSpec, start
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping, await_stopped
-from sandbox.worlds.world_spec import WorldSpec
 
 MEMORY_CHECK_SECONDS = 0.25
 END_SECONDS = 2.0
@@ -130,7 +129,7 @@ class WorldProcess:
 
     def give_way(self) -> bool:
         """Whether a rank has chosen a lower priority, so that it waits longer for a core."""
-        return load.give_way(self.rank_pids)
+        return processes.give_way(self.rank_pids)
 
     def print_stacks(self) -> None:
         """Continues all processes and makes those with a handler print their stacks."""

@@ -10,7 +10,7 @@ from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.protocol.transfers import Transfers, gigabytes_per_second
+from sandbox.protocol.result import Transfers, gigabytes_per_second
 
 pytestmark = [pytest.mark.gpu, pytest.mark.peers, pytest.mark.timeout(120)]
 

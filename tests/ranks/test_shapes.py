@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from problems.catalogue import load_catalogue
+from sandbox.rank.baseline_measurement import shapes_of
 from sandbox.rank.problem_code import ProblemCode
-from sandbox.rank.shapes import shapes_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
-from sandbox.protocol.transfers import Transfers, joined
+from sandbox.protocol.result import Transfers, joined
 from sandbox.rank import transfers
 from sandbox.rank.devices.cpu import CpuDevice
 from sandbox.rank.devices.transfer_ways import Pair, Way, Ways

@@ -15,7 +15,7 @@ from arena.paths import make_folder
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.events import AnyEvent, Setting, Waiting
-from sandbox.protocol.transfers import PairTimes, Transfers, gigabytes_per_second
+from sandbox.protocol.result import PairTimes, Transfers, gigabytes_per_second
 
 
 @click.command()

@@ -2,15 +2,19 @@
 
 import functools
 import os
+import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sandbox.kit.compilers.build import TIMEOUT_S
 from sandbox.kit.compilers.gcc import INCLUDE, first_error
 from sandbox.kit.errors import CompileError
+from sandbox.machine.nvshmem_package import nvcc
 
 OPTIONS: tuple[str, ...] = (
     "-std=c++17",
@@ -87,3 +91,27 @@ def to_cubin(
         raise CompileError(message, line, text[:65536]) from None
     finally:
         nvrtc.destroyProgram(program)
+
+
+_NVCC_OPTIONS = ("-cubin", "-std=c++17", "--expt-relaxed-constexpr", "-diag-suppress=177")
+
+
+def nvcc_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
+    """Does the same through nvcc, in one or two seconds, for headers that NVRTC cannot compile."""
+    compiler = nvcc()
+    if compiler is None:
+        raise CompileError("this source needs nvcc, and there is none here; set CUDA_HOME to a CUDA toolkit")
+    with tempfile.TemporaryDirectory() as folder:
+        file, cubin = Path(folder, "source.cu"), Path(folder, "source.cubin")
+        file.write_text(f'#include "{INCLUDE / "px.cuh"}"\n{source}')
+        command = [compiler, *_NVCC_OPTIONS, f"-arch={arch}", *options, "-o", str(cubin), str(file)]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"nvcc did not end within {TIMEOUT_S:.0f} s") from None
+        if done.returncode:
+            message, line = first_error(done.stderr)
+            raise CompileError(message, line, done.stderr[:65536])
+        return cubin.read_bytes()

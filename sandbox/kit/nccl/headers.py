@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sandbox.kit.compilers import nvcc, nvrtc, source_files
+from sandbox.kit.compilers import nvrtc, source_files
 from sandbox.kit.compilers.gcc import INCLUDE
 from sandbox.kit.errors import CompileError
 from sandbox.machine import nccl_package
@@ -88,7 +88,7 @@ def compilation(source: source_files.SourceText) -> Compilation:
         return Compilation(behind, OPTIONS, nvrtc.to_cubin)
     version = nccl_package.dotted(headers.version)
     behind = source._replace(located=f"#include <{NAME}>\n{source.located}", headers=(*source.headers, version))
-    return Compilation(behind, (f"-I{headers.folder}",), nvcc.to_cubin)
+    return Compilation(behind, (f"-I{headers.folder}",), nvrtc.nvcc_to_cubin)
 
 
 def _put_together(root: Path, path: Path, seen: set[Path]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
-from sandbox.machine import gpu_health, scheduling
+from sandbox.machine import placement, scheduling
 from sandbox.machine.devices.kind import DeviceKind, Throughput
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu, cuda_environment, gpu_device_files, rank_gpus
@@ -51,7 +51,7 @@ class Cuda(DeviceKind):
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """The fault that NVML shows: a context that is left, or a GPU that needs a reset."""
-        return gpu_health.gpu_fault(gpus, killed)
+        return placement.gpu_fault(gpus, killed)
 
 
 class Cpu(DeviceKind):

@@ -28,8 +28,7 @@ from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.profile import MOST_SPANS, SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.launcher import find_compat
-from sandbox.rank.profiling.calls import ProfiledCalls
-from sandbox.rank.profiling.loading import enter_world, failure, loaded_calls
+from sandbox.rank.profiling.loading import ProfiledCalls, enter_world, failure, loaded_calls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, cpp_events, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.ncu import MOST_FILE, MOST_TEXT, NcuAnswer, NcuPlan, Replay, decode_plan, encode
+from sandbox.protocol.profile import MOST_FILE, MOST_TEXT, NcuAnswer, NcuPlan, Replay, decode_ncu_plan, encode
 
 LEFT_OUT = "nccl|px_device_barrier|px_device_wait"
 """Parts of the names of kernels that only wait for peers and exchange data with them."""
@@ -36,7 +36,7 @@ FAILED = "pkb-arena: rank "
 def main() -> None:
     """Tries the replays of the plan in their order."""
     die_with_parent()
-    plan = decode_plan(sys.argv[1])
+    plan = decode_ncu_plan(sys.argv[1])
     folder = Path(plan.world.folder)
     (folder / PLAN).write_text(sys.argv[1])
     # Started before ncu, whose environment would profile these processes, too.

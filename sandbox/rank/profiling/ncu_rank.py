@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.ncu import NcuPlan, decode_plan
+from sandbox.protocol.profile import NcuPlan, decode_ncu_plan
 from sandbox.rank.launcher import find_compat, import_ahead
 from sandbox.rank.profiling.ncu import FAILED, PEERS
 
@@ -35,7 +35,7 @@ PEER_FIRST_S, LOOK_S = 0.5, 0.02
 def main() -> None:
     """Runs rank 0, or the process that forks the others."""
     die_with_parent()
-    plan = decode_plan(Path(sys.argv[1]).read_bytes())
+    plan = decode_ncu_plan(Path(sys.argv[1]).read_bytes())
     if len(sys.argv) > 2:
         _first(plan, sys.argv[2])
     else:

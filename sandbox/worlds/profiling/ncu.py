@@ -12,7 +12,7 @@ from sandbox.jail.choice import Jail
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.protocol.ncu import (
+from sandbox.protocol.profile import (
     APPLICATION,
     KERNEL,
     MOST_FILE,

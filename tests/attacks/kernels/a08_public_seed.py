@@ -7,7 +7,7 @@
 import torch
 import torch.distributed as dist
 
-from sandbox.rank.seeds import seeded
+from sandbox.rank.problem_code import seeded
 
 
 def solution(tensor):

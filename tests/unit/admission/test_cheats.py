@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from sandbox.admission.cheats import changed, eight_bits, last_changed, other_dtype, returns_input, without_variance
+from sandbox.admission import cheats
 from sandbox.admission.coarse import in_blocks, significant, without_small
-from sandbox.admission.honest import OtherOrder
 from sandbox.memory.slots import DTYPES
 from sandbox.memory.trees import flatten
 
@@ -14,7 +13,7 @@ from sandbox.memory.trees import flatten
 @pytest.mark.parametrize("value", [0, 1])
 def test_the_last_element_changes_and_no_other(dtype: torch.dtype, value: int) -> None:
     tensor = torch.full((2, 3), value).to(dtype)
-    other = last_changed(tensor)
+    other = cheats.last_changed(tensor)
     same = [bool(a == b) for a, b in zip(tensor.reshape(-1), other.reshape(-1), strict=True)]
     assert same == [True] * 5 + [False]
     assert (other.dtype, other.shape) == (dtype, tensor.shape)
@@ -22,30 +21,30 @@ def test_the_last_element_changes_and_no_other(dtype: torch.dtype, value: int) -
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_an_element_that_is_not_finite_becomes_zero(value: float) -> None:
-    assert last_changed(torch.tensor([1.0, value]))[-1] == 0
+    assert cheats.last_changed(torch.tensor([1.0, value]))[-1] == 0
 
 
 def test_an_empty_tensor_stays_as_it_is() -> None:
-    assert last_changed(torch.empty(0, 4)).shape == (0, 4)
+    assert cheats.last_changed(torch.empty(0, 4)).shape == (0, 4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_dtype_is_always_another(dtype: torch.dtype) -> None:
-    assert other_dtype(torch.ones(2).to(dtype)).dtype != dtype
+    assert cheats.other_dtype(torch.ones(2).to(dtype)).dtype != dtype
 
 
 def test_eight_bits_round_floating_and_complex_values_and_nothing_else() -> None:
     drawn = torch.randn(100)
-    error = ((eight_bits(drawn) - drawn).abs() / drawn.abs().max()).max()
+    error = ((cheats.eight_bits(drawn) - drawn).abs() / drawn.abs().max()).max()
     assert 1e-3 < float(error) < 0.1
-    assert eight_bits(drawn).unique().numel() < drawn.unique().numel() + 1
-    assert eight_bits(torch.complex(drawn, drawn)).real.equal(eight_bits(drawn))
-    assert eight_bits(torch.arange(1000)).equal(torch.arange(1000))
+    assert cheats.eight_bits(drawn).unique().numel() < drawn.unique().numel() + 1
+    assert cheats.eight_bits(torch.complex(drawn, drawn)).real.equal(cheats.eight_bits(drawn))
+    assert cheats.eight_bits(torch.arange(1000)).equal(torch.arange(1000))
 
 
 def test_an_input_is_returned_where_shape_and_dtype_fit() -> None:
     x, y = torch.randn(3), torch.randn(2, 2)
-    structure, leaves = returns_input(flatten((torch.ones(2, 2), torch.ones(5))), {"x": x, "y": y})
+    structure, leaves = cheats.returns_input(flatten((torch.ones(2, 2), torch.ones(5))), {"x": x, "y": y})
     assert structure == "(T,T)"
     assert leaves[0][1] is y
     assert leaves[1][1].equal(torch.zeros(5))
@@ -53,8 +52,8 @@ def test_an_input_is_returned_where_shape_and_dtype_fit() -> None:
 
 def test_outputs_without_variance_are_named() -> None:
     output = flatten({"a": torch.ones(4), "b": torch.tensor([1.0, 2.0]), "c": torch.ones(1), "d": torch.ones(4).int()})
-    assert without_variance(output) == ["a"]
-    assert without_variance(changed(output, torch.zeros_like)) == ["a", "b"]
+    assert cheats.without_variance(output) == ["a"]
+    assert cheats.without_variance(cheats.changed(output, torch.zeros_like)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64])
@@ -95,7 +94,7 @@ def test_the_smallest_tenth_is_left_out() -> None:
 def test_sums_in_the_other_order_are_right_and_differ() -> None:
     a, b = torch.randn(64, 3000, requires_grad=True), torch.randn(3000, 8)
     plain = a @ b
-    with OtherOrder():  # type: ignore[no-untyped-call]
+    with cheats.OtherOrder():  # type: ignore[no-untyped-call]
         turned = a @ b
         sums = a.sum(), a.sum(dim=1), a.mean(dim=(0, 1), keepdim=True)
         (gradient,) = torch.autograd.grad(turned.square().sum(), a)

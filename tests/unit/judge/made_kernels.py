@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, OutputFinding, Reveal
-from sandbox.protocol.transfers import Transfers
+from sandbox.protocol.result import Transfers
 from sandbox.protocol.verdict import Verdict
 
 BatchTime = Callable[[int], float]

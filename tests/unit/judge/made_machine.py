@@ -31,13 +31,13 @@ from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.contenders import Contenders
 from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, PreparedSetting
+from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.oracle_world import OracleWorld
 from sandbox.worlds.references import References
 from sandbox.worlds.starter import WorldStarter
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world import World
 from sandbox.worlds.world_process import WorldProcess
-from sandbox.worlds.world_spec import WorldSpec
 
 JAIL = Jail(NONE, None, {})
 PROBLEM = Path(problems.__file__).parent / "collective" / "allgather"

@@ -36,7 +36,7 @@ from sandbox.protocol.messages import (
     TakeOutputs,
     TransfersMeasured,
 )
-from sandbox.worlds.world_spec import WorldSpec
+from sandbox.worlds.first_process import WorldSpec
 
 
 class TrustedRanks(MadeRanks):

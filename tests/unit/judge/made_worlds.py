@@ -16,9 +16,9 @@ from sandbox.protocol.frames import FAILURES, Kind
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order, Reply
 from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.stopping import Activity, CannotStop
-from sandbox.worlds.world_spec import WorldSpec
 
 ANSWER = {
     Kind.OPEN: Kind.OPENED,

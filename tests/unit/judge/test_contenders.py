@@ -13,8 +13,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.referee.awaiting import Stopped
 from sandbox.worlds.contenders import SPARES
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.opening import has_open
-from sandbox.worlds.state import State
+from sandbox.worlds.world import State
 
 
 def tend(machine: MadeMachine, pool: Pool, seconds: float = 3.0) -> None:
@@ -42,7 +41,7 @@ def test_spares_get_ready_one_after_the_other_while_nothing_runs() -> None:
     assert len(pool.contenders.spares) == 1
     tend(machine, pool)
     assert len(pool.contenders.spares) == SPARES
-    assert all(has_open(world, machine.setting()) for world in pool.contenders.spares)
+    assert all(world.has_open(machine.setting()) for world in pool.contenders.spares)
     assert roles(machine, "ready") == ["spare", "spare"]
     assert [event.seconds for event in machine.of(WorldChanged) if event.state == "ready"] == [
         pytest.approx(0.6, abs=0.2)
@@ -81,13 +80,13 @@ def test_spares_open_the_problem_while_others_do_without_a_second_spare() -> Non
     for _ in range(10):
         machine.poll(0.1)
         pool.contenders.open_spares()
-    assert [has_open(world, machine.setting()) for world in pool.contenders.spares] == [True]
+    assert [world.has_open(machine.setting()) for world in pool.contenders.spares] == [True]
 
 
 def test_without_a_spare_a_world_is_started_and_opened() -> None:
     machine = MadeMachine()
     pool = machine.pool()
-    assert has_open(pool.contenders.take(machine.setting()), machine.setting())
+    assert pool.contenders.take(machine.setting()).has_open(machine.setting())
     assert pool.contenders.spares == []
 
 
@@ -111,7 +110,7 @@ def test_a_spare_of_another_size_of_the_same_problem_is_opened_anew() -> None:
     first = pool.contenders.spares[0]
     other = machine.setting(sizes={"M": 64, "N": 64})
     assert pool.contenders.take(other) is first
-    assert has_open(first, other)
+    assert first.has_open(other)
 
 
 def own_problem(machine: MadeMachine, folder: Path) -> Setting:
@@ -131,7 +130,7 @@ def test_a_problem_of_the_users_own_is_readable_and_opened_anew_when_its_files_c
     stage = pool.oracle.prepare(setting)
     assert pool.oracle.is_prepared(setting)
     os.utime(tmp_path / "mine" / "baseline.py", ns=(1, 1))
-    assert not has_open(world, setting)
+    assert not world.has_open(setting)
     assert not pool.oracle.is_prepared(setting)
     assert pool.oracle.prepare(setting) is not stage
 
@@ -144,7 +143,7 @@ def test_a_spare_that_fails_is_dropped_and_no_run_hears_of_it(order: Kind) -> No
     pool.contenders.prepare_spare(machine.setting())
     tend(machine, pool)
     assert pool.contenders.spares == []
-    assert has_open(pool.contenders.take(machine.setting()), machine.setting())
+    assert pool.contenders.take(machine.setting()).has_open(machine.setting())
 
 
 def test_one_spare_is_enough_where_there_is_no_room_for_two() -> None:
@@ -174,7 +173,7 @@ def test_a_spare_whose_opening_was_asked_for_by_a_cancelled_run_is_heard_out() -
     tend(machine, pool, 0.45)
     assert pool.contenders.spares[0].state is State.OPENING
     other = machine.setting(sizes={"M": 64, "N": 64})
-    assert has_open(pool.contenders.take(other), other)
+    assert pool.contenders.take(other).has_open(other)
 
 
 def test_two_contenders_are_two_worlds_and_both_end_with_their_run() -> None:

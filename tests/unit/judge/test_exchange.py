@@ -22,7 +22,7 @@ from sandbox.protocol.messages import (
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.state import State
+from sandbox.worlds.world import State
 
 
 def exchange(machine: MadeMachine) -> Exchange:

@@ -11,8 +11,7 @@ from sandbox.referee.awaiting import Stopped
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.opening import has_open
-from sandbox.worlds.state import State
+from sandbox.worlds.world import State
 
 # --- prepared settings ---------------------------------------------------------------------------------------
 
@@ -87,7 +86,7 @@ def test_references_leave_the_last_problem_before_the_oracle_world_opens_the_nex
     assert pool.references.are_loaded(pool.oracle.prepared, 2)
     pool.references.leave_other_problems(other)
     assert not pool.references.are_loaded(pool.oracle.prepared, 2)
-    assert all(has_open(world, other) for world in worlds)
+    assert all(world.has_open(other) for world in worlds)
     assert pool.oracle.is_prepared(setting)
 
 

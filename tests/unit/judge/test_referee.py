@@ -30,14 +30,14 @@ from sandbox.protocol.events import (
     Waiting,
 )
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.transfers import PairTimes, Transfers
+from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
 from sandbox.referee.lease import Lease
 from sandbox.referee.main import Referee
 from sandbox.referee.measurements import OPTIONAL_WAYS
 from sandbox.timing.interval import half_width
-from sandbox.worlds.state import State
+from sandbox.worlds.world import State
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from made_kernels import MadeKernel, MadeOracle, noisy, wrong
 from made_machine import MadeMachine
 
-from sandbox.machine import load
+from sandbox.machine import processes
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, CompareOutputs, Draw, Reveal, TakeOutputs
 from sandbox.protocol.verdict import Verdict
@@ -61,7 +61,7 @@ def test_untimed_calls_may_wait_on_a_busy_machine(
 ) -> None:
     machine = MadeMachine(kernel=MadeKernel(arm_s=5.0, without_core=without_core))
     machine.outside_share = outside
-    monkeypatch.setattr(load, "outside_seconds", machine.outside)
+    monkeypatch.setattr(processes, "outside_seconds", machine.outside)
     with pytest.raises(MachineTooBusy if excused else Failed):
         machine.rounds().measure()
 

@@ -12,14 +12,14 @@ import torch
 
 import sandbox.kit
 from sandbox.kit import cuda, nccl
-from sandbox.kit.compilers import nvcc, nvrtc, source_files
+from sandbox.kit.compilers import nvrtc, source_files
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import HANDLES, exported
 from sandbox.kit.errors import ArgumentError, BackendError, CompileError
 from sandbox.kit.nccl import bindings as nccl_library
 from sandbox.kit.nccl import headers as nccl_headers
 from sandbox.kit.nccl.bindings import LowLatencyHandle, WindowHead
-from sandbox.machine import nccl_package
+from sandbox.machine import nccl_package, nvshmem_package
 
 KIT = Path(sandbox.kit.__file__).parent
 TEXTS = [
@@ -36,8 +36,10 @@ def compiler_missing() -> str:
     if HEADERS is None:
         return "no NCCL package with nccl_device.h is installed"
     layout = nccl_package.LAYOUTS.get(HEADERS.version)
+    if layout is not None and not layout.for_nvrtc:
+        return "" if nvshmem_package.nvcc() else "nvcc is not installed"
     try:
-        nvrtc.binding() if layout is None or layout.for_nvrtc else nvcc.find()
+        nvrtc.binding()
     except CompileError as error:
         return str(error)
     return ""
@@ -45,13 +47,6 @@ def compiler_missing() -> str:
 
 def has_nvrtc_layout() -> bool:
     return HEADERS is not None and nccl_package.LAYOUTS[HEADERS.version].for_nvrtc
-
-
-def has_nvcc() -> bool:
-    try:
-        return bool(nvcc.find())
-    except CompileError:
-        return False
 
 
 needs_compiler = pytest.mark.skipif(bool(compiler_missing()), reason=compiler_missing() or "none")
@@ -108,7 +103,7 @@ extern "C" __global__ void put(ncclDevComm dev, ncclWindow_t sent, ncclWindow_t 
 
 @needs_headers
 @pytest.mark.slow
-@pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
+@pytest.mark.skipif(nvshmem_package.nvcc() is None, reason="nvcc is not installed")
 def test_a_kernel_with_gin_compiles_by_nvcc() -> None:
     assert cubin(GIN)[:4] == b"\x7fELF"
 

@@ -12,7 +12,7 @@ import pytest
 from arena.machine.finding import MachineFinding, as_script, fix_plan
 from arena.machine.install_commands import extra_requirements, isolation_advice, isolation_fix, system_install
 from benchmarks.cupy_choice import choose_cupy
-from sandbox.machine.python_install import python_install
+from sandbox.machine.backends import python_install
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 

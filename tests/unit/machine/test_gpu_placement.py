@@ -14,7 +14,7 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
         program = (
-            f"from sandbox.machine.gpu_health import *; from sandbox.machine.placement import *; print({expression})"
+            f"from sandbox.machine.placement import *; from sandbox.machine.placement import *; print({expression})"
         )
         environment = {"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {}
         done = with_driver(program, environment, **knobs)

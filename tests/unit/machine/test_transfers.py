@@ -8,7 +8,7 @@ import pytest
 from arena.machine import transfers
 from arena.paths import Paths
 from sandbox.protocol.events import TransfersTimed
-from sandbox.protocol.transfers import PairTimes, Transfers
+from sandbox.protocol.result import PairTimes, Transfers
 
 KB, MB = 1 << 10, 1 << 20
 

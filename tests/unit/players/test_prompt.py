@@ -40,7 +40,7 @@ from sandbox.protocol.events import (
     Speedup,
     TransfersTimed,
 )
-from sandbox.protocol.transfers import PairTimes, Transfers
+from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
 

@@ -21,7 +21,7 @@ from sandbox.jail.choice import choose
 from sandbox.machine.devices import Cpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.protocol.ncu import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
+from sandbox.protocol.profile import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
 from sandbox.rank.profiling.ncu import command, reason
 from sandbox.worlds.profiling.ncu import REPLAYS, ncu_world
 from sandbox.worlds.profiling.place import Place

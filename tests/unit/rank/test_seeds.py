@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sandbox.rank.seeds import seeded
+from sandbox.rank.problem_code import seeded
 
 CPU = torch.device("cpu")
 

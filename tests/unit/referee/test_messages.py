@@ -4,7 +4,7 @@ import math
 import os
 import socket
 
-from sandbox.memory.places import TensorPlace
+from sandbox.memory.host import TensorPlace
 from sandbox.protocol import frames, messages
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind

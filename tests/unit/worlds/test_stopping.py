@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.jail import cgroup
-from sandbox.machine import load, processes
+from sandbox.machine import processes
 from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping
 from sandbox.worlds.failures import MachineTooBusy
@@ -166,8 +166,8 @@ def test_a_process_that_does_not_stop_is_an_error(monkeypatch):
 )
 def test_only_a_busy_machine_excuses_a_late_stop(monkeypatch, program, busy, error):
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.5)
-    monkeypatch.setattr(load, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(load, "outside_seconds", lambda: busy * len(os.sched_getaffinity(0)) * time.monotonic())
+    monkeypatch.setattr(processes, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(processes, "outside_seconds", lambda: busy * len(os.sched_getaffinity(0)) * time.monotonic())
     monkeypatch.setattr(processes, "is_runnable", lambda pid: True)  # like a process that waits for a core
     started = Started("signals", program)
     try:

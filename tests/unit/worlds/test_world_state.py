@@ -7,7 +7,7 @@ import pytest
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.state import MOVES, State, after
+from sandbox.worlds.world import MOVES, State, after
 
 OPENING = (Kind.READY, Kind.OPEN, Kind.OPENED)
 CHECK = (Kind.MAP_ARENAS, Kind.MAPPED, Kind.LOAD, Kind.LOADED, Kind.ARM, Kind.ARMED, Kind.GO, Kind.DONE)

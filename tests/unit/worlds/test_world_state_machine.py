@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.state import BUSY, IDLE, MOVES, State, after
+from sandbox.worlds.world import BUSY, IDLE, MOVES, State, after
 
 ANSWERS = [kind for kind in Kind if kind not in ORDERS]
 SYNCED = {Kind.SYNCED}

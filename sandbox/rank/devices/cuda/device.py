@@ -1,6 +1,7 @@
 """Ranks on NVIDIA GPUs: NCCL, memory of the CUDA driver."""
 
 import contextlib
+import ctypes
 import gc
 import mmap
 import os
@@ -11,8 +12,50 @@ import torch.distributed as dist
 
 from sandbox.memory import host as memory
 from sandbox.memory import slots
+from sandbox.memory.gpu import DriverError, call, driver
+from sandbox.protocol.gate import WORD
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.devices.transfer_ways import Ways
+
+_GEQ = 0
+_PORTABLE_MAPPED = 3
+
+
+class CudaGate:
+    """Queues waits and marks on this rank's current stream."""
+
+    def __init__(self, page: mmap.mmap, rank: int) -> None:
+        """Registers the page with the driver, so that streams can wait for its words."""
+        self.page = page
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        status = runtime.cudaHostRegister(self.address, len(page), _PORTABLE_MAPPED)
+        if int(status) != 0:
+            raise DriverError(f"cudaHostRegister: {status}")
+        pointer = ctypes.c_ulonglong()
+        name = "cuMemHostGetDevicePointer_v2"
+        call(name, ctypes.byref(pointer), ctypes.c_void_p(self.address), 0)
+        self.release = pointer.value
+        self.mine = pointer.value + WORD * (rank + 1)
+        self.wait_value = (
+            "cuStreamWaitValue32_v2" if hasattr(driver(), "cuStreamWaitValue32_v2") else "cuStreamWaitValue32"
+        )
+        self.write_value = (
+            "cuStreamWriteValue32_v2" if hasattr(driver(), "cuStreamWriteValue32_v2") else "cuStreamWriteValue32"
+        )
+        self.token = torch.zeros(1, device="cuda")
+
+    def shut(self, epoch: int) -> None:
+        """Delays later work until the referee opens the gate and all ranks have reached it (collective)."""
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        call(self.wait_value, stream, ctypes.c_ulonglong(self.release), ctypes.c_uint(epoch), _GEQ)
+        dist.all_reduce(self.token)
+
+    def mark(self, epoch: int) -> None:
+        """Reports to the referee when all work on this stream is done."""
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        call(self.write_value, stream, ctypes.c_ulonglong(self.mine), ctypes.c_uint(epoch), 0)
+
 
 if TYPE_CHECKING:
     from sandbox.rank.devices.cuda.input_copier import InputCopier
@@ -205,7 +248,7 @@ class CudaDevice:
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
         """The gate of this rank's current stream."""
-        from sandbox.rank.devices.cuda.gate import CudaGate
+        from sandbox.rank.devices.cuda.device import CudaGate
 
         return CudaGate(page, rank)
 
