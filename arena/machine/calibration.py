@@ -40,7 +40,7 @@ def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """One stored calibration. `sandbox.rank.calibration` describes the peaks."""
+    """One stored calibration. `Device.peaks` in sandbox.rank.devices.device describes the peaks."""
 
     device: str
     world: int

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from sandbox.rank.devices.cpu import CpuDevice
+from sandbox.rank.devices.device import Device
 
 Found = TypeVar("Found")
 
@@ -102,7 +102,7 @@ def _rank(rank: int, world: int, folder: str, work: Callable[[int, int], object]
     try:
         torch.set_num_threads(1)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as in sandbox.rank.launcher
-        CpuDevice().join(rank, world, folder)
+        Device().join(rank, world, folder)
         dist.barrier()  # a rank that ends at once would break connections that its peers are still making
         result = io.BytesIO()
         torch.save(work(rank, world), result)

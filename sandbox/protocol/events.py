@@ -302,7 +302,7 @@ class Refused(Event, tag="refused", frozen=True, kw_only=True):
 
 
 class Calibrated(Event, tag="calibrated", frozen=True, kw_only=True):
-    """Peaks of the slowest rank while all ranks are busy. Keys and units: sandbox.rank.calibration."""
+    """Peaks of the slowest rank while all ranks are busy. Keys and units: sandbox.rank.devices.device.Device.peaks."""
 
     world: int
     device: str

@@ -352,7 +352,7 @@ class MeasurePeaks(Order, frozen=True):
 
 
 class PeaksMeasured(Reply, frozen=True):
-    """Peaks of this rank. See sandbox.rank.calibration for the keys and units."""
+    """Peaks of this rank. See sandbox.rank.devices.device.Device.peaks for the keys and units."""
 
     kind = Kind.PEAKS_MEASURED
     peaks: dict[str, float]

@@ -21,7 +21,6 @@ from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
-from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
@@ -46,7 +45,7 @@ class ContenderRank(Rank):
         self.checking = False
         self.results: list[Any] = []
         """Results of the last checked batch."""
-        self.gate: RankGate | None = None
+        self.gate: Any = None
         self.epoch = 0
         self.batch = slice(0, 0)
         """The armed iterations that the next GO runs."""

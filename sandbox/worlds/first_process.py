@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -51,37 +50,26 @@ BORN_SECONDS = 15.0
 """Limit until a new fork server, which imports torch, has forked its first world."""
 
 
-class FirstProcess(Protocol):
-    """A world's first process and all its descendants."""
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it has been started yet."""
-
-    def tree(self) -> list[int]:
-        """The process ids, once it has been started; empty if there is no process.
-
-        The first process comes first. The ranks come last while only the harness runs in the world.
-        """
-
-    def kill(self) -> bool:
-        """Kills all of them. Returns whether they are gone."""
-
-
 class StartedProgram:
-    """A FirstProcess: the launcher as a separate program in a jail."""
+    """A world's first process and all its descendants: the launcher as a separate program in a jail."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
 
     @property
     def is_there(self) -> bool:
+        """Whether it has been started yet."""
         return True
 
     def tree(self) -> list[int]:
+        """The process ids, once it has been started; empty if there is no process.
+
+        The first process comes first. The ranks come last while only the harness runs in the world.
+        """
         return tree(self._process.pid)
 
     def kill(self) -> bool:
+        """Kills all of them. Returns whether they are gone."""
         gone = kill_tree(self._process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=0.2)
@@ -89,7 +77,7 @@ class StartedProgram:
 
 
 class Forked:
-    """A FirstProcess that the fork server has forked."""
+    """The same, if the fork server has forked the first process."""
 
     def __init__(self, born: socket.socket, builder: "subprocess.Popen[bytes] | None") -> None:
         """born: a socket that delivers the process id with a pidfd. builder: bubblewrap around a process that does nothing."""
@@ -130,6 +118,9 @@ class Forked:
             if handles:
                 self._pid, self._handle = int(said), handles[0]
         return self._handle is not None and not _is_readable(self._handle, 0.0)
+
+
+FirstProcess = StartedProgram | Forked
 
 
 def _is_readable(fd: int, seconds: float) -> bool:

@@ -7,7 +7,6 @@ processes cannot arrange a later SIGCONT: the system-call filter refuses every c
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from sandbox.jail.cgroup import Group
 from sandbox.machine import processes
@@ -35,28 +34,6 @@ class Activity:
     """The present processes; empty if a control group stops the world, because it also stops new ones."""
 
 
-class Stopping(Protocol):
-    """A way to stop a world."""
-
-    def halt(self) -> None:
-        """Tells all known processes to stop; returns before they have stopped."""
-
-    def complete(self) -> bool:
-        """Stops new processes, too. Returns whether one was still running."""
-
-    def await_stopped(self) -> None:
-        """Waits until everything has stopped. Raises CannotStop, or MachineTooBusy if the rest only waited for a core."""
-
-    def pids(self) -> Sequence[int]:
-        """The processes of a stopped world."""
-
-    def activity(self) -> Activity:
-        """The activity of the world so far."""
-
-    def go_on(self, held: Collection[int] = ()) -> None:
-        """Continues all stopped processes except these."""
-
-
 class ByGroup:
     """Stops a world by its control group."""
 
@@ -64,28 +41,33 @@ class ByGroup:
         self._group = group
 
     def halt(self) -> None:
+        """Tells all known processes to stop; returns before they have stopped."""
         self._group.freeze()
 
     def complete(self) -> bool:
-        """Does nothing, because a new process in a frozen group is frozen."""
+        """Stops new processes, too. Returns whether one was still running: none, because a frozen group freezes them."""
         return False
 
     def await_stopped(self) -> None:
+        """Waits until everything has stopped. Raises CannotStop, or MachineTooBusy if the rest only waited for a core."""
         _await_stopped(lambda: self._group.frozen, self._group.pids)
 
     def pids(self) -> Sequence[int]:
+        """The processes of a stopped world."""
         return self._group.pids()
 
     def activity(self) -> Activity:
+        """The activity of the world so far."""
         return Activity(self._group.cpu_seconds())
 
     def go_on(self, held: Collection[int] = ()) -> None:
+        """Continues all stopped processes except these."""
         processes.pause(held)  # takes effect before they could run again
         self._group.thaw()
 
 
 class BySignals:
-    """Stops a world by SIGSTOP to each of its processes."""
+    """Stops a world by SIGSTOP to each of its processes. Methods as those of `ByGroup`."""
 
     def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
         """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether a kernel
@@ -136,7 +118,7 @@ class BySignals:
 
 
 def await_stopped(pids: Sequence[int]) -> None:
-    """Waits until processes that got SIGSTOP have stopped. Raises as `Stopping.await_stopped`."""
+    """Waits until processes that got SIGSTOP have stopped. Raises as `ByGroup.await_stopped`."""
 
     def others() -> list[int]:
         return [pid for pid in pids if processes.state(pid) not in "TtZXD"]

@@ -14,7 +14,7 @@ from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.worlds.first_process import FILES, SHOWN, FirstProcess, WorldSpec, start
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
-from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping, await_stopped
+from sandbox.worlds.stopping import Activity, ByGroup, BySignals, await_stopped
 
 MEMORY_CHECK_SECONDS = 0.25
 END_SECONDS = 2.0
@@ -34,7 +34,7 @@ class WorldProcess:
         """The ranks' process ids as the referee sees them, after `find_ranks`."""
         self._own: list[int] = []
         """All processes of the world when `find_ranks` was called."""
-        self._stopping: Stopping = (
+        self._stopping: ByGroup | BySignals = (
             ByGroup(bound.group) if bound.group else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
         )
         self._paused = False

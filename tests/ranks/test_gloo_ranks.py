@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from sandbox.admission import ranks
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
-from sandbox.rank.devices.cpu import CpuDevice
+from sandbox.rank.devices.device import Device
 
 
 def children() -> set[int]:
@@ -93,13 +93,13 @@ def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:
 
 
 def test_no_rank_begins_before_all_have_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(CpuDevice):
+    class Slow(Device):
         def join(self, rank: int, world: int, folder: str, *, lazy: bool = False) -> None:
             super().join(rank, world, folder, lazy=lazy)
             if rank == 1:
                 time.sleep(0.3)
                 (tmp_path / "joined").touch()
 
-    monkeypatch.setattr(ranks, "CpuDevice", Slow)
+    monkeypatch.setattr(ranks, "Device", Slow)
     found = in_gloo_ranks(2, lambda rank, world: (tmp_path / "joined").exists(), timeout=100)
     assert found == [True, True]  # a rank that ends early would break connections that its peers are making

@@ -9,7 +9,7 @@ import pytest
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 from sandbox.protocol.result import Transfers, joined
 from sandbox.rank import transfers
-from sandbox.rank.devices.cpu import CpuDevice
+from sandbox.rank.devices.device import Device
 from sandbox.rank.devices.transfer_ways import Pair, Way, Ways
 
 CommandLine = Callable[..., Any]
@@ -17,7 +17,7 @@ SMALL = 4096
 
 
 def test_every_pair_is_measured_by_its_first_rank(in_ranks: Callable[..., list[Transfers]]) -> None:
-    found = in_ranks(3, lambda rank, world: transfers.measure(CpuDevice()))
+    found = in_ranks(3, lambda rank, world: transfers.measure(Device()))
     assert [[pair.ranks for pair in each.pairs] for each in found] == [[(0, 1), (0, 2)], [(1, 2)], []]
     whole = joined(found)
     assert whole.sizes == [size for size in transfers.SIZES if size <= 32 << 20]
@@ -29,7 +29,7 @@ def test_every_pair_is_measured_by_its_first_rank(in_ranks: Callable[..., list[T
 
 
 def test_one_rank_has_no_pair(in_ranks: Callable[..., list[Transfers]]) -> None:
-    assert in_ranks(1, lambda rank, world: transfers.measure(CpuDevice())) == [Transfers([], [])]
+    assert in_ranks(1, lambda rank, world: transfers.measure(Device())) == [Transfers([], [])]
 
 
 def test_a_way_that_moves_half_of_a_block_is_a_failure() -> None:
@@ -37,7 +37,7 @@ def test_a_way_that_moves_half_of_a_block_is_a_failure() -> None:
         to, source = pair.there(nbytes // 2), pair.own[: nbytes // 2]
         pair.by_host(turns, lambda: to.copy_(source))
 
-    class Halving(CpuDevice):
+    class Halving(Device):
         def transfer_ways(self) -> Ways:
             return Ways(SMALL, {"halves": Way(half)}, super().transfer_ways().seconds)
 

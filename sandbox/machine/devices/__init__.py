@@ -58,7 +58,7 @@ class Cpu(DeviceKind):
     """The kind `cpu`."""
 
     name = "cpu"
-    rank_module = "sandbox.rank.devices.cpu"
+    rank_module = "sandbox.rank.devices.device"
     default_preset = "tiny"
     on_gpus = False
     ranks_name = "CPU ranks"

@@ -5,7 +5,7 @@ import weakref
 from pathlib import Path
 
 from sandbox.protocol.messages import MakeArenas, SlotLayout
-from sandbox.rank.devices.cpu import CpuDevice
+from sandbox.rank.devices.device import Device
 from sandbox.rank.trusted_arenas import TrustedArenas
 
 LAYOUT = SlotLayout(1 << 16, 1 << 16, 16, 2, True)
@@ -16,7 +16,7 @@ def descriptors() -> set[str]:
 
 
 def test_cleared_arenas_leave_nothing_behind() -> None:
-    arenas = TrustedArenas(CpuDevice())
+    arenas = TrustedArenas(Device())
     before = descriptors()
     for _ in range(2):
         for side in (0, 1):

@@ -14,7 +14,7 @@ from sandbox.machine import processes
 from sandbox.timing.disturbance import StoppedActivity
 from sandbox.worlds import stopping
 from sandbox.worlds.failures import MachineTooBusy
-from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping, await_stopped
+from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, await_stopped
 
 FORKS_WHEN_TOLD = """
 import os, signal, time
@@ -48,7 +48,7 @@ class Started:
         assert self.process.stdout is not None
         self.process.stdout.readline()
         pid = self.process.pid
-        self.stopping: Stopping = (
+        self.stopping: ByGroup | BySignals = (
             ByGroup(self.group) if self.group else BySignals(lambda: processes.tree(pid), lambda: [pid], kernel=True)
         )
 
@@ -71,7 +71,9 @@ def started(request) -> Iterator[Started]:
     started.end()
 
 
-def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signal.Signals) -> StoppedActivity:
+def rest(
+    stopping: ByGroup | BySignals, process: "subprocess.Popen[bytes]", *signals: signal.Signals
+) -> StoppedActivity:
     """Stops the process once and sends it these signals from outside; returns the stopped activity."""
     stopping.halt()
     stopping.complete()

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from sandbox.rank.devices.device import Device
-from sandbox.rank.devices.fastest import fastest
 
 SIZE = 256 << 20
 BLOCKS, THREADS = 132, 512
@@ -66,7 +65,7 @@ def _launches(device: Device, module: Any) -> dict[str, float]:
 
     # The queue has room for all launches, so that only the host is timed.
     return {
-        f"launch.{name}_us": fastest(work, device, finish=False) / LAUNCHES * 1e6
+        f"launch.{name}_us": device.fastest(work, finish=False) / LAUNCHES * 1e6
         for name, work in (("kit", through_kit), ("cupy", through_cupy))
     }
 
@@ -89,7 +88,7 @@ def _links(device: Device, module: Any) -> dict[str, float]:
     peaks = {}
     for name, work in ways.items():
         here.zero_()
-        peaks[f"link.{name}"] = SIZE / fastest(work, device)
+        peaks[f"link.{name}"] = SIZE / device.fastest(work)
         if not bool((here == next_rank + 1).all()):
             raise RuntimeError(f"the copy from rank {next_rank} by {name} returned wrong data")
     peaks["link.pair"] = min(
@@ -110,15 +109,15 @@ def _links(device: Device, module: Any) -> dict[str, float]:
         for _ in range(BARRIERS):
             symm.barrier()
 
-    peaks["barrier_us"] = fastest(barriers, device) / BARRIERS * 1e6
-    peaks["symm_barrier_us"] = fastest(symm_barriers, device) / BARRIERS * 1e6
+    peaks["barrier_us"] = device.fastest(barriers) / BARRIERS * 1e6
+    peaks["symm_barrier_us"] = device.fastest(symm_barriers) / BARRIERS * 1e6
     return peaks
 
 
 def _alone(source: int, target: int, here: torch.Tensor, peers: list[torch.Tensor], device: Device) -> float:
     """Bytes per second while one rank reads from another and all others are idle; the same figure on every rank."""
     reads = dist.get_rank() == target
-    seconds = fastest(partial(here.copy_, peers[source]) if reads else lambda: None, device)
+    seconds = device.fastest(partial(here.copy_, peers[source]) if reads else lambda: None)
     found = torch.tensor([seconds if reads else 0.0], dtype=torch.float64, device=here.device)
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return SIZE / float(found)

@@ -5,16 +5,16 @@ import ctypes
 import gc
 import mmap
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from sandbox.memory import host as memory
-from sandbox.memory import slots
+from sandbox.memory import gpu
 from sandbox.memory.gpu import DriverError, call, driver
 from sandbox.protocol.gate import WORD
-from sandbox.rank.devices.device import RankGate
+from sandbox.rank.devices.cuda.input_copier import InputCopier
+from sandbox.rank.devices.device import Device
 from sandbox.rank.devices.transfer_ways import Ways
 
 _GEQ = 0
@@ -33,15 +33,12 @@ class CudaGate:
         if int(status) != 0:
             raise DriverError(f"cudaHostRegister: {status}")
         pointer = ctypes.c_ulonglong()
-        name = "cuMemHostGetDevicePointer_v2"
-        call(name, ctypes.byref(pointer), ctypes.c_void_p(self.address), 0)
+        call("cuMemHostGetDevicePointer_v2", ctypes.byref(pointer), ctypes.c_void_p(self.address), 0)
         self.release = pointer.value
         self.mine = pointer.value + WORD * (rank + 1)
-        self.wait_value = (
-            "cuStreamWaitValue32_v2" if hasattr(driver(), "cuStreamWaitValue32_v2") else "cuStreamWaitValue32"
-        )
-        self.write_value = (
-            "cuStreamWriteValue32_v2" if hasattr(driver(), "cuStreamWriteValue32_v2") else "cuStreamWriteValue32"
+        named = ("cuStreamWaitValue32", "cuStreamWriteValue32")
+        self.wait_value, self.write_value = (
+            f"{name}_v2" if hasattr(driver(), f"{name}_v2") else name for name in named
         )
         self.token = torch.zeros(1, device="cuda")
 
@@ -57,17 +54,13 @@ class CudaGate:
         call(self.write_value, stream, ctypes.c_ulonglong(self.mine), ctypes.c_uint(epoch), 0)
 
 
-if TYPE_CHECKING:
-    from sandbox.rank.devices.cuda.input_copier import InputCopier
-
-
 _settle_allocator: Any = (
     getattr(torch._C, "_accelerator_setAllocatorSettings", None) or torch.cuda.memory._set_allocator_settings
 )
 
 
-class CudaDevice:
-    """A Device with one rank per GPU."""
+class CudaDevice(Device):
+    """One rank per GPU."""
 
     matmul_size = 8192
     holds_results = True
@@ -86,13 +79,11 @@ class CudaDevice:
 
     def can_seal(self) -> bool:
         """Whether cuMem memory can be passed as a descriptor. It cannot on some virtual GPUs and in WSL."""
-        from sandbox.memory import gpu as gpu_memory
-
         try:
-            fd, arena = gpu_memory.allocate(gpu_memory.GRANULE)
-        except gpu_memory.DriverError:
+            fd, arena = gpu.allocate(gpu.GRANULE)
+        except gpu.DriverError:
             return False
-        gpu_memory.release(arena)
+        gpu.release(arena)
         os.close(fd)
         return True
 
@@ -139,39 +130,29 @@ class CudaDevice:
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """cuMem memory, read-only for other processes; unsealed: a memory file."""
         if not self.sealed:
-            fd, mapping = memory.input_arena(size)
-            return fd, slots.bytes_of(mapping)
-        from sandbox.memory import gpu as gpu_memory
-
-        fd, arena = gpu_memory.allocate(size)
+            return super().input_arena(size)
+        fd, arena = gpu.allocate(size)
         return fd, self._noted(arena)
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """cuMem memory; unsealed: a memory file."""
-        if not self.sealed:
-            fd, mapping = memory.output_arena(size)
-            return fd, slots.bytes_of(mapping)
-        return self.input_arena(size)
+        return self.input_arena(size) if self.sealed else super().output_arena(size)
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
         """A view that is read-only; unsealed: memory of this rank that `receive` fills."""
         if not self.sealed:
-            self.host_in = slots.bytes_of(memory.map_input(fd))
+            self.host_in = super().map_input(fd, size)
             self.mapped_in = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
             return self.mapped_in
-        from sandbox.memory import gpu as gpu_memory
-
-        return self._noted(gpu_memory.attach(fd, size, gpu_memory.READ))
+        return self._noted(gpu.attach(fd, size, gpu.READ))
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """A writable view; unsealed: memory of this rank that `deliver` copies."""
         if not self.sealed:
-            self.host_out = slots.bytes_of(memory.map_output(fd))
+            self.host_out = super().map_output(fd, size)
             self.mapped_out = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
             return self.mapped_out
-        from sandbox.memory import gpu as gpu_memory
-
-        return self._noted(gpu_memory.attach(fd, size, gpu_memory.READ_WRITE))
+        return self._noted(gpu.attach(fd, size, gpu.READ_WRITE))
 
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
@@ -180,8 +161,6 @@ class CudaDevice:
 
         It does not wait for this rank's own context, which may have a batch behind the closed gate.
         """
-        from sandbox.rank.devices.cuda.input_copier import InputCopier
-
         self._copier = self._copier or InputCopier(self.index)
         if to is not None and not to.is_cuda:
             for low, high in ranges:
@@ -223,10 +202,8 @@ class CudaDevice:
 
     def release(self, arena: torch.Tensor) -> None:
         """Unmaps an arena, if it is mapped."""
-        from sandbox.memory import gpu as gpu_memory
-
         if arena.numel() and (mapped := self._arenas.pop(arena.data_ptr(), None)) is not None:
-            gpu_memory.release(mapped)
+            gpu.release(mapped)
 
     def release_all(self) -> None:
         """Unmaps all sealed arenas. Unsealed ones end with their last tensor."""
@@ -246,7 +223,7 @@ class CudaDevice:
         """Waits for all streams of this rank."""
         torch.cuda.synchronize(self.index)
 
-    def gate(self, page: mmap.mmap, rank: int) -> RankGate:
+    def gate(self, page: mmap.mmap, rank: int) -> CudaGate:
         """The gate of this rank's current stream."""
         from sandbox.rank.devices.cuda.device import CudaGate
 
