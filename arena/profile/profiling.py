@@ -24,8 +24,7 @@ from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
 from sandbox.worlds.profiling.ncu import find_ncu, ncu_world
-from sandbox.worlds.profiling.place import ProfileFailed
-from sandbox.worlds.profiling.world import profile_world
+from sandbox.worlds.profiling.world import ProfileFailed, profile_world
 
 
 def profile_text(found: Profiled) -> str:

@@ -1,22 +1,154 @@
-"""The world of a profile: started for it and killed after it. It is never timed."""
+"""The world of a profile: its folder, jail and processes, started for it and killed after it. It is never timed."""
 
 import contextlib
+import math
 import os
+import secrets
 import select
 import socket
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import IO
 
 import msgspec
 
+from sandbox.jail import kernel_cache
+from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import python_module, python_path
+from sandbox.machine import nvml
 from sandbox.machine.devices.kind import DeviceKind
+from sandbox.machine.gpu_counters import GpuCounters
+from sandbox.machine.locked_folder import WORLD, LockedFolder
+from sandbox.machine.nvml import NvmlMissing
+from sandbox.machine.placement import RankGpu, cores_of
+from sandbox.machine.processes import kill_tree
 from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Kernel
-from sandbox.protocol.profile import MOST_BYTES, RankProfile, WorldProfile, decode_report
-from sandbox.worlds.profiling.place import Place, ProfileFailed
-from sandbox.worlds.profiling.window import counted_row
+from sandbox.protocol.kernel_files import Kernel, write_read_only
+from sandbox.protocol.profile import (
+    MOST_BYTES,
+    SAID,
+    TOLD,
+    Outside,
+    ProfilePlan,
+    RankProfile,
+    WorldProfile,
+    decode_report,
+)
+from sandbox.worlds.first_process import FILES, SHOWN
+
+END_S = 10.0
+OUTPUT_BYTES = 64 << 10
+WARM, CALLS = 3, 5
+
+
+class ProfileFailed(Exception):
+    """There is no report. The message has the reason and, if it helps, the last printed line."""
+
+
+class Place:
+    """A context manager. On exit it kills every process that it started and removes everything that it made."""
+
+    def __init__(
+        self, setting: Setting, kernel: Kernel, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...]
+    ) -> None:
+        """readable: the folder of a user's own problem. Raises ProfileFailed if there are too few GPUs."""
+        self.gpus = kind.gpus(setting.world)
+        if kind.on_gpus and len(self.gpus) < setting.world:
+            raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(self.gpus)}")
+        self._setting, self._kernel, self._kind, self._jail, self._readable = setting, kernel, kind, jail, readable
+        self._after = contextlib.ExitStack()
+        self._said: IO[bytes] | None = None
+
+    def __enter__(self) -> "Place":
+        folder = LockedFolder(WORLD)
+        self._after.callback(folder.remove)
+        self._path = folder.path
+        self._files = folder.path / FILES
+        if self._kernel.files:
+            self._files.mkdir()
+            write_read_only(self._files, self._kernel)
+            self._readable = (*self._readable, self._files)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        self._after.close()
+
+    def pipe(self) -> tuple[int, int]:
+        """(the end to read from, the end for the world). The first is closed with the context."""
+        ours, theirs = os.pipe()
+        self._after.callback(os.close, ours)
+        return ours, theirs
+
+    def plan(self, kernel_name: str) -> ProfilePlan:
+        """The plan of the ranks, without descriptors."""
+        world = self._setting.world
+        return ProfilePlan(
+            setting=self._setting,
+            source=self._kernel.source,
+            kernel_name=kernel_name,
+            kernel_folder=str(self._files) if self._kernel.files else "",
+            device_module=self._kind.rank_module,
+            folder=str(self._jail.profile.inside(self._path)),
+            cores=[list(cores_of(rank, world, self.gpus)) for rank in range(world)],
+            reports=[],
+            controls=[],
+            epoch_ns=time.time_ns(),
+            seed=secrets.randbits(60),
+            warm=WARM,
+            calls=CALLS,
+        )
+
+    def start(self, module: str, plan: bytes, fds: Sequence[int]) -> None:
+        """Starts the module in the jail with the plan as its argument. fds: it inherits them; they are closed here."""
+        compiled = self._path / SHOWN
+        compiled.mkdir(mode=0o755)
+        kernel_cache.show(kernel_cache.SHARED, compiled)
+        readable = (*self._readable, compiled)
+        extra = {"PYTHONPATH": python_path(), "PKB_KERNEL_CACHE": str(compiled)} | self._kind.environment(self.gpus)
+        argv = python_module(module, plan.decode())
+        wrapped = self._jail.wrap(argv, self._path, extra, readable, self._kind.device_files(self.gpus))
+        said = self._after.enter_context(open(self._path.with_suffix(".out"), "w+b"))  # noqa: SIM115
+        self._said = said
+        self._after.callback(Path(said.name).unlink)
+        limit = bounds.limit_bytes(self._setting.world * self._kind.host_bytes)
+        bound = bounds.Bound(self._jail.profile, self._path, limit)
+        self._after.callback(bound.close)
+        process = subprocess.Popen(
+            bound.starts(wrapped.argv),
+            pass_fds=[*fds, *wrapped.fds],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=wrapped.env,
+            cwd=self._path,
+            start_new_session=True,
+        )
+        self._after.callback(_end, process)
+        for fd in fds:
+            os.close(fd)
+        wrapped.close()
+
+    def printed(self) -> list[str]:
+        """The last lines that the world has printed."""
+        if self._said is None:
+            return []
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - OUTPUT_BYTES))
+        return self._said.read().decode(errors="replace").strip().splitlines()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    kill_tree(process.pid)
+    # Freeing a GPU's memory takes a while, and the profile does not need it.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+
 
 LIMIT_S = 90.0
 """Limit from the start to the last report. It includes the import of torch and compilation."""
@@ -129,3 +261,79 @@ def _excused(rank: int, text: bytes, last: str) -> RankProfile:
     if not report.unseen:
         return report
     return msgspec.structs.replace(report, unseen=f"{report.unseen}; {_printed(last)}")
+
+
+ROW_S, MOST_CALLS = 0.8, 40_000
+"""Length of a row of calls in seconds, and its most calls. The energy counters change every 0.1 s."""
+ROW_LIMIT_S = 20.0
+"""Limit from the order for a row to its end."""
+
+
+def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float) -> Outside | None:
+    """Waits until all ranks are warm, starts a row of calls, and reads the counters over it.
+
+    controls: sockets by rank. deadline: when the ranks must be warm, in time.monotonic. Returns None if a rank ended or
+    was too slow.
+    """
+    said = _hear(controls, deadline)
+    if said is None:
+        return None
+    calls = calls_in_row(said)
+    missing: list[str] = []
+    counters = _begun(gpus, missing)
+    started = time.monotonic()
+    if not _tell(controls, calls) or _hear(controls, started + ROW_LIMIT_S) is None:
+        return None
+    seconds = time.monotonic() - started
+    counted = []
+    if counters is not None:
+        try:
+            counted = counters.end()
+        except NvmlMissing as refused:
+            missing.append(f"nothing that the driver counts: {refused}")
+    return Outside(calls, seconds, counted, missing) if _tell(controls, 0) else None
+
+
+def calls_in_row(said: Sequence[float]) -> int:
+    """The number of calls of a row, from the ranks' untrusted seconds per call."""
+    slowest = max((value for value in said if math.isfinite(value)), default=0.0)
+    return max(1, min(MOST_CALLS, int(ROW_S / max(slowest, 1e-7))))
+
+
+def _begun(gpus: Sequence[RankGpu], missing: list[str]) -> GpuCounters | None:
+    try:
+        by_minor = {gpu.minor: gpu for gpu in nvml.gpus()}
+        counters = GpuCounters([by_minor[gpu.minor] for gpu in gpus])
+        counters.begin()
+    except NvmlMissing as refused:
+        missing.append(f"nothing that the driver counts: {refused}")
+        return None
+    return counters
+
+
+def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | None:
+    """Receives a number from every rank. Returns None if a rank is gone or too slow."""
+    texts = dict.fromkeys(controls, b"")
+    while waiting := [control for control in controls if len(texts[control]) < SAID.size]:
+        ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        for control in ready:
+            try:
+                piece = control.recv(SAID.size - len(texts[control]))
+            except ConnectionError:
+                return None
+            if not piece:
+                return None
+            texts[control] += piece
+    return [float(SAID.unpack(texts[control])[0]) for control in controls]
+
+
+def _tell(controls: Sequence[socket.socket], number: int) -> bool:
+    """Sends a number to every rank. Returns False if a rank is gone."""
+    try:
+        for control in controls:
+            control.sendall(TOLD.pack(number))
+    except ConnectionError:
+        return False
+    return True

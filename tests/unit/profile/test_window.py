@@ -18,9 +18,14 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
 from sandbox.worlds.profiling import world
-from sandbox.worlds.profiling.place import ProfileFailed
-from sandbox.worlds.profiling.window import MOST_CALLS, calls_in_row, counted_row
-from sandbox.worlds.profiling.world import _reported, profile_world
+from sandbox.worlds.profiling.world import (
+    MOST_CALLS,
+    ProfileFailed,
+    _reported,
+    calls_in_row,
+    counted_row,
+    profile_world,
+)
 
 
 @pytest.mark.parametrize(
