@@ -87,18 +87,19 @@ def checked(root: Path, world: int) -> Iterator[CheckedKernel]:
 def _with_nvcc(root: Path, path: Path, world: int) -> str:
     from torch.utils.cpp_extension import include_paths
 
-    from sandbox.kit.compilers import gcc, kittens_headers
+    from sandbox.kit import kittens
+    from sandbox.kit.compilers import gcc
     from sandbox.kit.errors import CompileError
 
     try:
-        kittens_headers.refuse(path.read_text(encoding="utf-8", errors="replace"), world)
+        kittens.refuse(path.read_text(encoding="utf-8", errors="replace"), world)
     except CompileError as error:
         return f"COMPILE_ERROR: {error.message}"
     compiler = nvcc()
     if compiler is None:
         return "not compiled: no nvcc"
     with tempfile.TemporaryDirectory(prefix="pkb-kittens-") as folder:
-        ours = kittens_headers.linked(root, Path(folder) / "tree")
+        ours = kittens.linked(root, Path(folder) / "tree")
         paths = [*ours, str(path.parent), *include_paths(), sysconfig.get_paths()["include"]]
         output = str(Path(folder) / "kernel.cubin")
         words = [compiler[0], *_FLAGS, *(f"-I{each}" for each in paths), str(path), "-o", output]

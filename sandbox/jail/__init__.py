@@ -2,11 +2,9 @@
 
 profiles      command lines, one per profile
 inside        the first program of a world without a PID namespace
-signal_scope  restricts the signals of a world to the world
 seccomp       refuses system calls that no kernel needs
 selftest      tries from inside what a kernel must not be able to do
 choice        finds the strongest profile that passes the self-test
-memory        limits the memory of a world
+memory        limits the memory of a world, and checks an agent program against its caps
 cgroup        makes a control group per world where the machine allows it
-usage         checks the resources of an agent program against its caps
 """

@@ -39,7 +39,7 @@ PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 PROCESSES_ROOM = 64
 DISK_ROOM = 64 << 20
-"""The operating system's limits are above the caps by these, so that sandbox/jail/usage.py finds the excess first and
+"""The operating system's limits are above the caps by these, so that sandbox/jail/memory.py finds the excess first and
 names the cap."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.kit.compilers import build, gcc, source_files
-from sandbox.kit.compilers.arguments import Converter, converter, ctypes_of
-from sandbox.kit.compilers.signature import SCALARS, Function, Parameter, exported
+from sandbox.kit.compilers.arguments import SCALARS, Converter, Function, Parameter, converter, ctypes_of, exported
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
 from sandbox.kit.layout import Px
 

@@ -33,8 +33,7 @@ from typing import Any
 import torch
 
 from sandbox.kit.compilers import build, nvrtc, source_files, stamps
-from sandbox.kit.compilers.arguments import converter
-from sandbox.kit.compilers.signature import Function, Parameter, exported
+from sandbox.kit.compilers.arguments import Function, Parameter, converter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 
 Compiler = Callable[[str, str, tuple[str, ...]], bytes]

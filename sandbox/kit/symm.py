@@ -38,8 +38,7 @@ import torch.distributed as dist
 
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
-from sandbox.kit.symmetric_memory import segment
-from sandbox.kit.symmetric_memory.heap import heap_bytes, host_heap
+from sandbox.kit.symmetric_memory.heap import connect_segment, heap_bytes, host_heap
 from sandbox.kit.symmetric_memory.heap import reserve as _reserve
 from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import Shape, Team
@@ -82,7 +81,7 @@ def _connect(timeout_s: float) -> Team:
     host = host_signals()
     on_gpu = "nccl" in dist.get_backend_config()
     size_on_host = HEAD_BYTES + (ALIGN if on_gpu else heap_bytes(size))
-    mapped = segment.connect(me, size, store, size_on_host, timeout_s)
+    mapped = connect_segment(me, size, store, size_on_host, timeout_s)
     if not on_gpu:
         team = Team(mapped, host_heap(mapped), host, range(size))
         team.barrier(timeout_s)

@@ -22,9 +22,15 @@ from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
 from sandbox.rank.iterations import Iterations
-from sandbox.rank.kernel.checked_calls import run_checked
-from sandbox.rank.kernel.module import KernelRefused, load_solution
-from sandbox.rank.kernel.traceback import deepest, describe, failure_kind, kernel_line
+from sandbox.rank.kernel.module import (
+    KernelRefused,
+    deepest,
+    describe,
+    failure_kind,
+    kernel_line,
+    load_solution,
+    run_checked,
+)
 from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank, Reported

@@ -15,8 +15,7 @@ from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OutputFinding
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.baseline_measurement import BaselineMeasurement
-from sandbox.rank.memory_room import lack_of_memory
+from sandbox.rank.baseline_measurement import BaselineMeasurement, lack_of_memory
 from sandbox.rank.outputs.comparison import Comparison, Expected, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank

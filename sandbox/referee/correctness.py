@@ -15,8 +15,7 @@ from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.advice import advice_on
 from sandbox.referee.labels import backends_of
-from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
-from sandbox.referee.wording import explain, whole
+from sandbox.referee.wording import StackPlace, blocked_rank, explain, place_of, places_words, whole
 from sandbox.timing.probes import DRAWS, PAPER
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE

@@ -41,12 +41,11 @@ from sandbox.protocol.result import harness_error_result, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, EnginePipe, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck
-from sandbox.referee.evaluation import Evaluation
+from sandbox.referee.evaluation import Evaluation, Versus
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, Urgency, devices_of
 from sandbox.referee.measurements import UNMEASURED, R, calibrated, transfers_timed
 from sandbox.referee.run_request import backend_failure, check_files, check_setting, with_sources
-from sandbox.referee.versus import Versus
 from sandbox.referee.wording import lost_a_rank
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide

@@ -6,9 +6,8 @@ CPU ranks have no device time, and neither have kernels that wait for the GPU wi
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from sandbox.machine.devices.pace import Pace
-from sandbox.protocol.frames import Kind
-from sandbox.protocol.gate import GatePage
+from sandbox.machine.devices.kind import Pace
+from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER_INDEX, Clock
 from sandbox.timing.interval import Pair

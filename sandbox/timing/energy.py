@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from sandbox.machine import nvml
-from sandbox.machine.gpu_energy import EnergyReader, GpuPower
+from sandbox.machine.gpu_counters import EnergyReader, GpuPower
 from sandbox.machine.nvml import NvmlMissing
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.result import Energy, SideEnergy

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from sandbox.machine.devices import kind_of
-from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
+from sandbox.machine.devices.kind import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
 from sandbox.protocol.result import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)

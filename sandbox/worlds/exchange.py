@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from sandbox.machine.devices.pace import distinct_calls
+from sandbox.machine.devices.kind import distinct_calls
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.frames import LOST, Kind

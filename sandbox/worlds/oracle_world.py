@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 
 from sandbox.machine.devices import kind_of
-from sandbox.machine.devices.pace import calls_for
+from sandbox.machine.devices.kind import calls_for
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role

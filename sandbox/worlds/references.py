@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.machine.devices.pace import warm_calls
+from sandbox.machine.devices.kind import warm_calls
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role

@@ -11,8 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from sandbox.protocol.events import Setting
-from sandbox.protocol.frames import Kind
-from sandbox.protocol.gate import GatePage
+from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import MapGate, OpenProblem, Order
 from sandbox.worlds.deadlines import TimeSource
 from sandbox.worlds.failures import HarnessFailed, WorldFailed

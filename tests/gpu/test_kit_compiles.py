@@ -21,7 +21,7 @@ from benchmarks.kit_soak import device_blocks
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.kit import cuda, errors, templates
-from sandbox.kit.compilers import nvrtc, source_lines, stamps
+from sandbox.kit.compilers import nvrtc, source_files, stamps
 
 KIT = Path(sandbox.kit.__file__).parent
 DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
@@ -320,7 +320,7 @@ def test_they_compile_with_cupys_libcu_where_the_headers_have_none(monkeypatch, 
 
 @needs_nvrtc
 def test_an_error_carries_the_line_of_the_python_file():
-    located, _ = source_lines.with_line_directives(
+    located, _ = source_files.with_line_directives(
         r"""
         extern "C" __global__ void wrong(int* x) {
             *x = no_such_name;

@@ -23,8 +23,8 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch
 from arena.players.tools import ToolSet
 from sandbox.jail.choice import Jail, choose
+from sandbox.jail.memory import AgentUsage
 from sandbox.jail.profiles import WITH_AGENTS, agent_interpreter
-from sandbox.jail.usage import AgentUsage
 from sandbox.machine.locked_folder import AGENT, LockedFolder
 
 PORT = 8765

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arena.words.untrusted_text import one_line, printable
-from sandbox.jail.usage import AgentUsage
+from sandbox.jail.memory import AgentUsage
 
 WORDS_BYTES = 4 << 20
 """Maximum bytes of a program's output per attempt; the rest is dropped."""

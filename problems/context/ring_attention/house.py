@@ -4,8 +4,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.attention import attend, attend_together
-from sandbox.kit.blocks.short_attention import attend_short, is_short
+from sandbox.kit.blocks.attention import attend, attend_short, attend_together, is_short
 
 symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
 

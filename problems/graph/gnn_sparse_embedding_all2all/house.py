@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks.early_read import read_early
+from sandbox.kit.blocks.side_stream import read_early
 
 SOURCE = r"""
 // A pair is an id and its row of values. A block works on `share` consecutive pairs, so that a stable order of the results only

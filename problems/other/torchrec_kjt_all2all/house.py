@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm, tables
-from sandbox.kit.blocks.early_read import read_early
+from sandbox.kit.blocks.side_stream import read_early
 
 SOURCE = r"""
 // The plan of F features: F + 1 numbers, where each feature's lengths begin on this rank; then F numbers each: where they are

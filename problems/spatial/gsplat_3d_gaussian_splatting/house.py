@@ -16,8 +16,8 @@ import torch.nn.functional as F
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import prefix
-from sandbox.kit.blocks.early_read import read_early
 from sandbox.kit.blocks.rows import all_to_all_rows
+from sandbox.kit.blocks.side_stream import read_early
 
 SOURCE = r"""
 const int LENS = 25, TILE = 512;

@@ -48,7 +48,7 @@ allocation, and the garbage collection of a tensor, are collective.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -58,54 +58,19 @@ import torch.distributed as dist
 from sandbox.kit import cuda
 from sandbox.kit.compilers import build, compiling, source_files
 from sandbox.kit.errors import BackendError, BarrierTimeout
-from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, PADS_BYTES, Px
+from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, PADS_BYTES
 from sandbox.kit.shmem import link
 from sandbox.kit.shmem.bindings import Library
 from sandbox.kit.shmem.bindings import library as _library
-from sandbox.kit.symmetric_memory import segment
 from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, bytes_at
-from sandbox.kit.symmetric_memory.heap import Heap, heap_bytes
+from sandbox.kit.symmetric_memory.heap import Heap, connect_segment, heap_bytes
 from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import Team
-
-rank: int
-"""This rank, from 0 to world - 1."""
-world: int
-"""The number of ranks."""
-ranks: tuple[int, ...]
-"""All ranks, in ascending order."""
-px: Px
-"""The addresses of all heaps and signal pads, for compiled kernels that take a `Px`."""
-empty: Callable[..., torch.Tensor]
-"""A symmetric buffer, cached by (shape, dtype, tag); see `Team.empty`."""
-stage: Callable[..., torch.Tensor]
-"""A copy of a tensor that peers can read, in one of two buffers used in turn."""
-out: Callable[..., torch.Tensor]
-"""The next buffer of a ring, for results that peers write into; may be returned from solution()."""
-room: Callable[..., torch.Tensor]
-"""`out` for results whose size changes from call to call; see `Team.room`."""
-peers: Callable[[torch.Tensor], list[torch.Tensor]]
-"""The same symmetric tensor in every rank's memory, this rank's included, indexed by rank."""
-ptrs: Callable[[torch.Tensor], list[int]]
-"""The addresses of `peers(t)` in this process, as nvshmem_ptr gives them."""
-order: Callable[[], list[int]]
-"""All ranks, starting with this one: me, me+1, ..."""
-barrier: Callable[..., None]
-"""Waits for all ranks, on the current stream. What they wrote before is visible afterwards."""
-signal: Callable[[int, int, int], None]
-"""Sends a peer a growing number in a slot (0..1007), on the current stream: signal(peer, slot, value)."""
-wait: Callable[..., None]
-"""Waits until a peer has signalled a value or a later one in a slot, on the current stream: wait(peer, slot, value)."""
-next_epoch: Callable[[], int]
-"""The next number for barriers and signals in a kernel; all ranks must take the same number of them."""
-gather_numbers: Callable[..., list[tuple[int, ...]]]
-"""The integers of all ranks, such as lengths, by rank. They are exchanged on the host."""
-sub: Callable[..., Team]
-"""The same functions for some of the ranks, with their own slots and epochs."""
 
 _TEAM = (  # noqa: SIM905
     "rank world ranks px empty stage out room peers ptrs order barrier signal wait next_epoch gather_numbers sub"
 ).split()
+"""What this module shares with `symm`, by `Team`'s names."""
 _IDENTITY = "pkb-kit/shmem/identity"
 _world_team: Team | None = None
 
@@ -132,7 +97,7 @@ def connect(timeout_s: float = 10.0) -> Team:
 def _connect(me: int, size: int, timeout_s: float) -> Team:
     store = dist.distributed_c10d._get_default_store()
     # NVSHMEM would block forever if a rank is missing. This raises an error that names it.
-    mapped = segment.connect(me, size, store, HEAD_BYTES + ALIGN, timeout_s, "shmem")
+    mapped = connect_segment(me, size, store, HEAD_BYTES + ALIGN, timeout_s, "shmem")
 
     def share(identity: bytes | None) -> bytes:
         if identity is not None:

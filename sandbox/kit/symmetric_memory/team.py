@@ -10,9 +10,8 @@ import torch.distributed as dist
 
 from sandbox.kit import layout
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
-from sandbox.kit.symmetric_memory.heap import Heap, pad_address
+from sandbox.kit.symmetric_memory.heap import Heap, Segment, pad_address
 from sandbox.kit.symmetric_memory.host_signals import Signals
-from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
 RINGS_ON_GPUS, RINGS = (65, 2), (4, 2)

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 from sandbox.machine import placement, scheduling
-from sandbox.machine.devices.kind import DeviceKind, Throughput
-from sandbox.machine.devices.pace import Pace
+from sandbox.machine.devices.kind import DeviceKind, Pace, Throughput
 from sandbox.machine.placement import RankGpu, cuda_environment, gpu_device_files, rank_gpus
 
 

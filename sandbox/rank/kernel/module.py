@@ -1,4 +1,4 @@
-"""Loads a kernel's text as a module and finds its solution."""
+"""Loads a kernel's text as a module, finds its solution, makes its checked first calls, and describes its exceptions."""
 
 import ast
 import importlib.machinery
@@ -11,7 +11,78 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.memory.slots import DoesNotFit, same_bits
+from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol.frames import Kind
+from sandbox.rank.iterations import Iterations
+from sandbox.rank.problem_code import Leaves, with_mutated
+
+GPU_FAULTS = frozenset({214, 700, 702, *range(710, 720)})
+"""Errors of CUDA after which a context is unusable: memory, addresses, instructions, traps. The driver and the runtime
+use the same numbers. The other errors are wrong calls."""
+
+
+def stand_in(error: BaseException) -> BaseException:
+    """An exception of the same name and traceback, to report one whose own methods fail."""
+    name = type.__dict__["__name__"].__get__(type(error))  # a metaclass may return something else, or fail
+    kind: type[Exception] = type(str(name), (Exception,), {"__module__": "builtins"})
+    return kind("what it says cannot be read").with_traceback(error.__traceback__)
+
+
+def kernel_line(error: BaseException, kernel_path: str) -> int:
+    """The deepest line of the kernel file in the traceback, or 0."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == kernel_path]
+    return lines[-1] or 0 if lines else 0
+
+
+def deepest(error: BaseException, folder: str) -> str:
+    """The deepest file of the traceback that is in a folder; empty if there is none."""
+    inside = [f.filename for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(f"{folder}/")]
+    return inside[-1] if inside else ""
+
+
+def failure_kind(error: BaseException, *, loading: bool) -> Kind:
+    """The kind of failure of an exception of the kernel's code. loading: the kernel has no solution yet.
+
+    A GPU fault is reported by the first call that notices it: one of torch, or a launch of CuPy, whose errors have a `status`.
+    """
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+        return Kind.NO_MEMORY
+    if isinstance(error, CompileError):
+        return Kind.COMPILE_FAILED
+    if isinstance(error, BarrierTimeout):
+        return Kind.STALLED
+    of_cupy = type(error).__name__ in ("CUDADriverError", "CUDARuntimeError")
+    if isinstance(error, torch.AcceleratorError) or (of_cupy and getattr(error, "status", 0) in GPU_FAULTS):
+        return Kind.DEVICE
+    return Kind.LOAD_FAILED if loading else Kind.RAISED
+
+
+def describe(error: BaseException, kernel_path: str, folder: str = "") -> str:
+    """The exception with the traceback below the harness's frames; for a compile error the compiler's output.
+
+    folder: that of a kernel with several files, which the text names by their paths in it.
+    """
+    if isinstance(error, CompileError):
+        text = error.text.replace(f"{folder}/", "") if folder else error.text
+        return f"{error.message}\n\n{text}"
+    full = traceback.TracebackException.from_exception(error, limit=-30)
+    inside = [i for i, f in enumerate(full.stack) if f.filename == kernel_path]
+    if inside:
+        full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :])
+    elif kernel_path:
+        full.stack = traceback.StackSummary.from_list([])
+    text = "".join(full.format())
+    if folder:
+        text = text.replace(f"{folder}/", "")
+    elif kernel_path:
+        text = text.replace(kernel_path, Path(kernel_path).name)
+    head = "".join(traceback.format_exception_only(error)).strip()
+    return f"{head}\n\n{text}"
 
 
 class KernelRefused(Exception):
@@ -109,3 +180,65 @@ def _check_signature(solution: Callable[..., Any], parameters: Sequence[tuple[st
         ) from None
     except ValueError:
         pass  # a builtin without a signature: the first call decides
+
+
+def run_checked(
+    solution: Callable[..., Any], iterations: Iterations, synchronize: Callable[[], None], begin: Callable[[int], None]
+) -> list[Any]:
+    """Calls solution on every armed iteration, packs the results into slots, and returns them.
+
+    begin(number): called before the call of this number, from 1 on.
+
+    Raises:
+        KernelRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
+    """
+    mutates, results = iterations.mutates, []
+    for number, (arguments, given, _, slot) in enumerate(iterations.armed, 1):
+        begin(number)
+        result = solution(*arguments)
+        results.append(with_mutated(result, given, mutates))
+        try:
+            structure, leaves = flatten(results[-1])
+            slot.pack(structure, leaves)
+        except (NotATree, DoesNotFit) as error:
+            raise KernelRefused(Kind.BAD_STRUCTURE, f"solution returned {error}") from None
+        iterations.last = (structure, leaves)
+        iterations.expect(structure, leaves, slot.room)
+        if not iterations.code.problem.check.may_alias:
+            _refuse_alias(result, arguments, given, iterations.code.problem.parameters)
+    synchronize()
+    for arguments, given, drawn, _ in iterations.armed:
+        for name, tensor in given.items():
+            if name not in mutates and not same_bits(tensor, drawn[name]):
+                named = _argument(tensor, arguments, iterations.code.problem.parameters) or name
+                raise KernelRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
+    return results
+
+
+def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]) -> None:
+    """Raises KernelRefused if the result is an argument or a view of one."""
+    for path, returned in flatten(result)[1]:
+        for name, tensor in given.items():
+            if returned.numel() and _overlaps(returned, tensor):
+                named = _argument(tensor, arguments, parameters) or name
+                raise KernelRefused(
+                    Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {named}; return a fresh tensor"
+                )
+
+
+def _argument(tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
+    """The name of the baseline's parameter that gets an input, with the place in a list; empty if there is none."""
+    for (name, _), argument in zip(parameters, arguments, strict=False):
+        if isinstance(argument, torch.Tensor) and _overlaps(argument, tensor):
+            return name
+        if isinstance(argument, list | tuple):
+            for place, part in enumerate(argument):
+                if isinstance(part, torch.Tensor) and _overlaps(part, tensor):
+                    return f"{name}[{place}]"
+    return ""
+
+
+def _overlaps(part: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether a tensor begins within another one's memory."""
+    begin = whole.data_ptr()
+    return begin <= part.data_ptr() < begin + whole.numel() * whole.element_size()

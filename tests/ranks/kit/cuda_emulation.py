@@ -17,7 +17,7 @@ import torch
 
 import sandbox.kit
 from sandbox.kit import symm
-from sandbox.kit.compilers import build, gcc, nvrtc, signature
+from sandbox.kit.compilers import arguments, build, gcc, nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.shmem import link as nvshmem_link
 
@@ -148,7 +148,7 @@ def _replaced(text: str, bodies: dict[str, str]) -> str:
     return text
 
 
-def _wrapper(function: signature.Function) -> str:
+def _wrapper(function: arguments.Function) -> str:
     """Source of a C function that launches a kernel: grid, block, then the kernel's own parameters (Px by address)."""
     taken = ["unsigned grid", "unsigned block"]
     given = []
@@ -166,7 +166,7 @@ def _wrapper(function: signature.Function) -> str:
 class Kernel:
     """A kernel, called as `kernel[grid, block](...)`. Its blocks have THREADS threads, whatever `block` is."""
 
-    def __init__(self, library: ctypes.CDLL, function: signature.Function) -> None:
+    def __init__(self, library: ctypes.CDLL, function: arguments.Function) -> None:
         self._call = library[f"launch_{function.name}"]
         self._function = function
         self._convert = [converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)]
@@ -200,7 +200,7 @@ def compile_over_nvshmem(text: str) -> SimpleNamespace:
 
 
 def _compiled(text: str, behind: str = "", options: Sequence[str] = ()) -> tuple[SimpleNamespace, ctypes.CDLL]:
-    functions = [function for function in signature.exported(text).values() if function.kernel]
+    functions = [function for function in arguments.exported(text).values() if function.kernel]
     source = PRELUDE + header() + behind + text + "".join(map(_wrapper, functions))
     key = build.content_key("emulated cuda", source, *options)
     library = ctypes.CDLL(

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from sandbox.kit import cpp, errors, symm
 from sandbox.kit.compilers import compiling
-from sandbox.kit.compilers.signature import exported
+from sandbox.kit.compilers.arguments import exported
 
 KERNEL = '''
 from sandbox.kit import cpp

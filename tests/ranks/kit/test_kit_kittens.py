@@ -15,7 +15,6 @@ import sandbox.kit
 from arena.workspace.named_kernels import starter
 from problems.catalogue import load_catalogue
 from sandbox.kit import errors, kittens, symm
-from sandbox.kit.compilers import kittens_headers
 from sandbox.machine import thunderkittens
 
 COMPAT = str(Path(sandbox.kit.__file__).parent / "compat")
@@ -135,18 +134,18 @@ def test_without_headers_the_import_says_what_is_missing(worlds):
 )
 def test_a_source_for_another_number_of_gpus_or_with_multicast_is_refused(text, refused):
     if not refused:
-        kittens_headers.refuse(text, 2)
+        kittens.refuse(text, 2)
         return
     with pytest.raises(errors.CompileError, match=refused):
-        kittens_headers.refuse(text, 2)
+        kittens.refuse(text, 2)
 
 
 @pytest.mark.parametrize(
     "line", ['#include "kittens.cuh"', "#  include <pyutils/torchutils.cuh>", '#include "tk/include/kittens.cuh"']
 )
 def test_an_include_of_thunderkittens_is_found(line):
-    assert kittens_headers.are_included(f"// first\n{line}\n")
-    assert not kittens_headers.are_included(f"// {line}\n")
+    assert kittens.are_included(f"// first\n{line}\n")
+    assert not kittens.are_included(f"// {line}\n")
 
 
 def test_the_tree_of_links_has_the_kits_header_in_the_place_of_the_checkouts(tmp_path):
@@ -159,7 +158,7 @@ def test_the_tree_of_links_has_the_kits_header_in_the_place_of_the_checkouts(tmp
     ):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("theirs")
-    include, prototype = map(Path, kittens_headers.linked(checkout, tmp_path / "tree"))
+    include, prototype = map(Path, kittens.linked(checkout, tmp_path / "tree"))
     assert (include / "kittens.cuh").read_text() == "theirs"
     assert (include / "pyutils" / "broker.cuh").read_text() == "theirs"
     assert "BIND_TK_PARALLEL_TENSOR" in (include / "pyutils" / "parallel_tensor.cuh").read_text()

@@ -18,8 +18,8 @@ from arena.players.program.program import find_program
 from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
 from sandbox.jail import cgroup, memory
+from sandbox.jail.memory import AgentUsage
 from sandbox.jail.profiles import DISK_ROOM, Caps
-from sandbox.jail.usage import AgentUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 
 pytestmark = [pytest.mark.usefixtures("jailed_agents"), pytest.mark.timeout(400)]

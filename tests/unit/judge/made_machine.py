@@ -15,12 +15,11 @@ import problems
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import NONE
 from sandbox.machine.devices import Cpu
-from sandbox.machine.devices.pace import Pace
+from sandbox.machine.devices.kind import Pace
 from sandbox.machine.placement import RankGpu
 from sandbox.machine.scheduling import Share
 from sandbox.protocol.events import Run, Setting
-from sandbox.protocol.frames import Kind
-from sandbox.protocol.gate import GatePage
+from sandbox.protocol.frames import GatePage, Kind
 from sandbox.protocol.messages import LoadKernel, Order
 from sandbox.referee.awaiting import Awaiting
 from sandbox.referee.main import Referee

@@ -363,7 +363,7 @@ class MadeProcesses:
 
 
 class MadeGate:
-    """The starting gate of a simulated world. It replaces sandbox.protocol.gate.GatePage."""
+    """The starting gate of a simulated world. It replaces sandbox.protocol.frames.GatePage."""
 
     fd = -1
 

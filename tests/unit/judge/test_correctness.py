@@ -14,7 +14,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs, DrawAgain, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
-from sandbox.referee.stacks import place_of
+from sandbox.referee.wording import place_of
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.failures import HarnessFailed

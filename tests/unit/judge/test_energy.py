@@ -7,7 +7,7 @@ import pytest
 from made_kernels import MadeKernel, noisy
 from made_machine import MadeGpu, MadeMachine
 
-from sandbox.machine.gpu_energy import EnergyReader, GpuPower, Step, power
+from sandbox.machine.gpu_counters import EnergyReader, GpuPower, Step, power
 from sandbox.machine.nvml import NvmlMissing
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.messages import ChooseBatch

@@ -4,7 +4,7 @@ import pytest
 from made_kernels import Fault, MadeKernel
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
-from sandbox.machine.devices.pace import DISTINCT_SECONDS, MOST_DISTINCT
+from sandbox.machine.devices.kind import DISTINCT_SECONDS, MOST_DISTINCT
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel
 from sandbox.referee.awaiting import Stopped

@@ -7,7 +7,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
-from sandbox.machine.devices.pace import MOST_DISTINCT
+from sandbox.machine.devices.kind import MOST_DISTINCT
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import RankChecked, Timed
 from sandbox.protocol.frames import Kind

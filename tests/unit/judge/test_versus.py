@@ -10,7 +10,7 @@ from sandbox.protocol.events import Checked, PhaseStarted, RankChecked, Result, 
 from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.versus import Versus
+from sandbox.referee.evaluation import Versus
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sandbox.kit import cuda, layout
-from sandbox.kit.compilers.signature import exported
+from sandbox.kit.compilers.arguments import exported
 from sandbox.kit.errors import ArgumentError
 
 SOURCE = """

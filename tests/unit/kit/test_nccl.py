@@ -13,8 +13,7 @@ import torch
 import sandbox.kit
 from sandbox.kit import cuda, nccl
 from sandbox.kit.compilers import nvrtc, source_files
-from sandbox.kit.compilers.arguments import converter
-from sandbox.kit.compilers.signature import HANDLES, exported
+from sandbox.kit.compilers.arguments import HANDLES, converter, exported
 from sandbox.kit.errors import ArgumentError, BackendError, CompileError
 from sandbox.kit.nccl import bindings as nccl_library
 from sandbox.kit.nccl import headers as nccl_headers

@@ -13,7 +13,7 @@ import pytest
 
 import sandbox.kit
 from sandbox.kit.compilers import build, nvrtc, source_files
-from sandbox.kit.compilers.signature import exported
+from sandbox.kit.compilers.arguments import exported
 from sandbox.kit.errors import BackendError, CompileError
 from sandbox.kit.shmem import bindings as nvshmem_library
 from sandbox.kit.shmem import link as nvshmem_link

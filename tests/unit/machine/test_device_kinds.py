@@ -11,8 +11,7 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.jail import memory
 from sandbox.machine.devices import KINDS, Cpu, kind_of
-from sandbox.machine.devices.kind import Throughput
-from sandbox.machine.devices.pace import Pace
+from sandbox.machine.devices.kind import Pace, Throughput
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol import events
 from sandbox.protocol.events import Finished, Refused, Run, Setting

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from problems.setting import SizesRefused
-from sandbox.rank.memory_room import (
+from sandbox.rank.baseline_measurement import (
     COMPARED,
     CONTEXT_BYTES,
     CONTEXTS_BYTES,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.compilers import build, kittens_headers
+from sandbox.kit.compilers import build
 from sandbox.kit.errors import CompileError
 
 
@@ -39,10 +39,10 @@ def compile_cuda_extension(
     cpp = _texts(options.pop("cpp_sources", cpp_source))
     flags = {"cuda": extra_cuda_cflags or [], "cpp": extra_cflags or [], "ld": extra_ldflags or []}
     kittens: Path | None = None
-    if any(map(kittens_headers.are_included, (*cuda, *cpp))):
-        kittens = kittens_headers.checkout()
+    if any(map(kittens.are_included, (*cuda, *cpp))):
+        kittens = kittens.checkout()
         for text in (*cuda, *cpp):
-            kittens_headers.refuse(text, dist.get_world_size())
+            kittens.refuse(text, dist.get_world_size())
     key = build.content_key(
         "load_inline",
         torch.__version__,
@@ -52,7 +52,7 @@ def compile_cuda_extension(
         *cuda,
         *cpp,
         repr((functions, flags, options)),
-        kittens_headers.key(kittens) if kittens else "",
+        kittens.key(kittens) if kittens else "",
     )
     module_name = f"{name}_{key[:12]}"
 
@@ -61,7 +61,7 @@ def compile_cuda_extension(
         folder.mkdir()
         try:
             if kittens is not None:
-                paths = kittens_headers.linked(kittens, folder / "kittens")
+                paths = kittens.linked(kittens, folder / "kittens")
                 options["extra_include_paths"] = [*paths, *(options.get("extra_include_paths") or ())]
             _load_inline(module_name, cuda, cpp, functions, flags, options, folder)
             shutil.move(folder / f"{module_name}.so", output)

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sandbox.kit import symm
-from sandbox.kit.compilers import kittens_headers
+from sandbox.kit import kittens, symm
 from sandbox.kit.errors import CompileError
 
 _tensors: dict[tuple[Any, ...], Any] = {}
@@ -84,4 +83,4 @@ def _refuse(world: int, multicast: bool) -> None:
         )
 
 
-kittens_headers.checkout()  # without headers no such kernel compiles, and this raises an error with the reason
+kittens.checkout()  # without headers no such kernel compiles, and this raises an error with the reason

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from sandbox.memory import gpu
 from sandbox.memory.gpu import DriverError, call, driver
-from sandbox.protocol.gate import WORD
+from sandbox.protocol.frames import WORD
 from sandbox.rank.devices.cuda.input_copier import InputCopier
 from sandbox.rank.devices.device import Device
 from sandbox.rank.devices.transfer_ways import Ways

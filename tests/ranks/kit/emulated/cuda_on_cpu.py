@@ -17,8 +17,7 @@ import torch
 
 from sandbox.kit import blocks, cuda
 from sandbox.kit.compilers import gcc, nvrtc
-from sandbox.kit.compilers.arguments import converter, ctypes_of
-from sandbox.kit.compilers.signature import Function, Parameter, exported
+from sandbox.kit.compilers.arguments import Function, Parameter, converter, ctypes_of, exported
 from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
