@@ -101,16 +101,12 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 
 
 def _literals() -> dict[str, str]:
-    """The CUDA sources of the kit by name: of examples, template, blocks, soak, heap, calibration and transfers."""
+    """The CUDA sources of the kit by name: of examples, blocks, soak, heap, calibration and transfers."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
     found["recurrence"] = device_blocks.RECURRENCE.replace("STEPPING", "4")
     found |= {name: (CUDA_RANKS / f"{name}.cu").read_text() for name in ("calibration", "transfers")}
     found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
-    for path in [
-        *KIT.glob("examples/*_cuda.py"),
-        KIT / "templates" / "cuda.py",
-        KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py",
-    ]:
+    for path in [*KIT.glob("examples/*_cuda.py"), KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py"]:
         for node in ast.parse(path.read_text()).body:
             if (
                 isinstance(node, ast.Assign)

@@ -2,7 +2,7 @@
 
 A template is a Python file with placeholders in comments and docstrings: `__PROBLEM__` (id and title),
 `__SIGNATURE__` (`solution(...)` with the baseline's parameters), and the line `# __BASELINE__`, which the
-baseline's code replaces.
+baseline's code replaces. Templates of GPU backends are made from an example of an all-reduce: `_EXAMPLES`.
 """
 
 import ast
@@ -12,11 +12,29 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent
 _OWN = {"problems", "sandbox"}
+_EXAMPLES = {
+    "cuda": (
+        "examples/allreduce_two_shot_cuda.py",
+        """CUDA C++ for GPU ranks. Available: Px (rank, world), px_at, px_barrier, px_signal, px_wait, px_ld16 and px_st16 (16 bytes),
+low-latency words, TMA bulk copies and adds, bf16 and f16; see sandbox/kit/include/px.cuh.""",
+    ),
+    "nccl": (
+        "nccl/examples/allreduce_nccl.py",
+        """CUDA C++ over NCCL's device API, for two or more GPUs. Available: windows (nccl.window), ncclGetLsaPointer,
+ncclLsaBarrierSession, ncclLLA2ASession, and all of px.cuh; see help(sandbox.kit.nccl).""",
+    ),
+    "shmem": (
+        "shmem/examples/allreduce_shmem.py",
+        """CUDA C++ over NVSHMEM, for two or more GPUs. Available: all of px.cuh on NVSHMEM's memory, and with shmem.compile
+NVSHMEM's device functions by name; see help(sandbox.kit.shmem).""",
+    ),
+}
+"""By template: the example, and the start of the docstring."""
 
 
 def names() -> list[str]:
     """The templates there are: "torch", "symm", "cpp"..."""
-    return sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+    return sorted([*_EXAMPLES, *(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")])
 
 
 def fill(name: str, problem: str, signature: str, baseline: str) -> str:
@@ -25,9 +43,21 @@ def fill(name: str, problem: str, signature: str, baseline: str) -> str:
     name: one of `names()`. problem: for the docstring, for example "13 · Row-parallel GEMM + all-reduce".
     signature: "solution(A_local, B_local)". baseline: the source of the problem's baseline.py.
     """
-    text = (_FOLDER / f"{name}.py").read_text().removeprefix("# mypy: ignore-errors\n")
+    text = _from_example(*_EXAMPLES[name]) if name in _EXAMPLES else (_FOLDER / f"{name}.py").read_text()
+    text = text.removeprefix("# mypy: ignore-errors\n")
     text = text.replace("__PROBLEM__", problem).replace("__SIGNATURE__", signature)
     return with_baseline(text, baseline)
+
+
+def _from_example(file: str, start: str) -> str:
+    """A template whose kernel `all_reduce` is the solution of an example."""
+    text = (_FOLDER.parent / file).read_text().replace("def solution(", "def all_reduce(")
+    remark = "solution() is still the baseline. all_reduce() below it is a whole kernel. Put more of the problem into its launch."
+    about, code = text.removeprefix('"""').split('"""\n', 1)
+    last = _imports(code)[-1].end_lineno or 0
+    lines = code.splitlines(keepends=True)
+    code = "".join([*lines[:last], "\n# __BASELINE__\n\n", *lines[last:]])
+    return f'"""__PROBLEM__\n\n    __SIGNATURE__\n\n{start}\n{remark}\n\n{about}"""\n{code}'
 
 
 def with_baseline(text: str, baseline: str) -> str:

@@ -23,7 +23,6 @@ from sandbox.machine import nccl_package, nvshmem_package
 KIT = Path(sandbox.kit.__file__).parent
 TEXTS = [
     *sorted((KIT / "nccl" / "examples").glob("*.py")),
-    KIT / "templates" / "nccl.py",
     *sorted((Path(__file__).parents[2] / "gpu" / "kernels").glob("nccl_*.py")),
 ]
 HEADERS = nccl_package.nccl_headers()

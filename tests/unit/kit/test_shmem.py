@@ -23,7 +23,6 @@ KIT = Path(sandbox.kit.__file__).parent
 KERNELS = Path(__file__).parents[2] / "gpu" / "kernels"
 TEXTS = [
     *sorted((KIT / "shmem" / "examples").glob("*.py")),
-    KIT / "templates" / "shmem.py",
     KIT / "shmem" / "__init__.py",
     *sorted(KERNELS.glob("shmem_*.py")),
 ]
