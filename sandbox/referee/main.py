@@ -23,6 +23,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.locked_folder import remove_all_leftovers
 from sandbox.protocol import events
 from sandbox.protocol.events import (
+    Calibrated,
     Cancelled,
     Fatal,
     Finished,
@@ -33,18 +34,18 @@ from sandbox.protocol.events import (
     Ready,
     Refused,
     RunStarted,
+    TransfersTimed,
     Waiting,
     WorldOffsets,
 )
-from sandbox.protocol.messages import Order
-from sandbox.protocol.result import harness_error_result, unjudged_result
+from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, PeaksMeasured, TransfersMeasured
+from sandbox.protocol.result import Transfers, harness_error_result, joined, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, EnginePipe, SettingRefused, Stopped
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation, Versus
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, Urgency, devices_of
-from sandbox.referee.measurements import UNMEASURED, R, calibrated, transfers_timed
 from sandbox.referee.run_request import backend_failure, check_files, check_setting, with_sources
 from sandbox.referee.wording import lost_a_rank
 from sandbox.timing.roofline import Peaks
@@ -52,7 +53,7 @@ from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
 from sandbox.worlds.contenders import Contenders
 from sandbox.worlds.deadlines import TimeSource
-from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, ask
+from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, R, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.fork_server import ForkServers
@@ -65,6 +66,10 @@ ASK_S = 0.1
 """Least seconds between two questions whether somebody more urgent waits."""
 LONGER_FOR_OTHERS = 15
 """Runs of sweeps wait this many times as long, because people go before them."""
+UNMEASURED = (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError)
+"""The exceptions of a measurement of this machine that fails."""
+OPTIONAL_WAYS = "NCCL device and NVSHMEM"
+"""Names of the ways to move data that need optional libraries."""
 
 
 class Referee:
@@ -148,18 +153,42 @@ class Referee:
             self.oracle.drop()
 
     def calibrate(self, setting: events.Setting) -> None:
-        """Measures this machine's peaks."""
+        """Measures this machine's peaks: those of the slowest rank."""
         try:
-            self.emit(calibrated(setting, partial(self._measured, setting)))
+            measured, seconds = self._measured(setting, MeasurePeaks(), PeaksMeasured, deadlines.PREPARE)
         except UNMEASURED as error:
             self.emit(Fatal(message=f"calibration failed: {error}"))
+            return
+        peaks = {
+            name: (max if name.endswith(("_us", "_ms")) else min)(rank.peaks[name] for rank in measured)
+            for name in measured[0].peaks
+        }
+        self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
 
     def time_transfers(self, setting: events.Setting) -> None:
         """Times transfers between the ranks."""
         try:
-            self.emit(transfers_timed(setting, partial(self._measured, setting)))
+            found, seconds = self._transfers(setting)
         except UNMEASURED as error:
             self.emit(Fatal(message=f"timing transfers failed: {error}"))
+            return
+        self.emit(TransfersTimed(world=setting.world, device=setting.device, transfers=found, seconds=seconds))
+
+    def _transfers(self, setting: events.Setting) -> tuple[Transfers, float]:
+        """The transfers and their seconds. A fault in an optional library loses no other times. Raises as `_measured`."""
+        measured, seconds = self._measured(setting, MeasureTransfers(), TransfersMeasured, deadlines.PREPARE)
+        found = joined([reply.transfers for reply in measured])
+        if not kind_of(setting.device).on_gpus:
+            return found, seconds
+        order = MeasureTransfers(backends=True)
+        try:
+            more, longer = self._measured(setting, order, TransfersMeasured, deadlines.BACKENDS)
+        except Stopped:
+            raise
+        except UNMEASURED as error:
+            why = {OPTIONAL_WAYS: str(error).strip().rpartition("\n")[-1]}
+            return found.beside(Transfers(found.sizes, [], why)), seconds
+        return found.beside(joined([reply.transfers for reply in more])), seconds + longer
 
     def _measured(self, setting: events.Setting, order: Order, reply: type[R], limit: float) -> tuple[list[R], float]:
         """The oracle world's replies, and their seconds. No other world runs and no other arena times meanwhile.

@@ -15,8 +15,8 @@ _OWN = {"problems", "sandbox"}
 _EXAMPLES = {
     "cuda": (
         "examples/allreduce_two_shot_cuda.py",
-        """CUDA C++ for GPU ranks. Available: Px (rank, world), px_at, px_barrier, px_signal, px_wait, px_ld16 and px_st16 (16 bytes),
-low-latency words, TMA bulk copies and adds, bf16 and f16; see sandbox/kit/include/px.cuh.""",
+        """CUDA C++ for GPU ranks. Available: Px (rank, world), px_at, px_barrier, px_signal, px_wait, px_ld16 and px_st16
+(16 bytes), low-latency words, TMA bulk copies and adds, bf16 and f16; see sandbox/kit/include/px.cuh.""",
     ),
     "nccl": (
         "nccl/examples/allreduce_nccl.py",

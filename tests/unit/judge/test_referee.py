@@ -34,8 +34,7 @@ from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee import main
 from sandbox.referee.lease import Lease
-from sandbox.referee.main import Referee
-from sandbox.referee.measurements import OPTIONAL_WAYS
+from sandbox.referee.main import OPTIONAL_WAYS, Referee
 from sandbox.timing.interval import half_width
 from sandbox.worlds.world import State
 
