@@ -62,7 +62,7 @@ class JoinedJail(msgspec.Struct, frozen=True):
 
 
 class ForkOrder(msgspec.Struct, frozen=True):
-    """An order to fork one world. Its descriptors are indexes into the list that comes with it."""
+    """An order to fork one world. Its descriptors come with it: sockets, reports and pipes by rank, status, born and ready."""
 
     plan: LaunchPlan
     environment: dict[str, str]
@@ -77,17 +77,12 @@ class ForkOrder(msgspec.Struct, frozen=True):
     """None: no jail."""
 
     def with_descriptors(self, fds: list[int]) -> "ForkOrder":
-        """The order with this process's descriptors in place of indexes."""
-        plan = self.plan
-        replaced = msgspec.structs.replace(
-            plan,
-            sockets=[fds[at] for at in plan.sockets],
-            reports=[fds[at] for at in plan.reports],
-            pipes=[fds[at] for at in plan.pipes],
-            status=fds[plan.status],
-        )
-        joined = self.jail and msgspec.structs.replace(self.jail, ready=fds[self.jail.ready])
-        return msgspec.structs.replace(self, plan=replaced, born=fds[self.born], jail=joined)
+        """The order with this process's descriptors in place of the referee's."""
+        ranks, replace = self.plan.ranks, msgspec.structs.replace
+        sockets, reports, pipes = (fds[at : at + ranks] for at in range(0, 3 * ranks, ranks))
+        status, born, *ready = fds[3 * ranks :]
+        plan = replace(self.plan, sockets=sockets, reports=reports, pipes=pipes, status=status)
+        return replace(self, plan=plan, born=born, jail=self.jail and replace(self.jail, ready=ready[0]))
 
 
 encode = msgspec.json.Encoder().encode

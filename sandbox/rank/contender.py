@@ -39,6 +39,9 @@ from sandbox.rank.rank import Rank, Reported
 class ContenderRank(Rank):
     """A rank of a contender world, or of a reference world. It answers with bare frames."""
 
+    iterations: Iterations
+    """Those of the mapped arenas; exist while arenas are mapped."""
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.kernel_path = ""
@@ -46,8 +49,6 @@ class ContenderRank(Rank):
         """The folder of a kernel that has several files; else empty."""
         self.inputs = torch.empty(0, dtype=torch.uint8)
         self.outputs = torch.empty(0, dtype=torch.uint8)
-        self.iterations: Iterations | None = None
-        """The iterations of the mapped arenas."""
         self.checking = False
         self.results: list[Any] = []
         """Results of the last checked batch."""
@@ -92,13 +93,12 @@ class ContenderRank(Rank):
 
     def forget(self) -> None:
         """Drops all references to the arenas."""
-        self.iterations = self.last_result = None
+        vars(self).pop("iterations", None)
+        self.last_result = None
         self.results = []
 
     def map_arenas(self, order: messages.MapArenas, fds: list[int]) -> None:
         """Maps the sealed inputs and the outputs."""
-        assert self.code is not None
-        assert self.setting is not None
         inputs, outputs = fds
         layout = order.layout
         self.forget()
@@ -124,7 +124,6 @@ class ContenderRank(Rank):
 
     def load(self, order: messages.LoadKernel, fds: list[int]) -> None:
         """Imports a kernel's text as a module and finds its solution."""
-        assert self.code is not None
         self.kernel_folder = order.folder
         self.kernel_path = f"{order.folder}/{MAIN}" if order.folder else str(self.folder / Path(order.name).name)
         build.kernel_digest = order.sha256
@@ -141,7 +140,6 @@ class ContenderRank(Rank):
 
     def arm(self, order: messages.Arm, fds: list[int]) -> None:
         """Assembles the arguments of iterations, and chooses their batch if the order names one."""
-        assert self.iterations is not None
         iterations = self.iterations
         self.checking, self.results = order.checking, []
         self.begun[0] = 0
@@ -163,7 +161,6 @@ class ContenderRank(Rank):
 
     def choose(self, order: messages.ChooseBatch, fds: list[int]) -> None:
         """Chooses the iterations of the next batch, and makes untimed calls."""
-        assert self.iterations is not None
         assert self.solution is not None
         first = order.first - self.iterations.first
         self.batch = slice(first, first + order.count)
@@ -216,7 +213,6 @@ class ContenderRank(Rank):
 
     def deliver(self) -> None:
         """Delivers unsealed outputs of the armed slots."""
-        assert self.iterations is not None
         self.device.deliver(self.iterations.used_out)
 
     def timed_batch(self) -> None:
@@ -225,7 +221,6 @@ class ContenderRank(Rank):
         A no-op batch runs the same loop with a stored result.
         """
         assert self.solution is not None
-        assert self.iterations is not None
         solution, mutates = self.solution, self.iterations.mutates
         if self.noop:
             result = self.last_result
@@ -257,7 +252,6 @@ class ContenderRank(Rank):
     def checked_batch(self) -> None:
         """Runs the checked first calls. Their results are kept for `recopy`."""
         assert self.solution is not None
-        assert self.iterations is not None
         try:
             self.results = run_checked(
                 self.solution, self.iterations, self.device.synchronize, partial(operator.setitem, self.begun, 0)
@@ -268,7 +262,6 @@ class ContenderRank(Rank):
 
     def recopy(self, order: messages.Recopy, fds: list[int]) -> None:
         """Copies the results of the last checked batch again, to detect results that were still being written."""
-        assert self.iterations is not None
         for result, iteration in zip(self.results, self.iterations.armed, strict=True):
             iteration.slot.pack(*flatten(result))
         self.device.synchronize()

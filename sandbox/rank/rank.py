@@ -35,6 +35,10 @@ class Reported(Exception):
 class Rank:
     """Serves one rank's control socket. Subclasses add handlers of orders, and report exceptions in `blame`."""
 
+    code: ProblemCode
+    setting: RankSetting
+    """Both exist while a problem is open."""
+
     def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
         self.sock = sock
@@ -43,8 +47,6 @@ class Rank:
         self.rank = rank
         self.world = world
         self.folder = folder
-        self.code: ProblemCode | None = None
-        self.setting: RankSetting | None = None
         self.solution: Callable[..., Any] | None = None
         self.spark = torch.zeros(1, device=device.torch_device)
         self.handlers: dict[type[Order], Callable[[Any, list[int]], None]] = {OpenProblem: self.open, Wake: self.wake}
@@ -101,10 +103,12 @@ class Rank:
         Subclasses drop their own references to it before.
         """
         leave_groups()
-        if self.code is not None:
+        if hasattr(self, "code"):
             self.code.forget()
+        for name in ("code", "setting"):
+            vars(self).pop(name, None)
         sys.modules.pop("kernel", None)  # a baseline that was loaded as a kernel, with its graphs and buffers
-        self.code = self.setting = self.solution = None
+        self.solution = None
         gc.collect()
         self.device.release_all()
         self.device.free_cache()

@@ -38,11 +38,13 @@ MEANINGFUL = "meaningful"
 class TrustedRank(Rank):
     """A trusted rank, which answers with messages."""
 
+    comparison: Comparison
+    """Exists from the first `measure_baseline` of a problem on."""
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.device.keep_blocks_whole()
         self.arenas = TrustedArenas(self.device)
-        self.comparison: Comparison | None = None
         self.meaningful: Comparison | None = None
         """For slots whose new inputs are from the problem's own distribution, if the run has another; made when
         needed."""
@@ -69,7 +71,8 @@ class TrustedRank(Rank):
 
     def close_problem(self) -> None:
         """Frees also the arenas of all sides, which other worlds may still have mapped."""
-        self.comparison = self.meaningful = None
+        vars(self).pop("comparison", None)
+        self.meaningful = None
         self.drawn_again = {}
         self.arenas.clear()
         super().close_problem()
@@ -86,8 +89,6 @@ class TrustedRank(Rank):
 
     def measure_baseline(self, order: messages.MeasureBaseline, fds: list[int]) -> None:
         """Draws and runs the baseline a few times to find sizes of slots, time of a call, and usual errors (collective)."""
-        assert self.code is not None
-        assert self.setting is not None
         self.solution = self.code.baseline
         self.comparison = Comparison(self.code, self.setting)
         measurement = BaselineMeasurement(self.code, self.setting, self.device, self.comparison)
@@ -109,9 +110,6 @@ class TrustedRank(Rank):
 
     def draw(self, order: messages.Draw, fds: list[int]) -> None:
         """Fills slots with new iterations. Contenders get withheld inputs right before their GO."""
-        assert self.code is not None
-        assert self.setting is not None
-        assert self.comparison is not None
         touched = self.arenas.touched(order.sides) if order.intact else []
         self.arenas.forget()
         self.comparison.new_iterations()
@@ -158,7 +156,6 @@ class TrustedRank(Rank):
 
     def draw_for_all(self, order: messages.DrawAgain) -> bool:
         """Draws an iteration for all ranks. Returns whether what contenders can read before GO stays the same."""
-        assert self.code is not None
         self.drawn_again = tensors = self.code.draw(self.setting_of(order), order.seed)
         early = {name: tensor for name, tensor in tensors.items() if not self.code.is_withheld(name)}
         own = self.arenas.inputs_of(order.slot)
@@ -169,7 +166,6 @@ class TrustedRank(Rank):
 
         Returns whether withheld inputs of this rank change if it is that one, and nothing else changes.
         """
-        assert self.code is not None
         if order.slot not in self.drawn_from:
             return False
         seed, setting = self.drawn_from[order.slot]
@@ -199,7 +195,6 @@ class TrustedRank(Rank):
 
     def setting_of(self, order: messages.DrawAgain) -> RankSetting:
         """The setting from which a new iteration is drawn: the run's own object, unless the distribution is another."""
-        assert self.setting is not None
         other = order.meaningful and self.setting.distribution != MEANINGFUL
         return self.setting.replace(distribution=MEANINGFUL, beside_upstream=True) if other else self.setting
 
@@ -209,8 +204,6 @@ class TrustedRank(Rank):
         setting: has that distribution. The other arguments of calls stay those of the run, which its worlds have
         assembled.
         """
-        assert self.code is not None
-        assert self.setting is not None
         if self.meaningful is None:
             self.meaningful = Comparison(self.code, self.setting)
             draws = (self.code.draw(setting, seed + number) for number in range(1, DRAWN_TO_CALIBRATE + 1))
@@ -219,9 +212,7 @@ class TrustedRank(Rank):
 
     def comparison_of(self, slot: int) -> Comparison:
         """The comparison for the inputs in a slot."""
-        found = self.meaningful if slot in self.replaced else self.comparison
-        assert found is not None
-        return found
+        return self.meaningful if slot in self.replaced and self.meaningful else self.comparison
 
     def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
         """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended."""
@@ -261,7 +252,6 @@ class TrustedRank(Rank):
 
         It copies the contender's bytes first, and poisons the arena at once.
         """
-        assert self.comparison is not None
         arenas = self.arenas
         side = arenas.sides[order.side]
         copies = {index: arenas.slot_of(side.due, index).clone() for index in order.slots}
@@ -281,11 +271,8 @@ class TrustedRank(Rank):
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""
         expected_outputs = {index: self.expected(index, against) for index in copies}
-        for comparison in (self.comparison, self.meaningful):
-            if comparison is not None:
-                comparison.note(
-                    {n: each for n, each in expected_outputs.items() if self.comparison_of(n) is comparison}
-                )
+        for comparison in filter(None, (self.comparison, self.meaningful)):
+            comparison.note({n: each for n, each in expected_outputs.items() if self.comparison_of(n) is comparison})
         return [
             self.comparison_of(index).finding(slots.Unpacked(copy, self.arenas.room), expected_outputs[index], index)
             for index, copy in copies.items()
@@ -296,7 +283,6 @@ class TrustedRank(Rank):
 
         Only slots in which some rank is not near.
         """
-        assert self.comparison is not None
         if not order.beside:
             return []
         arenas = self.arenas
@@ -320,7 +306,6 @@ class TrustedRank(Rank):
 
     def expected(self, index: int, against: int | None) -> Expected:
         """The expected outputs of a slot (collective). against: the side with the baseline's outputs."""
-        assert self.comparison is not None
         arenas = self.arenas
         if against is None:
             return self.comparison_of(index).expected(arenas.inputs_of(index))
@@ -331,8 +316,6 @@ class TrustedRank(Rank):
 
     def plain(self, index: int) -> Output:
         """The baseline's outputs on the iteration of a slot (collective)."""
-        assert self.code is not None
-        assert self.setting is not None
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))
 
 

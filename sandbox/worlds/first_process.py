@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from sandbox.jail import joining, kernel_cache
 from sandbox.jail.choice import Jail
 from sandbox.jail.memory import Bound
@@ -196,29 +194,18 @@ def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: LockedFolde
             assert builder.stdout is not None
             afterwards.callback(builder.stdout.close)
             fds.append(builder.stdout.fileno())
-            joined = JoinedJail(builder.pid, fds.index(builder.stdout.fileno()), spec.jail.filter)
+            joined = JoinedJail(builder.pid, builder.stdout.fileno(), spec.jail.filter)
         order = ForkOrder(
-            plan=_by_places(plan, fds),
+            plan=plan,
             environment=wrapped.env,
             folder=plan.folder,
             group=str(bound.group.path) if bound.group else "",
-            born=fds.index(theirs.fileno()),
+            born=theirs.fileno(),
             jail=joined,
         )
         server.fork(order, fds)
         undo.pop_all()
     return Forked(born, builder)
-
-
-def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
-    """The plan with indexes into `fds` in place of descriptors."""
-    return msgspec.structs.replace(
-        plan,
-        sockets=[fds.index(fd) for fd in plan.sockets],
-        reports=[fds.index(fd) for fd in plan.reports],
-        pipes=[fds.index(fd) for fd in plan.pipes],
-        status=fds.index(plan.status),
-    )
 
 
 @contextlib.contextmanager

@@ -162,10 +162,10 @@ def compile(
     version of NCCL than that of the headers. A source that uses GIN is compiled by nvcc in seconds, and its waits do
     not time out.
     """
-    given = headers.compilation(source_files.read(source, sys._getframe(1)))
+    given, flags, to_cubin = headers.compilation(source_files.read(source, sys._getframe(1)))
     if (loaded := library().version) != (of := headers.installed().version):
         raise BackendError(f"nccl_device.h is of NCCL {dotted(of)}, and torch has loaded {dotted(loaded)}")
-    return cuda.load(given.source, (*given.options, *options), arch, given.to_cubin)
+    return cuda.load(given, (*flags, *options), arch, to_cubin)
 
 
 def gin_reason() -> str:

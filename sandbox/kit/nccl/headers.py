@@ -7,7 +7,6 @@ import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from sandbox.kit.compilers import nvrtc, source_files
 from sandbox.kit.compilers.gcc import INCLUDE
@@ -68,16 +67,12 @@ def device_text(headers: nccl_package.NcclHeaders) -> str:
     return f'#undef __host__\n#define __host__\n#line 1 "{NAME}"\n{text}\n{sizes}'
 
 
-class Compilation(NamedTuple):
-    """How a source with nccl_device.h in front is compiled."""
+def compilation(
+    source: source_files.SourceText,
+) -> tuple[source_files.SourceText, tuple[str, ...], Callable[[str, str, tuple[str, ...]], bytes]]:
+    """How a source is compiled: with nccl_device.h in front, the options, and the function that compiles to a cubin.
 
-    source: source_files.SourceText
-    options: tuple[str, ...]
-    to_cubin: Callable[[str, str, tuple[str, ...]], bytes]
-
-
-def compilation(source: source_files.SourceText) -> Compilation:
-    """Uses NVRTC, or nvcc for headers that the kit cannot change for NVRTC and for sources with GIN.
+    That is NVRTC's, or nvcc's for headers that the kit cannot change for NVRTC and for sources with GIN.
 
     Raises CompileError as `installed` and `device_text`.
     """
@@ -85,10 +80,10 @@ def compilation(source: source_files.SourceText) -> Compilation:
     if nccl_package.LAYOUTS[headers.version].for_nvrtc and _GIN not in source.text:
         text = device_text(headers)
         behind = source._replace(located=f"{text}\n{source.located}", headers=(*source.headers, text))
-        return Compilation(behind, OPTIONS, nvrtc.to_cubin)
+        return behind, OPTIONS, nvrtc.to_cubin
     version = nccl_package.dotted(headers.version)
     behind = source._replace(located=f"#include <{NAME}>\n{source.located}", headers=(*source.headers, version))
-    return Compilation(behind, (f"-I{headers.folder}",), nvrtc.nvcc_to_cubin)
+    return behind, (f"-I{headers.folder}",), nvrtc.nvcc_to_cubin
 
 
 def _put_together(root: Path, path: Path, seen: set[Path]) -> str:

@@ -63,8 +63,8 @@ def sources(path: Path) -> list[str]:
 
 def cubin(source: str, *options: str) -> bytes:
     located = source_files.SourceText(source, f'#line 1 "kernel"\n{source}', "kernel", False, (), ())
-    made = nccl_headers.compilation(located)
-    artefact, functions = cuda.compile_cubin(made.source, (*made.options, *options), "sm_90", made.to_cubin)
+    given, flags, to_cubin = nccl_headers.compilation(located)
+    artefact, functions = cuda.compile_cubin(given, (*flags, *options), "sm_90", to_cubin)
     assert {function.name for function in functions} == set(exported(source))
     return artefact.read_bytes()
 
