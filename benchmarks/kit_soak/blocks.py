@@ -8,9 +8,8 @@ import torch.distributed as dist
 from benchmarks.kit_soak.layers import LAYERS
 from benchmarks.kit_soak.soak import Block, Call, apart, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
-from sandbox.kit.blocks.columns import copy_columns, push_columns, stream_barrier
+from sandbox.kit.blocks.columns import SLOT, copy_columns, gathered_product, push_columns, stream_barrier
 from sandbox.kit.blocks.fan_out import fan_out
-from sandbox.kit.blocks.gathered_gemm import SLOT, gathered_product
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 from sandbox.kit.blocks.quantisation import next_scale
 from sandbox.kit.blocks.reshard import reshard

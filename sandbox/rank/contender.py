@@ -22,7 +22,7 @@ from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.kernel_files import MAIN
 from sandbox.rank.iterations import Iterations
-from sandbox.rank.kernel.module import (
+from sandbox.rank.kernel_module import (
     KernelRefused,
     deepest,
     describe,

@@ -18,7 +18,7 @@ from sandbox.machine.processes import adopt_orphans, die_with_parent
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import LaunchPlan
 
-RANKS = ("sandbox.protocol.frames", "sandbox.rank.contender", "sandbox.rank.trusted", "sandbox.rank.kernel.compilers")
+RANKS = ("sandbox.protocol.frames", "sandbox.rank.contender", "sandbox.rank.trusted", "sandbox.rank.kernel_compilers")
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def _hung_up(fd: int) -> bool:
 
 
 def _rank(plan: LaunchPlan, r: int, device: Any, kind: Any) -> None:
-    from sandbox.rank.kernel import compilers
+    from sandbox.rank import kernel_compilers
     from sandbox.rank.rank import prepare_process
 
     os.dup2(plan.pipes[r], 1)
@@ -118,7 +118,7 @@ def _rank(plan: LaunchPlan, r: int, device: Any, kind: Any) -> None:
     device.join(r, plan.ranks, plan.folder)
     if not plan.trusted:
         device.warm_kit()
-        compilers.watch()
+        kernel_compilers.watch()
     sock = socket.socket(fileno=plan.sockets[r])
     kind(r, plan.ranks, sock, plan.reports[r], folder, device).serve()
 

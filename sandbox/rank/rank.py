@@ -20,7 +20,7 @@ from sandbox.protocol import frames, messages
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Order, Wake
 from sandbox.rank.devices.device import Device
-from sandbox.rank.kernel.module import stand_in
+from sandbox.rank.kernel_module import stand_in
 from sandbox.rank.problem_code import ProblemCode, leave_groups
 
 TEXT_LIMIT = 60_000

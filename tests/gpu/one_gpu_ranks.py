@@ -27,7 +27,7 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks import quantisation
 from sandbox.kit.compilers import nvrtc, stamps
 from sandbox.memory.trees import flatten, unflatten
-from sandbox.rank.kernel.module import load_solution
+from sandbox.rank.kernel_module import load_solution
 from sandbox.rank.problem_code import ProblemCode
 
 WAIT_MS, CONNECT_S = 20_000, 40.0

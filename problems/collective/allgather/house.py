@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.example import example
+from sandbox.kit.blocks import example
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:

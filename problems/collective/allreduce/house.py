@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.example import example
+from sandbox.kit.blocks import example
 from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes
 
 ONE_SHOT = 1 << 15

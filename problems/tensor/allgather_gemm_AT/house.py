@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.blocks.gathered_gemm import gathered_product
+from sandbox.kit.blocks.columns import gathered_product
 
 LARGE = 16 << 20
 """Bytes of a rank's columns from which rows are gathered beside products."""

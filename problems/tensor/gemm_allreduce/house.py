@@ -8,8 +8,8 @@ launch. CPU ranks add what they read from the peers' memory.
 import torch
 
 from sandbox.kit import symm
+from sandbox.kit.blocks import example
 from sandbox.kit.blocks.columns import kernels, stream_barrier
-from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.blocks.sums import ONE_BARRIER, add_up, boxes

@@ -3,8 +3,8 @@
 import torch
 
 from sandbox.kit import symm
+from sandbox.kit.blocks import example
 from sandbox.kit.blocks.columns import kernels
-from sandbox.kit.blocks.example import example
 from sandbox.kit.blocks.scattered_gemm import scattered_product
 
 LARGE = 16 << 20

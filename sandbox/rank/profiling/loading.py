@@ -12,7 +12,7 @@ from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.protocol.kernel_files import MAIN
 from sandbox.protocol.profile import ProfilePlan
-from sandbox.rank.kernel.module import KernelRefused, describe, kernel_line, load_solution
+from sandbox.rank.kernel_module import KernelRefused, describe, kernel_line, load_solution
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CACHED_BYTES, MOST_SETS = 256 << 20, 8

@@ -3,7 +3,7 @@
     python -m sandbox.rank.profiling.main PLAN
 
 On GPUs the ranks first make calls in a row without a profiler, while the referee's side reads the driver's counters
-(sandbox/worlds/profiling/world.py). Inputs need not be secret, because a profile is never judged.
+(sandbox/worlds/profiled_world.py). Inputs need not be secret, because a profile is never judged.
 """
 
 import functools

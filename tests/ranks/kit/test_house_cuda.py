@@ -25,7 +25,7 @@ HOUSE = {
             "sandbox.kit.blocks.attention",
             "sandbox.kit.blocks.columns",
             "sandbox.kit.blocks.experts",
-            "sandbox.kit.blocks.gathered_gemm",
+            "sandbox.kit.blocks.columns",
             "sandbox.kit.blocks.perceptron",
             "sandbox.kit.blocks.r",
             "sandbox.kit.blocks.sums",

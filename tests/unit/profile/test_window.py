@@ -17,15 +17,8 @@ from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import SAID, TOLD
-from sandbox.worlds.profiling import world
-from sandbox.worlds.profiling.world import (
-    MOST_CALLS,
-    ProfileFailed,
-    _reported,
-    calls_in_row,
-    counted_row,
-    profile_world,
-)
+from sandbox.worlds import profiled_world
+from sandbox.worlds.profiled_world import MOST_CALLS, ProfileFailed, _reported, calls_in_row, counted_row, profile_world
 
 
 @pytest.mark.parametrize(
@@ -112,7 +105,7 @@ def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
 
 @pytest.mark.slow
 def test_a_kernel_that_hangs_has_failed_and_one_that_died_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "LIMIT_S", 6.0)
+    monkeypatch.setattr(profiled_world, "LIMIT_S", 6.0)
     hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"
     found = profile_world(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose())
     assert [each.failed.partition(";")[0] for each in found.reports] == ["TIMEOUT: no report within 6 s"] * 2

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.kit.compilers import build, compiling
 from sandbox.kit.errors import CompileError
-from sandbox.rank.kernel import compilers
+from sandbox.rank import kernel_compilers
 
 MADE = """
 from shown import said
@@ -30,9 +30,9 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 
     def patch(module: object) -> None:
         for path in (("build",), ("Tuner", "bench"), ("Tuner", "gone"), ("Gone", "bench")):
-            compilers._attribute(*path)(module)  # type: ignore[arg-type]
+            kernel_compilers._attribute(*path)(module)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compilers, "PATCHES", {"made_compiler": patch})
+    monkeypatch.setattr(kernel_compilers, "PATCHES", {"made_compiler": patch})
     import shown  # type: ignore[import-not-found]
 
     monkeypatch.setattr(compiling, "on_compile_start", lambda: shown.said.append("<"))
@@ -43,7 +43,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 
 
 def test_loading_building_and_tuning_count_each_once(said: list[str]) -> None:
-    compilers.watch()
+    kernel_compilers.watch()
     import made_compiler  # type: ignore[import-not-found]
 
     assert made_compiler.build() == 7
@@ -54,7 +54,7 @@ def test_loading_building_and_tuning_count_each_once(said: list[str]) -> None:
 def test_what_was_loaded_before_is_shown_as_well(said: list[str]) -> None:
     import made_compiler
 
-    compilers.watch()
+    kernel_compilers.watch()
     said.clear()
     made_compiler.build()
     assert said == ["<", "builds", ">"]
@@ -93,7 +93,7 @@ def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
     for _ in range(2):  # two modules stand for two processes
         made.append(types.ModuleType("made_extension"))
         exec(EXTENSION, made[-1].__dict__)
-        compilers._extension(made[-1])
+        kernel_compilers._extension(made[-1])
     first = made[0]._jit_compile("twice", [str(source)], ["-O2"], str(tmp_path), True)
     assert first.number == 7
     name, file = made[1]._jit_compile("twice", [str(source)], ["-O2"], str(tmp_path), True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.rank.kernel.module import KernelRefused, load_solution
+from sandbox.rank.kernel_module import KernelRefused, load_solution
 
 DECORATED = """
 import functools

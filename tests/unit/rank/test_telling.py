@@ -5,7 +5,7 @@ import torch
 
 from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.protocol.frames import Kind
-from sandbox.rank.kernel.module import describe, failure_kind, kernel_line, stand_in
+from sandbox.rank.kernel_module import describe, failure_kind, kernel_line, stand_in
 
 
 class Unspeakable(Exception):

@@ -23,7 +23,7 @@ from sandbox.protocol.profile import (
     decode_answer,
     encode,
 )
-from sandbox.worlds.profiling.world import Place, ProfileFailed
+from sandbox.worlds.profiled_world import Place, ProfileFailed
 
 SECTIONS = ["SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "LaunchStats", "WarpStateStats"]
 REPLAYS = [
