@@ -1,11 +1,11 @@
-"""Messages between referee and ranks: a struct per order, and per reply of a trusted rank.
+"""Messages between referee and ranks: a struct per order, which names the type of a trusted rank's reply.
 
 An untrusted rank answers with bare headers (sandbox/protocol/frames.py).
 """
 
 import array
 import socket
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -15,6 +15,8 @@ from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import Transfers
 from sandbox.protocol.verdict import Verdict
+
+R = TypeVar("R")
 
 
 class OutputFinding(msgspec.Struct, frozen=True):
@@ -29,12 +31,6 @@ class OutputFinding(msgspec.Struct, frozen=True):
     """Figures of every output, in canonical order; empty if there is a `message`."""
     paper: bool = False
     """Whether upstream's rule accepts all outputs."""
-
-
-class RankMessage(msgspec.Struct, frozen=True):
-    """Base of all messages. The header has `kind`, which identifies the struct."""
-
-    kind: ClassVar[Kind]
 
 
 class SlotLayout(msgspec.Struct, frozen=True):
@@ -62,11 +58,16 @@ class SlotTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # --- orders to every rank --------------------------------------------------------------------------------
 
 
-class Order(RankMessage, frozen=True):
-    """Base of all messages to a rank."""
+class Order(msgspec.Struct, Generic[R], frozen=True):
+    """Base of all messages to a rank. R: the type of a trusted rank's reply; None for an answer without contents."""
+
+    kind: ClassVar[Kind]
+    """In the header; it identifies the struct."""
+    answer: ClassVar[Kind]
+    """In the header of a trusted rank's reply."""
 
 
-class OpenProblem(Order, frozen=True):
+class OpenProblem(Order[None], frozen=True):
     """Open a problem with a setting (collective). Answer: OPENED."""
 
     kind = Kind.OPEN
@@ -76,14 +77,14 @@ class OpenProblem(Order, frozen=True):
     dtype: str
 
 
-class MapArenas(Order, frozen=True):
+class MapArenas(Order[None], frozen=True):
     """Map the two descriptors that come with it: sealed inputs, outputs. Answer: MAPPED."""
 
     kind = Kind.MAP_ARENAS
     layout: SlotLayout
 
 
-class LoadKernel(Order, frozen=True):
+class LoadKernel(Order[None], frozen=True):
     """Import a kernel's text as a module. Answer: LOADED."""
 
     kind = Kind.LOAD
@@ -95,7 +96,7 @@ class LoadKernel(Order, frozen=True):
     """SHA-256 of such a kernel; else empty."""
 
 
-class ChooseBatch(Order, frozen=True):
+class ChooseBatch(Order[None], frozen=True):
     """Choose the armed iterations for the next GO, and make untimed calls. Answer: CHOSEN."""
 
     kind = Kind.CHOOSE
@@ -111,7 +112,7 @@ class ChooseBatch(Order, frozen=True):
     """The gate's epoch for a gated batch; 0: the batch runs at GO."""
 
 
-class Arm(Order, frozen=True):
+class Arm(Order[None], frozen=True):
     """Assemble the arguments of these iterations. Answer: ARMED; with a batch CHOSEN."""
 
     kind = Kind.ARM
@@ -122,31 +123,31 @@ class Arm(Order, frozen=True):
     """A batch of these iterations that is chosen at once."""
 
 
-class Go(Order, frozen=True):
+class Go(Order[None], frozen=True):
     """Run the chosen batch. Answer: DONE; behind the gate QUEUED."""
 
     kind = Kind.GO
 
 
-class FinishBatch(Order, frozen=True):
+class FinishBatch(Order[None], frozen=True):
     """The gate is open: wait for the queued batch. Answer: DONE."""
 
     kind = Kind.FINISH
 
 
-class Recopy(Order, frozen=True):
+class Recopy(Order[None], frozen=True):
     """Copy the results of the last checked batch to their slots again. Answer: RECOPIED."""
 
     kind = Kind.RECOPY
 
 
-class Wake(Order, frozen=True):
+class Wake(Order[None], frozen=True):
     """Do a trivial operation on the device. Answer: AWAKE."""
 
     kind = Kind.WAKE
 
 
-class MapGate(Order, frozen=True):
+class MapGate(Order[None], frozen=True):
     """Map the gate's page, whose descriptor comes with it. Answer: GATED."""
 
     kind = Kind.MAP_GATE
@@ -155,25 +156,9 @@ class MapGate(Order, frozen=True):
 # --- orders to trusted ranks, each with its reply ---------------------------------------------------------
 
 
-class Reply(RankMessage, frozen=True):
-    """Base of all messages of a trusted rank."""
-
-
-class MeasureBaseline(Order, frozen=True):
-    """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
-
-    kind = Kind.MEASURE_BASELINE
-    seeds: list[int]
-    arena_bytes: list[int]
-    """Limits for the arenas of one side, the largest first. Each rank takes the first with which enough references fit."""
-    references: int
-    """Reference worlds that are enough."""
-
-
-class BaselineMeasured(Reply, frozen=True):
+class BaselineMeasured(msgspec.Struct, frozen=True):
     """The sizes of slots and the time of a baseline call. The rank keeps the calibrated errors."""
 
-    kind = Kind.BASELINE_MEASURED
     in_bytes: int
     out_bytes: int
     room: int
@@ -187,10 +172,37 @@ class BaselineMeasured(Reply, frozen=True):
     """The limit for the arenas of one side that this rank has taken."""
 
 
-class MakeArenas(Order, frozen=True):
-    """Make new arenas for one side of a run."""
+class Drawn(msgspec.Struct, frozen=True):
+    """The places of each iteration's tensors on this rank, and the sides whose poison was overwritten."""
+
+    tables: list[SlotTable]
+    touched: list[int]
+
+
+class LookedAhead(msgspec.Struct, frozen=True):
+    """Whether a call that has not begun has an output, and whether the one that has ended has none."""
+
+    written: bool
+    missing: bool = False
+
+
+class MeasureBaseline(Order[BaselineMeasured], frozen=True):
+    """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
+
+    kind = Kind.MEASURE_BASELINE
+    answer = Kind.BASELINE_MEASURED
+    seeds: list[int]
+    arena_bytes: list[int]
+    """Limits for the arenas of one side, the largest first. Each rank takes the first with which enough references fit."""
+    references: int
+    """Reference worlds that are enough."""
+
+
+class MakeArenas(Order[None], frozen=True):
+    """Make new arenas for one side of a run. Two descriptors for `MapArenas` come with the answer."""
 
     kind = Kind.MAKE_ARENAS
+    answer = Kind.ARENAS_MADE
     layout: SlotLayout
     own: bool
     """Whether to make the trusted rank's own inputs, too."""
@@ -199,16 +211,11 @@ class MakeArenas(Order, frozen=True):
     """Whether the side reads the trusted rank's own inputs; only for worlds without a kernel."""
 
 
-class ArenasMade(Reply, frozen=True):
-    """The arenas are made. Two descriptors for `MapArenas` come with it."""
-
-    kind = Kind.ARENAS_MADE
-
-
-class Draw(Order, frozen=True):
+class Draw(Order[Drawn], frozen=True):
     """Fill the first slots with new iterations, one per seed."""
 
     kind = Kind.DRAW
+    answer = Kind.DRAWN
     seeds: list[int]
     intact: bool
     """Whether to check first that the output arenas are still poisoned."""
@@ -216,18 +223,14 @@ class Draw(Order, frozen=True):
     """The sides whose inputs are filled."""
 
 
-class Drawn(Reply, frozen=True):
-    """The places of each iteration's tensors on this rank, and the sides whose poison was overwritten."""
+class Reveal(Order[float], frozen=True):
+    """Complete the withheld inputs of some slots for a side, right before its GO.
 
-    kind = Kind.DRAWN
-    tables: list[SlotTable]
-    touched: list[int]
-
-
-class Reveal(Order, frozen=True):
-    """Complete the withheld inputs of some slots for a side, right before its GO."""
+    Reply: longest foreign work on the device in microseconds; 0 if not watched.
+    """
 
     kind = Kind.REVEAL
+    answer = Kind.REVEALED
     side: int | None
     """None: only watch the device. For a side that shares the inputs, only their copy into the caches is repeated."""
     first: int = 0
@@ -238,32 +241,24 @@ class Reveal(Order, frozen=True):
     """The only rank whose inputs are completed; None: all."""
 
 
-class Revealed(Reply, frozen=True):
-    """Longest foreign work on the device in microseconds; 0 if not watched."""
-
-    kind = Kind.REVEALED
-    foreign_us: float
-
-
-class TakeOutputs(Order, frozen=True):
+class TakeOutputs(Order[None], frozen=True):
     """Copy a contender's outputs in some slots. Until the next draw the copies are compared."""
 
     kind = Kind.TAKE
+    answer = Kind.TAKEN
     first: int
     count: int
     side: int
 
 
-class OutputsTaken(Reply, frozen=True):
-    """The outputs are copied."""
+class CompareOutputs(Order[list[OutputFinding]], frozen=True):
+    """Compare a contender's outputs in some slots (collective).
 
-    kind = Kind.TAKEN
-
-
-class CompareOutputs(Order, frozen=True):
-    """Compare a contender's outputs in some slots (collective)."""
+    Reply: one finding for each right slot, and after them one for the first wrong slot, if there is any.
+    """
 
     kind = Kind.COMPARE
+    answer = Kind.COMPARED
     slots: list[int]
     side: int
     against: int | None = None
@@ -272,31 +267,19 @@ class CompareOutputs(Order, frozen=True):
     """More slots, whose outputs are compared with the baseline's. Those that are farthest from it are compared in full, too."""
 
 
-class Compared(Reply, frozen=True):
-    """The comparison's findings: one for each right slot, and after them one for the first wrong slot, if there is any."""
-
-    kind = Kind.COMPARED
-    findings: list[OutputFinding]
-
-
-class CheckPoison(Order, frozen=True):
-    """Check that the output arenas are still poisoned."""
+class CheckPoison(Order[list[int]], frozen=True):
+    """Check that the output arenas are still poisoned. Reply: the sides whose poison was overwritten."""
 
     kind = Kind.CHECK_POISON
+    answer = Kind.POISON_CHECKED
     sides: list[int]
 
 
-class PoisonChecked(Reply, frozen=True):
-    """The sides whose poison was overwritten."""
-
-    kind = Kind.POISON_CHECKED
-    touched: list[int]
-
-
-class LookAhead(Order, frozen=True):
+class LookAhead(Order[LookedAhead], frozen=True):
     """Check a stopped batch for outputs of calls that have not begun, and for those of calls that have ended."""
 
     kind = Kind.LOOK_AHEAD
+    answer = Kind.LOOKED_AHEAD
     side: int
     first: int
     """Slot of the first call that has not begun."""
@@ -306,22 +289,19 @@ class LookAhead(Order, frozen=True):
     """By rank: the slot of the last call that has ended, as this rank counts; -1: none, or outputs may be written later."""
 
 
-class LookedAhead(Reply, frozen=True):
-    """Whether a call that has not begun has an output, and whether the one that has ended has none."""
-
-    kind = Kind.LOOKED_AHEAD
-    written: bool
-    missing: bool = False
-
-
 TRIALS = 1009
 """A seed modulo this is the trial of an iteration, by which arguments vary that a kernel can read before GO."""
 
 
-class DrawAgain(Order, frozen=True):
-    """Draw an iteration from a seed to replace one whose arguments contenders have already assembled."""
+class DrawAgain(Order[bool], frozen=True):
+    """Draw an iteration from a seed to replace one whose arguments contenders have already assembled.
+
+    Reply: whether the new iteration fits: all of the slot that a contender can read is equal. That is shapes, and inputs that are
+    not withheld. If a rank is drawn alone, its inputs must differ, too, and those of all others must be equal.
+    """
 
     kind = Kind.DRAW_AGAIN
+    answer = Kind.DRAWN_AGAIN
     slot: int
     seed: int
     meaningful: bool = True
@@ -334,87 +314,64 @@ class DrawAgain(Order, frozen=True):
     the inputs of all other ranks stay as they are."""
 
 
-class DrawnAgain(Reply, frozen=True):
-    """Whether the new iteration fits: all of the slot that a contender can read is equal.
-
-    That is shapes, and inputs that are not withheld. If a rank is drawn alone, its inputs must differ, too, and those
-    of all others must be equal.
-    """
-
-    kind = Kind.DRAWN_AGAIN
-    fits: bool
-
-
-class MeasurePeaks(Order, frozen=True):
-    """Measure the peaks of this machine (collective)."""
+class MeasurePeaks(Order[dict[str, float]], frozen=True):
+    """Measure the peaks of this machine (collective). Reply: those of the rank, as sandbox.rank.devices.device.Device.peaks."""
 
     kind = Kind.MEASURE_PEAKS
+    answer = Kind.PEAKS_MEASURED
 
 
-class PeaksMeasured(Reply, frozen=True):
-    """Peaks of this rank. See sandbox.rank.devices.device.Device.peaks for the keys and units."""
-
-    kind = Kind.PEAKS_MEASURED
-    peaks: dict[str, float]
-
-
-class MeasureTransfers(Order, frozen=True):
-    """Time transfers between every two ranks (collective)."""
+class MeasureTransfers(Order[Transfers], frozen=True):
+    """Time transfers between every two ranks (collective). Reply: the pairs whose first rank is this one."""
 
     kind = Kind.MEASURE_TRANSFERS
+    answer = Kind.TRANSFERS_MEASURED
     backends: bool = False
     """Whether to time the ways of optional libraries, which may fail, instead of those that every device of this kind
     has."""
 
 
-class TransfersMeasured(Reply, frozen=True):
-    """The pairs whose first rank is this one."""
-
-    kind = Kind.TRANSFERS_MEASURED
-    transfers: Transfers
-
-
-class Sync(Order, frozen=True):
+class Sync(Order[int], frozen=True):
     """Send a number back after all earlier answers."""
 
     kind = Kind.SYNC
+    answer = Kind.SYNCED
     number: int
 
 
-class Synced(Reply, frozen=True):
-    """The number of the `Sync`."""
-
-    kind = Kind.SYNCED
-    number: int
-
-
-ORDERS: dict[Kind, type[Order]] = {order.kind: order for order in Order.__subclasses__()}
-REPLIES: dict[Kind, type[Reply]] = {reply.kind: reply for reply in Reply.__subclasses__()}
+ORDERS: dict[Kind, type[Order[Any]]] = {order.kind: order for order in Order.__subclasses__()}
+REPLIES: dict[Kind, Any] = {
+    order.answer: get_args(vars(order)["__orig_bases__"][0])[0] for order in ORDERS.values() if hasattr(order, "answer")
+}
+"""The types of replies, by the kind in their headers."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _order_decoders = {kind: msgspec.msgpack.Decoder(order) for kind, order in ORDERS.items()}
 _reply_decoders = {kind: msgspec.msgpack.Decoder(reply) for kind, reply in REPLIES.items()}
 
 
-def encode_body(message: RankMessage) -> bytes:
-    """The bytes after the header; empty for a message without fields."""
-    return _encode(message) if message.__struct_fields__ else b""
-
-
-def decode_order(kind: Kind, body: bytes) -> Order:
+def decode_order(kind: Kind, body: bytes) -> Order[Any]:
     """Decodes an order. Raises KeyError for a kind that is no order, and msgspec's errors."""
     return _order_decoders[kind].decode(body) if body else ORDERS[kind]()
 
 
-def decode_reply(kind: Kind, body: bytes) -> Reply:
+def decode_reply(kind: Kind, body: bytes) -> Any:
     """Decodes a reply. Raises KeyError for a kind that is no reply, and msgspec's errors."""
-    return _reply_decoders[kind].decode(body) if body else REPLIES[kind]()
+    return _reply_decoders[kind].decode(body) if body else None
 
 
-def send(sock: socket.socket, message: RankMessage, fds: tuple[int, ...] = ()) -> None:
-    """Sends a message with file descriptors. Raises OSError if the other side is gone."""
-    body = encode_body(message)
-    data = frames.encode(message.kind, 0, len(body)) + body
+def send(sock: socket.socket, order: Order[Any], fds: tuple[int, ...] = ()) -> None:
+    """Sends an order with file descriptors. Raises OSError if the other side is gone."""
+    _send(sock, order.kind, _encode(order) if order.__struct_fields__ else b"", fds)
+
+
+def reply(sock: socket.socket, order: Order[R], contents: R, fds: tuple[int, ...] = ()) -> None:
+    """Sends the reply to an order with file descriptors. Raises as `send`."""
+    _send(sock, order.answer, b"" if contents is None else _encode(contents), fds)
+
+
+def _send(sock: socket.socket, kind: Kind, body: bytes, fds: tuple[int, ...]) -> None:
+    data = frames.encode(kind, 0, len(body)) + body
     if fds:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         sent = sock.sendmsg([data], ancillary)
@@ -422,7 +379,7 @@ def send(sock: socket.socket, message: RankMessage, fds: tuple[int, ...] = ()) -
     sock.sendall(data)
 
 
-def receive(sock: socket.socket) -> tuple[Order, list[int]]:
+def receive(sock: socket.socket) -> tuple[Order[Any], list[int]]:
     """The next order of the referee, and the descriptors that came with it.
 
     Raises EOFError if the referee is gone.

@@ -49,7 +49,10 @@ class Rank:
         self.folder = folder
         self.solution: Callable[..., Any] | None = None
         self.spark = torch.zeros(1, device=device.torch_device)
-        self.handlers: dict[type[Order], Callable[[Any, list[int]], None]] = {OpenProblem: self.open, Wake: self.wake}
+        self.handlers: dict[type[Order[Any]], Callable[[Any, list[int]], None]] = {
+            OpenProblem: self.open,
+            Wake: self.wake,
+        }
         """By type of order. A handler takes the order and the descriptors that came with it."""
 
     def serve(self) -> None:

@@ -77,9 +77,9 @@ class TrustedRank(Rank):
         self.arenas.clear()
         super().close_problem()
 
-    def reply(self, message: messages.Reply, fds: tuple[int, ...] = ()) -> None:
+    def reply(self, order: messages.Order[messages.R], contents: messages.R, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
-        messages.send(self.sock, message, fds)
+        messages.reply(self.sock, order, contents, fds)
 
     def blame(self, error: BaseException) -> None:
         """Reports an exception of the harness or the problem."""
@@ -99,12 +99,12 @@ class TrustedRank(Rank):
                 raise SizesRefused(f"not one iteration fits this rank's device: {lack}") from None
             raise
         self.device.free_blocks(CACHED_BYTES)
-        self.reply(measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
+        self.reply(order, measurement.result(order.arena_bytes, order.references, EXPECTED_BYTES))
 
     def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""
         made = self.arenas.make(order)
-        self.reply(messages.ArenasMade(), fds=made)
+        self.reply(order, None, fds=made)
         for fd in made:
             os.close(fd)
 
@@ -129,7 +129,7 @@ class TrustedRank(Rank):
             tables.append(messages.SlotTable(index, table))
         self.device.free_blocks(CACHED_BYTES)
         self.device.synchronize()
-        self.reply(messages.Drawn(tables, touched))
+        self.reply(order, messages.Drawn(tables, touched))
 
     def reveal(self, order: messages.Reveal, fds: list[int]) -> None:
         """Completes the inputs of some slots right before a side's GO. Without a side it only watches the device."""
@@ -140,7 +140,7 @@ class TrustedRank(Rank):
                 ranges += side.withheld.get(slot, [])
         # Shared inputs are complete, but their copy into the caches is repeated.
         to = None if side is None or side.shared else side.inputs
-        self.reply(messages.Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
+        self.reply(order, self.device.complete(to, self.arenas.own, ranges, order.watch))
 
     def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
         """Draws an iteration and checks if it fits in a slot, or writes the last drawn one to this rank's inputs."""
@@ -152,7 +152,7 @@ class TrustedRank(Rank):
         else:
             fits = self.draw_for_one(order, order.alone)
         self.device.synchronize()
-        self.reply(messages.DrawnAgain(fits))
+        self.reply(order, fits)
 
     def draw_for_all(self, order: messages.DrawAgain) -> bool:
         """Draws an iteration for all ranks. Returns whether what contenders can read before GO stays the same."""
@@ -219,31 +219,31 @@ class TrustedRank(Rank):
         written = order.count > 0 and self.arenas.any_written(order.side, order.first, order.count)
         ended = order.ended[self.rank]
         missing = ended >= 0 and not self.arenas.any_written(order.side, ended, 1)
-        self.reply(messages.LookedAhead(written, missing))
+        self.reply(order, messages.LookedAhead(written, missing))
 
     def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:
         """Checks that the output arenas are still poisoned."""
-        self.reply(messages.PoisonChecked(self.arenas.touched(order.sides)))
+        self.reply(order, self.arenas.touched(order.sides))
 
     def sync(self, order: messages.Sync, fds: list[int]) -> None:
         """Sends a number back after all earlier answers."""
-        self.reply(messages.Synced(order.number))
+        self.reply(order, order.number)
 
     def measure_peaks(self, order: messages.MeasurePeaks, fds: list[int]) -> None:
         """Measures the peaks of this machine (collective)."""
-        self.reply(messages.PeaksMeasured(self.device.peaks()))
+        self.reply(order, self.device.peaks())
 
     def measure_transfers(self, order: messages.MeasureTransfers, fds: list[int]) -> None:
         """Measures the times of transfers between every two ranks (collective)."""
         from sandbox.rank import transfers
 
-        self.reply(messages.TransfersMeasured(transfers.measure(self.device, order.backends)))
+        self.reply(order, transfers.measure(self.device, order.backends))
 
     def take(self, order: messages.TakeOutputs, fds: list[int]) -> None:
         """Copies outputs that are compared later, because the kernel runs again before that."""
         self.arenas.take(order.side, order.first, order.count)
         self.device.synchronize()
-        self.reply(messages.OutputsTaken())
+        self.reply(order, None)
 
     # --- comparing -----------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class TrustedRank(Rank):
         self.device.free_blocks(CACHED_BYTES)
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
-        self.reply(messages.Compared(_first_wrong(findings)))
+        self.reply(order, _first_wrong(findings))
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
         """Compares the outputs of these slots (collective). against: the side with the baseline's outputs."""

@@ -38,7 +38,7 @@ from sandbox.protocol.events import (
     Waiting,
     WorldOffsets,
 )
-from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, PeaksMeasured, TransfersMeasured
+from sandbox.protocol.messages import MeasurePeaks, MeasureTransfers, Order, R
 from sandbox.protocol.result import Transfers, harness_error_result, joined, unjudged_result
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, EnginePipe, SettingRefused, Stopped
@@ -53,7 +53,7 @@ from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
 from sandbox.worlds.contenders import Contenders
 from sandbox.worlds.deadlines import TimeSource
-from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, R, ask
+from sandbox.worlds.exchange import REFERENCE, Exchange, PreparedSetting, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.fork_server import ForkServers
@@ -155,13 +155,13 @@ class Referee:
     def calibrate(self, setting: events.Setting) -> None:
         """Measures this machine's peaks: those of the slowest rank."""
         try:
-            measured, seconds = self._measured(setting, MeasurePeaks(), PeaksMeasured, deadlines.PREPARE)
+            measured, seconds = self._measured(setting, MeasurePeaks(), deadlines.PREPARE)
         except UNMEASURED as error:
             self.emit(Fatal(message=f"calibration failed: {error}"))
             return
         peaks = {
-            name: (max if name.endswith(("_us", "_ms")) else min)(rank.peaks[name] for rank in measured)
-            for name in measured[0].peaks
+            name: (max if name.endswith(("_us", "_ms")) else min)(peaks[name] for peaks in measured)
+            for name in measured[0]
         }
         self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
 
@@ -176,21 +176,21 @@ class Referee:
 
     def _transfers(self, setting: events.Setting) -> tuple[Transfers, float]:
         """The transfers and their seconds. A fault in an optional library loses no other times. Raises as `_measured`."""
-        measured, seconds = self._measured(setting, MeasureTransfers(), TransfersMeasured, deadlines.PREPARE)
-        found = joined([reply.transfers for reply in measured])
+        measured, seconds = self._measured(setting, MeasureTransfers(), deadlines.PREPARE)
+        found = joined(measured)
         if not kind_of(setting.device).on_gpus:
             return found, seconds
         order = MeasureTransfers(backends=True)
         try:
-            more, longer = self._measured(setting, order, TransfersMeasured, deadlines.BACKENDS)
+            more, longer = self._measured(setting, order, deadlines.BACKENDS)
         except Stopped:
             raise
         except UNMEASURED as error:
             why = {OPTIONAL_WAYS: str(error).strip().rpartition("\n")[-1]}
             return found.beside(Transfers(found.sizes, [], why)), seconds
-        return found.beside(joined([reply.transfers for reply in more])), seconds + longer
+        return found.beside(joined(more)), seconds + longer
 
-    def _measured(self, setting: events.Setting, order: Order, reply: type[R], limit: float) -> tuple[list[R], float]:
+    def _measured(self, setting: events.Setting, order: Order[R], limit: float) -> tuple[list[R], float]:
         """The oracle world's replies, and their seconds. No other world runs and no other arena times meanwhile.
 
         Raises:
@@ -202,7 +202,7 @@ class Referee:
             world = self.oracle.open(setting)
             with self.leased(setting, ""):
                 started = self.timer.monotonic()
-                return ask(self.await_all, world, order, reply, limit), self.timer.monotonic() - started
+                return ask(self.await_all, world, order, limit), self.timer.monotonic() - started
         except UNMEASURED:
             self.oracle.drop()
             raise

@@ -5,7 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -13,14 +13,12 @@ from sandbox.machine.devices.kind import distinct_calls
 from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.frames import LOST, Kind
-from sandbox.protocol.messages import OutputFinding
+from sandbox.protocol.messages import OutputFinding, R
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.worlds.deadlines import TimeLimits, TimeSource
 from sandbox.worlds.failures import HarnessFailed, OutputsLost
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
-
-R = TypeVar("R", bound=messages.Reply)
 
 
 class AwaitAll(Protocol):
@@ -35,8 +33,7 @@ class AwaitAll(Protocol):
 def ask(
     await_all: AwaitAll,
     world: World,
-    order: messages.Order,
-    reply: type[R],
+    order: messages.Order[R],
     limit: float,
     meanwhile: Callable[[], None] | None = None,
 ) -> list[R]:
@@ -47,8 +44,7 @@ def ask(
     world.tell(order)
     if meanwhile is not None:
         meanwhile()
-    replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
-    return [found for found in replies if isinstance(found, reply)]
+    return [answer.reply for answer in await_all(world, order.answer, limit)]
 
 
 CONTENDER, RIVAL, REFERENCE = range(3)
@@ -119,7 +115,7 @@ def hand_over_arenas(
     layout = prepared.layout
     prepared.world.tell(messages.MakeArenas(layout, own=not prepared.used, side=side, shared=shared))
     prepared.used = True
-    made = await_all(prepared.world, messages.ArenasMade.kind, prepared.limits.own)
+    made = await_all(prepared.world, Kind.ARENAS_MADE, prepared.limits.own)
     try:
         if any(len(answer.fds) != ARENAS for answer in made):
             raise HarnessFailed("descriptors of arenas got lost: the referee has too many open files")
@@ -183,9 +179,9 @@ class Exchange:
         """Gives the contender fresh arenas: each oracle rank makes those of the contender rank with its number."""
         hand_over_arenas(self.await_all, self.prepared, [self.contender], self.side)
 
-    def ask(self, order: messages.Order, reply: type[R], meanwhile: Callable[[], None] | None = None) -> list[R]:
+    def ask(self, order: messages.Order[R], meanwhile: Callable[[], None] | None = None) -> list[R]:
         """Sends an order to the oracle world and returns its replies by rank. meanwhile(): called before it waits."""
-        return ask(self.await_all, self.oracle, order, reply, self.prepared.limits.own, meanwhile)
+        return ask(self.await_all, self.oracle, order, self.prepared.limits.own, meanwhile)
 
     def draw(self, count: int, expect_poison: bool, meanwhile: Callable[[], None] | None = None) -> None:
         """Draws fresh secret inputs for the first `count` slots. `tables` then has the places of the tensors.
@@ -195,7 +191,7 @@ class Exchange:
         """
         self.prepared.seeds = fresh_seeds(count)
         order = messages.Draw(self.prepared.seeds, intact=expect_poison, sides=self.sides)
-        drawn = self.ask(order, messages.Drawn, meanwhile)
+        drawn = self.ask(order, meanwhile)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:
                 raise self.late(rank, side)
@@ -238,7 +234,7 @@ class Exchange:
         return self._reveal(messages.Reveal(None, watch=True))
 
     def _reveal(self, order: messages.Reveal) -> float:
-        return max(reply.foreign_us for reply in self.ask(order, messages.Revealed))
+        return max(self.ask(order))
 
     def await_done(self, world: World, limit: float, stops: bool = False, copied: tuple[int, int] | None = None) -> int:
         """Waits until a batch ends. Returns its end in perf_counter_ns.
@@ -284,12 +280,12 @@ class Exchange:
 
         Call `await_begun` before the side's world continues.
         """
-        self._begin(messages.TakeOutputs(first, count, self.side), messages.OutputsTaken)
+        self._begin(messages.TakeOutputs(first, count, self.side))
 
-    def _begin(self, order: messages.Order, reply: type[messages.Reply]) -> None:
+    def _begin(self, order: messages.Order[Any]) -> None:
         """Sends an order to the oracle world whose reply says nothing. The next wait for this world takes it."""
         self.oracle.tell(order)
-        self.oracle.owes(reply.kind)
+        self.oracle.owes(order.answer)
 
     def await_begun(self) -> None:
         """Waits until the oracle world has done all that it has begun: outputs are copied and arenas poisoned."""
@@ -301,7 +297,7 @@ class Exchange:
 
         first, count: the slots of calls that have not begun. ended: by rank, the slot of a call that has ended, or -1.
         """
-        return self.ask(messages.LookAhead(self.side, first, count, list(ended)), messages.LookedAhead)
+        return self.ask(messages.LookAhead(self.side, first, count, list(ended)))
 
     def replace(self, slot: int, tries: int, distributions: Sequence[bool] = (True, False)) -> bool:
         """Replaces the inputs of an iteration by new ones of the same trial. Returns False if none fits.
@@ -313,8 +309,8 @@ class Exchange:
         for meaningful in distributions:
             for seed in fresh_seeds(tries):
                 again = messages.DrawAgain(slot, of_trial(seed, self.prepared.seeds[slot]), meaningful)
-                if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
-                    self._begin(replace(again, replace=True), messages.DrawnAgain)
+                if all(self.ask(again)):
+                    self._begin(replace(again, replace=True))
                     return True
         return False
 
@@ -322,8 +318,8 @@ class Exchange:
         """Replaces the inputs of one rank only, as `replace` does. The inputs of all other ranks stay as they are."""
         for seed in fresh_seeds(tries):
             again = messages.DrawAgain(slot, seed, alone=rank)
-            if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
-                self._begin(replace(again, replace=True), messages.DrawnAgain)
+            if all(self.ask(again)):
+                self._begin(replace(again, replace=True))
                 return True
         self.prepared.misfits[rank] += 1
         return False
@@ -331,13 +327,13 @@ class Exchange:
     def discard_outputs(self) -> None:
         """Poisons the output arenas, without comparing anything."""
         for side in self.sides:
-            self._begin(messages.CompareOutputs([], side), messages.Compared)
+            self._begin(messages.CompareOutputs([], side))
         self.await_begun()  # else outputs of the next batch could be poisoned on a busy machine
 
     def require_untouched(self) -> None:
         """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""
-        for rank, reply in enumerate(self.ask(messages.CheckPoison(self.sides), messages.PoisonChecked)):
-            for side in reply.touched:
+        for rank, touched in enumerate(self.ask(messages.CheckPoison(self.sides))):
+            for side in touched:
                 raise self.late(rank, side)
 
     def late(self, rank: int, side: int) -> Failed:
@@ -362,11 +358,11 @@ class Exchange:
         beside: more slots, which are compared only if an output is not near the baseline's.
         note: keep and report the figures.
         """
-        compared = self.ask(messages.CompareOutputs(slots, self.side, against, list(beside)), messages.Compared)
+        compared = self.ask(messages.CompareOutputs(slots, self.side, against, list(beside)))
         verdict, failure = Verdict.PASS, None
-        for rank, reply in enumerate(compared):
+        for rank, findings in enumerate(compared):
             ok = True
-            for finding in reply.findings:
+            for finding in findings:
                 if note:
                     self.note(rank, finding.outputs, finding.paper)
                 if finding.verdict is not Verdict.PASS:

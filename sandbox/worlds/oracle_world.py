@@ -8,7 +8,7 @@ from sandbox.machine.devices.kind import calls_for
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
-from sandbox.protocol.messages import BaselineMeasured, MeasureBaseline, SlotLayout, Sync, Wake
+from sandbox.protocol.messages import MeasureBaseline, SlotLayout, Sync, Wake
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import PreparedSetting, ask, fresh_seeds
@@ -61,7 +61,7 @@ class OracleWorld:
         kind = kind_of(setting.device)
         order = MeasureBaseline(fresh_seeds(MEASURED_ITERATIONS), list(kind.arena_bytes), kind.pace.references)
         try:
-            measured = ask(self.starter.await_all, world, order, BaselineMeasured, deadlines.PREPARE)
+            measured = ask(self.starter.await_all, world, order, deadlines.PREPARE)
         except BaseException:
             self.drop()  # the next order must not get its late answer
             raise

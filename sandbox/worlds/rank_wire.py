@@ -11,12 +11,12 @@ import sys
 import termios
 import time
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sandbox.memory import host as memory
 from sandbox.protocol import frames, messages
 from sandbox.protocol.frames import FAILURES, Kind
-from sandbox.protocol.messages import REPLIES, Order, Reply, decode_reply
+from sandbox.protocol.messages import REPLIES, Order, decode_reply
 from sandbox.worlds.failures import WorldFailed
 
 OUTPUT_KEPT = 256 << 10
@@ -38,7 +38,7 @@ class Received(NamedTuple):
 
     kind: Kind
     value: int
-    reply: Reply | None
+    reply: Any
     fds: list[int]
 
 
@@ -210,7 +210,7 @@ class RankWire:
 
     # --- to the rank -----------------------------------------------------------------------------------------
 
-    def send(self, order: Order, fds: tuple[int, ...] = ()) -> None:
+    def send(self, order: Order[Any], fds: tuple[int, ...] = ()) -> None:
         """Sends an order. A rank that is gone is no error here, because the wait for its answer raises the cause."""
         try:
             self.sock.settimeout(SEND_SECONDS)

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Kind
@@ -77,7 +78,7 @@ class Wires:
 
     # --- orders ----------------------------------------------------------------------------------------------
 
-    def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
+    def send(self, orders: Sequence[Order[Any]], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """Sends each rank its order with descriptors."""
         for rank, wire in enumerate(self.ranks):
             wire.send(orders[rank], fds[rank] if fds else ())
@@ -227,7 +228,7 @@ class Wires:
             if wire.closed or self.failure:
                 raise self.failure or WorldFailed("DIED", wire.rank, status=-1)
         found = all(
-            any(getattr(answer.reply, "number", None) == number for answer in wire.answers) for wire in self.ranks
+            any(answer.kind is Kind.SYNCED and answer.reply == number for answer in wire.answers) for wire in self.ranks
         )
         if found:
             for wire in self.ranks:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence, Set
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from sandbox.protocol.events import Setting
 from sandbox.protocol.frames import GatePage, Kind
@@ -178,11 +179,11 @@ class World:
 
     # --- orders ----------------------------------------------------------------------------------------------
 
-    def tell(self, order: Order, fds: tuple[int, ...] = ()) -> None:
+    def tell(self, order: Order[Any], fds: tuple[int, ...] = ()) -> None:
         """Sends an order to all ranks. Raises HarnessFailed if the order is illegal in this state."""
         self.tell_each([order] * self.ranks, [fds] * self.ranks)
 
-    def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
+    def tell_each(self, orders: Sequence[Order[Any]], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """Sends each rank an order of the same kind with descriptors. Raises as `tell`."""
         self._move(orders[0].kind)
         self.wires.send(orders, fds)

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
@@ -108,7 +109,7 @@ class MadeOracle:
     lost_fds: bool = False
     finding: Callable[[int, CompareOutputs, int], OutputFinding] = lambda rank, order, slot: right()
     """finding(rank, order, slot)."""
-    touched: Callable[[int, Order], list[int]] = lambda rank, order: []
+    touched: Callable[[int, Order[Any]], list[int]] = lambda rank, order: []
     """touched(rank, order): the sides whose poison was overwritten, at a Draw or a CheckPoison."""
     written: Callable[[int, LookAhead], bool] = lambda rank, order: False
     """written(rank, order): whether calls that have not begun have outputs."""

@@ -271,7 +271,7 @@ class MadeMachine:
         ranks, count = self.ranks(world), 0
         take = ranks.take_order
 
-        def noting(rank: int, order: Order) -> None:
+        def noting(rank: int, order: Order[Any]) -> None:
             nonlocal count
             take(rank, order)
             if rank == 0 and order.kind is kind:

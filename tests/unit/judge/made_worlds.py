@@ -8,13 +8,14 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from made_clock import MadeClock
 from made_kernels import Fault, MadeKernel
 
 from sandbox.protocol.frames import FAILURES, Kind
 from sandbox.protocol.kernel_files import Kernel
-from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order, Reply
+from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.rank_wire import Received
@@ -60,7 +61,7 @@ class MadeRanks:
         self.name = ""
         """The name of the loaded kernel."""
         self.offset = 0.0
-        self.orders: list[Order] = []
+        self.orders: list[Order[Any]] = []
         """All orders that the first rank got."""
         self.paused = False
         self.on_go: Callable[[], None] = lambda: None
@@ -95,7 +96,7 @@ class MadeRanks:
     def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
         self._watch = watcher
 
-    def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
+    def send(self, orders: Sequence[Order[Any]], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """An Arm with a batch is noted as two orders."""
         first = orders[0]
         noted = [first, first.batch] if isinstance(first, Arm) and first.batch else [first]
@@ -154,7 +155,8 @@ class MadeRanks:
         if self.failure or self._ended:
             raise self.failure or next(iter(self._ended.values()))
         found = all(
-            any(getattr(answer.reply, "number", None) == number for answer in answers) for answers in self._answers
+            any(answer.kind is Kind.SYNCED and answer.reply == number for answer in answers)
+            for answers in self._answers
         )
         if found:
             self.close()
@@ -172,7 +174,7 @@ class MadeRanks:
 
     # --- what the ranks do -------------------------------------------------------------------------------------
 
-    def take_order(self, rank: int, order: Order) -> None:
+    def take_order(self, rank: int, order: Order[Any]) -> None:
         """Carries out an order on one rank."""
         delay = OPEN_SECONDS if order.kind is Kind.OPEN else ORDER_SECONDS
         if isinstance(order, LoadKernel):
@@ -241,7 +243,7 @@ class MadeRanks:
         if not self.sealed:
             self._reply(rank, Kind.DELIVERED, Kind.DELIVERED, seconds + ORDER_SECONDS)
 
-    def _reply(self, rank: int, order: Kind, kind: Kind, seconds: float, reply: Reply | None = None) -> None:
+    def _reply(self, rank: int, order: Kind, kind: Kind, seconds: float, reply: Any = None) -> None:
         """Sends an answer in so many seconds, unless a fault replaces it."""
         fault = self._fault(rank, order)
         if fault is None or fault.extra:

@@ -30,7 +30,7 @@ from sandbox.worlds.exchange import CONTENDER, RIVAL, Failed
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.world import BEGIN_SECONDS, World
 
-AnyOrder = TypeVar("AnyOrder", bound=Order)
+AnyOrder = TypeVar("AnyOrder", bound=Order[Any])
 
 
 def made(kernel: MadeKernel | None = None, rival: MadeKernel | None = None) -> MadeMachine:

@@ -2,6 +2,7 @@
 
 import itertools
 from functools import partial
+from typing import Any
 
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
@@ -302,7 +303,7 @@ def test_a_timed_iteration_that_is_wrong_ends_the_run() -> None:
 def touched_at_draw(number: int, side: int):
     draws = itertools.count()
 
-    def touched(rank: int, order: Order) -> list[int]:
+    def touched(rank: int, order: Order[Any]) -> list[int]:
         return [side] if isinstance(order, Draw) and rank == 0 and next(draws) == number else []
 
     return touched

@@ -8,7 +8,7 @@ from sandbox.memory.host import TensorPlace
 from sandbox.protocol import frames, messages
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import ORDERS, REPLIES, Arm, Compared, Go, OutputFinding, SlotTable, decode_reply
+from sandbox.protocol.messages import ORDERS, REPLIES, Arm, CompareOutputs, Go, OutputFinding, SlotTable, decode_reply
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.rank_wire import RankWire
 
@@ -46,19 +46,18 @@ def test_an_order_without_fields_is_a_bare_header():
 
 def test_a_trusted_reply_is_read_whole_in_whatever_pieces_it_comes():
     figures = OutputError("out", False, False, math.inf, math.nan, 0.0, 0.0, 1e-3, 1e-3, first_wrong=[1, 2])
-    reply = Compared([OutputFinding(Verdict.WRONG_RESULT, outputs=[figures])])
+    reply = [OutputFinding(Verdict.WRONG_RESULT, outputs=[figures])]
     mine, theirs = socket.socketpair()
     with mine, theirs:
-        messages.send(mine, reply)
+        messages.reply(mine, CompareOutputs([], 0), reply)
         data = theirs.recv(1 << 16)
         trusted = RankWire(0, True, theirs, -1, bytearray(64))
         for at in range(0, len(data), 5):
             trusted.take_in(data[at : at + 5])
     (answer,) = trusted.answers
     assert answer.kind is Kind.COMPARED
-    assert isinstance(answer.reply, Compared)
-    assert answer.reply.findings[0].verdict is Verdict.WRONG_RESULT
-    assert math.isnan(answer.reply.findings[0].outputs[0].max)
+    assert answer.reply[0].verdict is Verdict.WRONG_RESULT
+    assert math.isnan(answer.reply[0].outputs[0].max)
     assert decode_reply(frames.decode(data[:16]).kind, data[16:]) is not None
 
 
