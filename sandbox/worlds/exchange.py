@@ -5,7 +5,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,14 +21,12 @@ from sandbox.worlds.failures import HarnessFailed, OutputsLost
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 
+AwaitAll = Callable[..., list[Received]]
+"""(world, kind, limit, may_be_late=False): waits for an answer of one kind from every rank of a world, and serves all other input
+meanwhile. limit: seconds.
 
-class AwaitAll(Protocol):
-    """Waits for an answer of one kind from every rank of a world, and serves all other input meanwhile.
-
-    Raises WorldFailed or Deadline if the contender is at fault, and other exceptions for other ends of the run.
-    """
-
-    def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]: ...
+Raises WorldFailed or Deadline if the contender is at fault, and other exceptions for other ends of the run.
+"""
 
 
 def ask(
@@ -64,36 +63,26 @@ def of_trial(seed: int, other: int) -> int:
     return seed // messages.TRIALS * messages.TRIALS + other % messages.TRIALS
 
 
+@dataclass(eq=False)
 class PreparedSetting:
     """A setting that is open in the oracle world, and what this world has measured for it."""
 
-    def __init__(
-        self,
-        world: World,
-        limits: TimeLimits,
-        layout: messages.SlotLayout,
-        calls: int,
-        call_seconds: float,
-        varies: bool = False,
-        most_references: int | None = None,
-    ) -> None:
-        """varies: whether the shapes inside a call depend on the values of its inputs (sandbox/rank/baseline_measurement.py).
-        most_references: reference worlds that fit into the devices' memory; None: no limit.
-        """
-        self.world = world
-        self.limits = limits
-        self.layout = layout
-        self.calls = calls
-        """Baseline calls that fill a batch."""
-        self.call_seconds = call_seconds
-        """Seconds of one baseline call, estimated from a few calls."""
-        self.varies = varies
-        self.most_references = most_references
-        self.used = False
-        self.seeds: list[int] = []
-        """By slot: the seed from which its iteration was drawn first."""
-        self.misfits: Counter[int] = Counter()
-        """By rank: the number of iterations in which only its inputs were to be replaced, but no draw fitted."""
+    world: World
+    limits: TimeLimits
+    layout: messages.SlotLayout
+    calls: int
+    """Baseline calls that fill a batch."""
+    call_seconds: float
+    """Seconds of one baseline call, estimated from a few calls."""
+    varies: bool = False
+    """Whether the shapes inside a call depend on the values of its inputs (sandbox/rank/baseline_measurement.py)."""
+    most_references: int | None = None
+    """Reference worlds that fit into the devices' memory; None: no limit."""
+    used: bool = False
+    seeds: list[int] = field(default_factory=list)
+    """By slot: the seed from which its iteration was drawn first."""
+    misfits: Counter[int] = field(default_factory=Counter)
+    """By rank: the number of iterations in which only its inputs were to be replaced, but no draw fitted."""
 
     def references_of(self, count: int) -> int:
         """`count` reference worlds, or as many as fit into memory."""

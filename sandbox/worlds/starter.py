@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,19 @@ from sandbox.worlds.first_process import WorldSpec
 from sandbox.worlds.world import State, World
 
 
+@dataclass(eq=False)
 class WorldStarter:
     """Starts worlds in the jail of this machine, and ends them.
 
     A world starts as the oracle world, a reference or a spare. A spare that a run takes ends as its contender or rival.
     """
 
-    def __init__(
-        self,
-        jail: Jail,
-        start_processes: Callable[[WorldSpec], World],
-        await_all: AwaitAll,
-        emit: Callable[[Any], None],
-        timer: TimeSource = time,
-    ) -> None:
-        """start_processes: starts a world. It raises OSError if the machine is out of processes, descriptors or memory."""
-        self.jail = jail
-        self.start_processes = start_processes
-        self.await_all = await_all
-        self.emit = emit
-        self.timer = timer
+    jail: Jail
+    start_processes: Callable[[WorldSpec], World]
+    """Starts a world. Raises OSError if the machine is out of processes, descriptors or memory."""
+    await_all: AwaitAll
+    emit: Callable[[Any], None]
+    timer: TimeSource = time
 
     def start(self, role: Role, setting: Setting) -> World:
         """Starts a world's processes; returns before they are ready.
