@@ -109,7 +109,7 @@ def named(name: str) -> Backend | None:
 def used(modules: Iterable[str]) -> list[Backend]:
     """The backends that a kernel with these imports uses. `from a import b` is the module a.b."""
     imported = set(modules)
-    return [backend for backend in BACKENDS if any(_within(each, own) for each in imported for own in backend.modules)]
+    return [backend for backend in BACKENDS if any(within(each, own) for each in imported for own in backend.modules)]
 
 
 def label_in(labels: Iterable[str]) -> str:
@@ -128,7 +128,8 @@ def refusal(backend: Backend, device: str, world: int) -> str:
     return ""
 
 
-def _within(module: str, package: str) -> bool:
+def within(module: str, package: str) -> bool:
+    """Whether a module is a package or in it."""
     return module == package or module.startswith(f"{package}.")
 
 

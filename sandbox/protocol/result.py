@@ -166,15 +166,15 @@ class RivalResult(KernelVerdict, frozen=True):
 class BareResult(KernelVerdict, frozen=True):
     """A result without its samples. A field that is added here is in journals, in `run --json` and in the index."""
 
-    paper_rule: str | None
-    error: Errors | None
-    speedup: Speedup | None
-    baseline_us: Microseconds | None
-    contender_us: Microseconds | None
-    roofline: Roofline | None
-    seconds: Seconds
-    jail: str
-    sealed: bool
+    paper_rule: str | None = None
+    error: Errors | None = None
+    speedup: Speedup | None = None
+    baseline_us: Microseconds | None = None
+    contender_us: Microseconds | None = None
+    roofline: Roofline | None = None
+    seconds: Seconds = Seconds()
+    jail: str = ""
+    sealed: bool = False
     outcome: str = ""
     """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty if nothing was timed."""
     clock: str = ""
@@ -226,20 +226,7 @@ TEXT = 65536
 
 def unjudged_result(verdict: Verdict, failure: Failure, jail: str = "", sealed: bool = False) -> Result:
     """The result of a run whose kernel was not judged."""
-    return Result(
-        verdict=verdict,
-        detail=failure_words(failure),
-        failure=failure,
-        paper_rule=None,
-        error=None,
-        speedup=None,
-        baseline_us=None,
-        contender_us=None,
-        roofline=None,
-        seconds=Seconds(),
-        jail=jail,
-        sealed=sealed,
-    )
+    return Result(verdict, failure_words(failure), failure, jail=jail, sealed=sealed)
 
 
 def harness_error_result(

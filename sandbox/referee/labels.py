@@ -6,7 +6,7 @@ The text is read line by line, because it is untrusted and can crash a parser. A
 import re
 from itertools import takewhile
 
-from sandbox.machine.backends import Backend, used
+from sandbox.machine.backends import Backend, used, within
 from sandbox.protocol.kernel_files import Kernel, python_texts
 
 LIBRARY = "library calls only"
@@ -53,10 +53,10 @@ def labels(kernel: Kernel) -> list[str]:
     lines = _lines(kernel)
     modules = [module for line in lines for module in _imported(line)]
     found = [backend.label for backend in used(modules)]
-    if any(_within(module, "problems") for module in modules):
+    if any(within(module, "problems") for module in modules):
         found.append(BASELINE)
     compiled = any(name.endswith(COMPILED) for name in kernel.files)
-    if not compiled and not any(_within(module, own) for module in modules for own in OWN_CODE):
+    if not compiled and not any(within(module, own) for module in modules for own in OWN_CODE):
         found.append(LIBRARY)
     if any(_falls_back(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
         found.append(FALLBACK)
@@ -80,10 +80,6 @@ def _imported(line: str) -> list[str]:
     if plain := _IMPORT.match(line):
         return [name.split()[0] for name in plain[1].split(",") if name.split()]
     return []
-
-
-def _within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
 
 
 def _falls_back(lines: list[str], number: int) -> bool:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 FEWEST = 6
 """Fewer undisturbed batches of the contender give no claim."""
-TAIL = 0.00135
-"""Probability beyond either end of the interval: three standard errors."""
 HALF_WIDTHS = 1.55
 """A difference of this many half widths is detected in 95 % of measurements: (3 + z(0.95)) / 3."""
 NOISY_PERCENT = 50.0

@@ -12,9 +12,9 @@ import pytest
 
 from sandbox.protocol.events import Interval
 from sandbox.timing import random_effects
-from sandbox.timing.interval import FEWEST, HALF_WIDTHS, TAIL, Pair, detectable_percent, half_width, outcome, turns_of
+from sandbox.timing.interval import FEWEST, HALF_WIDTHS, Pair, detectable_percent, half_width, outcome, turns_of
 from sandbox.timing.interval import speedup as estimate
-from sandbox.timing.random_effects import ERRORS
+from sandbox.timing.random_effects import ERRORS, TAIL
 
 
 def speedup(*args, **options) -> Interval:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from sandbox.kit import kittens
 from sandbox.kit.compilers import build
 from sandbox.kit.errors import CompileError
 
@@ -38,9 +39,9 @@ def compile_cuda_extension(
     cuda = _texts(options.pop("cuda_sources", cuda_source))
     cpp = _texts(options.pop("cpp_sources", cpp_source))
     flags = {"cuda": extra_cuda_cflags or [], "cpp": extra_cflags or [], "ld": extra_ldflags or []}
-    kittens: Path | None = None
+    root: Path | None = None
     if any(map(kittens.are_included, (*cuda, *cpp))):
-        kittens = kittens.checkout()
+        root = kittens.checkout()
         for text in (*cuda, *cpp):
             kittens.refuse(text, dist.get_world_size())
     key = build.content_key(
@@ -52,7 +53,7 @@ def compile_cuda_extension(
         *cuda,
         *cpp,
         repr((functions, flags, options)),
-        kittens.key(kittens) if kittens else "",
+        kittens.key(root) if root else "",
     )
     module_name = f"{name}_{key[:12]}"
 
@@ -60,8 +61,8 @@ def compile_cuda_extension(
         folder = output.with_name(output.name + ".build")
         folder.mkdir()
         try:
-            if kittens is not None:
-                paths = kittens.linked(kittens, folder / "kittens")
+            if root is not None:
+                paths = kittens.linked(root, folder / "kittens")
                 options["extra_include_paths"] = [*paths, *(options.get("extra_include_paths") or ())]
             _load_inline(module_name, cuda, cpp, functions, flags, options, folder)
             shutil.move(folder / f"{module_name}.so", output)
