@@ -89,7 +89,7 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
-    modules = ["screens.main", *(module for module, _ in COMMANDS.values())]
+    modules = ["screens.main", *(f"arena.cli.{where.partition(':')[0]}" for where, _ in COMMANDS.values())]
     forked = Forked(modules, os.environ | {"PYTHONPATH": search_path()})
     yield forked
     forked.close()

@@ -5,11 +5,9 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 
-from arena.board.board import PRINTED_PROBLEMS
-from arena.board.definitions import BOUND_WORDS, Score
+from arena.board.definitions import BOUND_WORDS, PRINTED_PROBLEMS, Score
 from arena.board.gathering import Board, PublishedRow
-from arena.board.outcomes import ResultPlace
-from arena.board.scorecard import HOLDS, Scorecard
+from arena.board.scorecard import HOLDS, ResultPlace, Scorecard
 from arena.words.table import Column, TextTable
 from arena.words.untrusted_text import printable
 

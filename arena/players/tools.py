@@ -11,8 +11,7 @@ import msgspec
 
 import sandbox
 from arena.models.answer import kernel_of
-from arena.models.connection.calls import ARGUMENT_CHARACTERS
-from arena.models.conversation import Tool, ToolCall, ToolResult, read_template
+from arena.models.conversation import ARGUMENT_CHARACTERS, Tool, ToolCall, ToolResult, read_template
 from arena.words.untrusted_text import one_line, printable
 from sandbox.machine.backends import backend_names
 from sandbox.protocol.kernel_files import Kernel

@@ -21,8 +21,7 @@ from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.settings import Settings, save_settings
-from arena.workspace.kernels import Workspace
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks, Workspace
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict

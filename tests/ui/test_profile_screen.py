@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 import screens.profile.screen
 from arena.errors import MachineError
-from arena.profile.gpu_figures import Least
-from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
+from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu_report import ncu_kernels
+from arena.profile.profile_process import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
 from arena.profile.rules import RankFigures, figures, under_profiler
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted

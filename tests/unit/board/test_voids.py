@@ -12,8 +12,7 @@ from stored_runs import SETTING, header, passed, ran
 from arena.board.gathering import gather
 from arena.board.voiding import find_target, unvoid, void
 from arena.duel.events import DuelEnded, DuelHeader, DuelPlayer, Finalist, KernelJudged, Submitted, Winner
-from arena.duel.journal import open_duel_journal, read_duels
-from arena.duel.ratings import ratings
+from arena.duel.journal import open_duel_journal, ratings, read_duels
 from arena.errors import FolderUnwritable, PathRefused, UsageError
 from arena.models.budget import Spent
 from arena.paths import Paths

@@ -7,11 +7,10 @@ from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cli.duel.duel import duel_line
+from arena.cli.duel import duel_line
 from arena.duel.card import text_card
 from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
-from arena.duel.journal import duel_records, ending, read_duel, read_duel_header, read_duels
-from arena.duel.ratings import ratings
+from arena.duel.journal import duel_records, ending, ratings, read_duel, read_duel_header, read_duels
 from arena.duel.state import DuelState
 
 WHOLE = (Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl").read_bytes()

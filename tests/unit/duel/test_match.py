@@ -27,13 +27,12 @@ from arena.duel.events import (
     Submitted,
 )
 from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
-from arena.duel.match import Match
-from arena.duel.opening import duel_players, new_header
+from arena.duel.match import Match, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.machine.facts import NoJail
 from arena.paths import Paths
-from arena.players.file import FilePlayer
+from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.records.index import Store
 from arena.records.voids import Void, append_void, read_voids

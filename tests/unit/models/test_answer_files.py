@@ -5,7 +5,7 @@ import pytest
 from arena.models.answer import ModelAnswer, has_whole_kernel, join_continuation, kernel_of
 from arena.models.budget import Spent
 from arena.models.conversation import Finish
-from arena.players.prompts.feedback import fenced_kernel
+from arena.players.feedback import fenced_kernel
 from sandbox.protocol.kernel_files import Kernel
 
 MAIN = "from .ops.sums import total\n\n\ndef solution(x):\n    return total(x)\n"

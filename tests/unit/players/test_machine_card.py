@@ -9,7 +9,7 @@ PROGRAM = """
 import arena.machine.facts
 arena.machine.facts.device_files = lambda: 8
 from arena.paths import find_paths
-from arena.players.prompts.machine_card import machine_card
+from arena.players.prompt import machine_card
 from sandbox.protocol.events import Setting
 setting = Setting(problem_dir="", preset="tiny", sizes={{}}, world={world}, device="cuda", dtype="bfloat16")
 print(machine_card(setting, find_paths()))

@@ -11,18 +11,17 @@ import pytest
 import sandbox.kit
 from arena.errors import UsageError
 from arena.machine.calibration import Calibration
-from arena.machine.transfers import keep
+from arena.machine.transfers import keep_transfers
 from arena.models.answer import ModelAnswer
 from arena.models.budget import BudgetPool, Spent
-from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
 from arena.models.conversation import Conversation, Finish, Message, Text, Usage, read_template
+from arena.models.keys import HIDDEN, Hiding, Key, find_key
 from arena.models.model import find_model
 from arena.models.providers import find_provider
 from arena.paths import Paths, module_environment
 from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
-from arena.players.prompts.examples import choose_examples, load_examples, suits
-from arena.players.prompts.feedback import fenced, judgement_words, next_turn
-from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
+from arena.players.feedback import fenced, judgement_words, next_turn
+from arena.players.prompt import Prompt, build_prompt, choose_examples, load_examples, shared_sources, suits
 from arena.records.header import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
@@ -127,7 +126,7 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
 
 def test_measured_transfers_are_told_where_they_are_of_this_setting(paths: Paths) -> None:
     found = Transfers([2048], [PairTimes((0, 1), {"SM stores": [2.5], "NCCL": [11.0]})])
-    keep(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
+    keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
     assert "microseconds of one block" not in str(prompt("1", paths))
     text = str(prompt("1", paths, device="cuda"))
     assert "| block | SM stores | NCCL |\n|---|---|---|\n| 2 KB | 2.50 | 11.0 |" in text

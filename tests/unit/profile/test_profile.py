@@ -11,12 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.cli.runs.profile import lane
-from arena.profile.chrome_trace import chrome_trace
-from arena.profile.messages import Begins, ProfileRequest, Waits
-from arena.profile.profile_process import profile
+from arena.cli.profile import lane
+from arena.profile.profile_process import Begins, ProfileRequest, Waits, profile
 from arena.profile.rules import figures, first_failure, under_profiler
-from arena.profile.timeline import LanePiece, cells, median_call
+from arena.profile.timeline import LanePiece, cells, chrome_trace, median_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.events import Setting

@@ -16,20 +16,17 @@ import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
 
 from arena.errors import MachineError, PlayerFailed, UsageError
-from arena.machine.fingerprint import Machine
+from arena.machine.facts import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths, paths_in
-from arena.players.file import FilePlayer
-from arena.players.make_player import ModelPlayer, make_player
+from arena.players.make_player import FilePlayer, ModelPlayer, make_player
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import ModelSettings, Settings
-from arena.sweep.cells import Listener
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.plan import SweepPlan, choose_problems, parse_players
-from arena.sweep.records import CellResult, Written
-from arena.sweep.sweep import Sweep
-from arena.sweep.workers import Worker
+from arena.sweep.queue import Worker
+from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems, parse_players
+from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.kernel_files import Kernel
