@@ -24,7 +24,6 @@ from arena.board.tables import (
 )
 from arena.duel.events import short_name
 from arena.errors import MachineError
-from problems.specification import CATEGORIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +33,10 @@ if TYPE_CHECKING:
 INK, MUTED, RULE, PAPER = "#1f2328", "#68707a", "#d5d9de", "#ffffff"
 COLOURS = {MODELS: "#2f6fde", AGENTS: "#8250df", PEOPLE: "#1a7f52", HOUSES: "#bc5a00", BASELINES: "#7d8590"}
 """Colours by the kind of player."""
-SCALE = ("#eef3fb", "#b9d0f5", "#7ba7ea", "#2f6fde")
-"""Shades from no problem solved to all problems solved."""
 MOST_ROWS = 24
 """Most rows of a plot; tables have all."""
 _WIDE = 9.6
 """Width of a plot in inches; SVG scales."""
-_COLUMNS = 8
-"""Least number of columns in the plot by category, so that few categories do not become broad bars."""
 
 
 def need_matplotlib() -> None:
@@ -103,66 +98,6 @@ def speedups_plot(board: Board, place: ResultPlace) -> str:
     return _svg(figure)
 
 
-def curve_plot(board: Board, place: ResultPlace) -> str:
-    """Draws fast_p by p: the share of problems with a correct kernel, more than p times as fast as the baseline."""
-    cards = [card for card in board.cards if card.place == place and card.kind != BASELINES and card.fast][:8]
-    if not cards:
-        return ""
-    figure, (axis,) = _figure(1, 1, 3.0)
-    styles = ["-", "--", ":", "-."]
-    for number, card in enumerate(cards):
-        points = [(0.0, card.pass_1), *((float(p), score) for p, score in card.fast.items())]
-        known = [(p, score) for p, score in points if score is not None]
-        xs, ys = [p for p, _ in known], [score.value for _, score in known]
-        colour = COLOURS[card.kind]
-        axis.plot(
-            xs,
-            ys,
-            styles[number % 4],
-            color=colour,
-            marker="o",
-            markersize=4,
-            linewidth=1.6,
-            label=short_name(card.player),
-        )
-        axis.fill_between(
-            xs, [s.low for _, s in known], [s.high for _, s in known], color=colour, alpha=0.10, linewidth=0
-        )
-    axis.set_xlim(-0.05, 2.05)
-    axis.set_ylim(-0.02, 1.02)
-    axis.set_xticks([0, 1, 1.5, 2], ["right at\nany speed", "> 1×", "> 1.5×", "> 2×"])
-    axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    return _svg(figure)
-
-
-def categories_plot(board: Board, place: ResultPlace) -> str:
-    """Draws solved problems by category and player: each cell has "solved/tried"."""
-    cards = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
-    players = [card.player for card in board.cards if card.place == place][:MOST_ROWS]
-    categories = [name for name in CATEGORIES if any(card.scope == f"category:{name}" for card in cards)]
-    if not categories:
-        return ""
-    found = {(card.player, card.scope.partition(":")[2]): card for card in cards}
-    figure, (axis,) = _figure(1, 1, 0.30 * len(players) + 1.1, grid=False)
-    for y, player in enumerate(players):
-        for x, category in enumerate(categories):
-            card = found.get((player, category))
-            if card is None:
-                continue
-            share = card.solved / card.problems
-            shade = SCALE[min(len(SCALE) - 1, math.ceil(share * (len(SCALE) - 1)))]
-            axis.add_patch(_patch(x, y, shade))
-            ink = PAPER if shade == SCALE[-1] else INK
-            axis.text(x, y, f"{card.solved}/{card.problems}", ha="center", va="center", fontsize=7.5, color=ink)
-    axis.set_xlim(-0.5, max(len(categories), _COLUMNS) - 0.5)
-    axis.set_ylim(len(players) - 0.4, -0.6)
-    axis.set_xticks(range(len(categories)), categories)
-    axis.xaxis.tick_top()
-    axis.set_yticks(range(len(players)), list(map(short_name, players)))
-    return _svg(figure)
-
-
 def whole_picture(board: Board) -> str:
     """Draws one SVG with the shares of the place with the most attempts, for a README or a slide."""
     place = busiest_place(board)
@@ -184,9 +119,7 @@ def busiest_place(board: Board) -> ResultPlace | None:
 # --- matplotlib --------------------------------------------------------------------------------------------
 
 
-def _figure(
-    rows: int, columns: int, height: float, grid: bool = True, **more: Any
-) -> tuple["Figure", Sequence["Axes"]]:
+def _figure(rows: int, columns: int, height: float, **more: Any) -> tuple["Figure", Sequence["Axes"]]:
     need_matplotlib()
     import matplotlib
 
@@ -208,9 +141,8 @@ def _figure(
         axis.tick_params(length=0, labelsize=8, colors=INK)
         for side in axis.spines.values():
             side.set_visible(False)
-        if grid:
-            axis.grid(axis="x", color=RULE, linewidth=0.7)
-            axis.set_axisbelow(True)
+        axis.grid(axis="x", color=RULE, linewidth=0.7)
+        axis.set_axisbelow(True)
     return figure, list(axes.flat)
 
 
@@ -231,12 +163,6 @@ def _ends(score: Score) -> tuple[float, float]:
     return score.low, score.high
 
 
-def _patch(x: int, y: int, colour: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, facecolor=colour, linewidth=0)
-
-
 def _problems(card: Scorecard) -> str:
     assert card.speedup is not None
     return f"{card.speedup.problems} problem{'s' if card.speedup.problems != 1 else ''}"
@@ -255,7 +181,7 @@ def _svg(figure: "Figure") -> str:
 def with_theme(svg: str) -> str:
     """Fits an SVG to a page: uses the page's variables as colours, for dark mode, too, and the page's width."""
     names = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
-    names |= {colour: kind for kind, colour in COLOURS.items()} | {shade: f"shade{n}" for n, shade in enumerate(SCALE)}
+    names |= {colour: kind for kind, colour in COLOURS.items()}
     for colour, name in names.items():
         svg = svg.replace(colour, f"var(--{name})")
     return re.sub(r'width="([\d.]+)pt" height="([\d.]+)pt"', "", svg, count=1)
@@ -263,11 +189,9 @@ def with_theme(svg: str) -> str:
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;
- --model:#2f6fde; --agent:#8250df; --person:#1a7f52; --house:#bc5a00; --baseline:#7d8590;
- --shade0:#eef3fb; --shade1:#b9d0f5; --shade2:#7ba7ea; --shade3:#2f6fde; }
+ --model:#2f6fde; --agent:#8250df; --person:#1a7f52; --house:#bc5a00; --baseline:#7d8590; }
 @media (prefers-color-scheme: dark) { :root { --ink:#e6e9ee; --muted:#9aa3ad; --rule:#343b44; --paper:#171b21; --page:#0f1216;
- --model:#6ea2ff; --agent:#b08cff; --person:#4cc38a; --house:#f0a050; --baseline:#98a1ab;
- --shade0:#1e2733; --shade1:#27436f; --shade2:#2f5aa8; --shade3:#8fb7ff; } }
+ --model:#6ea2ff; --agent:#b08cff; --person:#4cc38a; --house:#f0a050; --baseline:#98a1ab; } }
 * { box-sizing: border-box } body { margin:0; background:var(--page); color:var(--ink);
  font:15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px } h1 { font-size:28px; margin:0 0 4px }
@@ -318,12 +242,10 @@ def page(board: Board) -> str:
                 "Geometric mean of speedups over the baseline, over the problems that a player solved",
                 speedups_plot(board, place),
             ),
-            ("fast_p: share of problems that are right and more than p times as fast", curve_plot(board, place)),
-            ("Solved of tried, by category", categories_plot(board, place)),
         ):
             if svg:
                 parts.append(f'<h3>{title}</h3><div class="card">{with_theme(svg)}</div>')
-        parts.append(_bound_table(board, place))
+        parts.append(_category_table(board, place))
     if not board.places:
         parts.append(
             "<h2>No results yet</h2><p>pkb-arena sweep --players baseline,house makes some.</p>" + _table(board, None)
@@ -356,24 +278,21 @@ def _table(board: Board, place: ResultPlace | None) -> str:
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _bound_table(board: Board, place: ResultPlace) -> str:
-    """Returns the table of the scores against the hardware by category; empty if there are none."""
-    found = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
-    cards = [card for card in found if card.percent is not None]
-    if not cards:
-        return ""
-    head = ("category", "player", "problems", "of bound", "gap closed", "no roofline")
+def _category_table(board: Board, place: ResultPlace) -> str:
+    """Returns the table of solved problems and of the scores against the hardware, by category."""
     rows = [
         (
-            *(card.scope.partition(":")[2], card.player, str(card.percent.problems if card.percent else 0)),
+            *(card.scope.partition(":")[2], card.player, f"{card.solved} of {card.problems}", str(card.faster)),
             *(bound_words(card.percent), share_words(card.gap_closed), str(card.no_roofline or "")),
         )
-        for card in cards
+        for card in board.scores
+        if card.place == place and card.scope.startswith("category:")
     ]
+    head = ("category", "player", "solved", "faster", "of bound", "gap closed", "no roofline")
     cells = "".join(f"<tr>{''.join(f'<td>{_with_interval(text)}</td>' for text in row)}</tr>" for row in rows)
     heads = "".join(f"<th>{name}</th>" for name in head)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
-    return f'<h3>Against the hardware, by category</h3><div class="card">{table}</div>'
+    return f'<h3>By category</h3><div class="card">{table}</div>'
 
 
 def _line(kind: str, row: BoardRow, shown: Sequence[int]) -> str:

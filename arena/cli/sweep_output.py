@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from arena.board.scorecard import ALL, Scorecard, outcomes, results, scorecards
-from arena.board.tables import bound_words, counts_words, mean_words, share_words
+from arena.board.scorecard import ALL, outcomes, results, scorecards
+from arena.board.tables import card_row, table
 from arena.cli.output import LiveLine, complain, print_json, print_line, say
 from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import Voids
@@ -189,35 +189,8 @@ def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool
             }
         )
         return
-    for line in PLAYER_TABLE.lines([card for card in cards if card.scope == ALL]):
+    for line in table([card_row(None, card) for card in cards if card.scope == ALL]):
         print_line(line)
-
-
-PLAYER_TABLE = TextTable[Scorecard](
-    (
-        Column("player", lambda card: card.player),
-        Column("problems", lambda card: str(card.problems), right=True),
-        Column("attempts", lambda card: str(card.attempts), right=True),
-        Column("pass@1", lambda card: share_words(card.pass_1)),
-        Column(
-            "best of k",
-            lambda card: f"{share_words(card.pass_k)} k={card.most_attempts}" if card.most_attempts > 1 else "",
-        ),
-        Column("fast_1", lambda card: share_words(card.fast.get("1"))),
-        Column("solved", lambda card: str(card.solved), right=True),
-        Column("faster", lambda card: str(card.faster), right=True),
-        Column("speedup", lambda card: mean_words(card.speedup)),
-        Column("of bound", lambda card: bound_words(card.percent)),
-        Column("gap closed", lambda card: share_words(card.gap_closed) if card.gap_closed else ""),
-        Column("no roofline", lambda card: str(card.no_roofline or ""), right=True),
-        Column("too noisy", lambda card: str(card.noisy or ""), right=True),
-        Column("one size", lambda card: str(card.one_size_only or ""), right=True),
-        Column("faster at other sizes", lambda card: counts_words(card.holds)),
-        Column("voided", lambda card: str(card.voided or ""), right=True),
-        Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
-    )
-)
-"""The players of one sweep. Scores have 95 % intervals over problems (`arena/board/definitions.py`)."""
 
 
 RECENT = 40
