@@ -1,4 +1,13 @@
-"""The manifest of a bundle: the SHA-256 of every file in it."""
+"""Writes and reads bundles.
+
+results.jsonl (or .parquet)     one flat row per result: the columns of `ResultRow`
+campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
+campaigns/NAME.voids            which of these results are voided, why and by whom
+kernels/SHA256.py               every kernel of a result, once; a folder SHA256 for a kernel of several files
+traces/ID.jsonl                 how models wrote the kernels
+README.md                       the data card
+manifest.json                   SHA-256 of all of these
+"""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Worked examples for prompts. An example never shares its problem, class, category or a collective with the task."""
+"""Builds the prompt: the problem, this machine, the kit and the judge, described for a model."""
 
 import ast
 import hashlib

@@ -1,4 +1,8 @@
-"""Puts the results of an engine's runs into the index, and their kernels into the workspace."""
+"""The engine: sends runs to the referee of this machine, and publishes every event.
+
+One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one
+of `Finished`, `Cancelled` and `Refused`.
+"""
 
 import asyncio
 import os

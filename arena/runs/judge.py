@@ -1,4 +1,7 @@
-"""A request to judge a kernel, and the notices that an engine sends besides the events of a run."""
+"""The interface of everything that judges kernels: judge a request, stream its events, cancel it.
+
+`arena.runs.engine.Engine` is the implementation for this machine.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,8 @@
-"""What passes the gateway: fields and function tools of a program's requests, and answers without the key."""
+"""The only network access of an agent program: requests to one model of one provider, which are counted.
+
+The program sends plain HTTP requests. The gateway adds the key outside the jail, so that the program never has it.
+It sets the model's name, so that the prices apply. It refuses requests once the budget is spent.
+"""
 
 import asyncio
 import contextlib
