@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
-
 from arena.errors import ArenaError, UsageError
-from arena.models.conversation import Tool, ToolResult, read_template
+from arena.models.conversation import Tool, ToolResult
 from arena.paths import Paths
 from arena.players import tools
 from arena.players.feedback import build_words, fenced, judgement_words
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import MCP, Task, user_name
 from arena.players.prompt import shared_sources
+from arena.players.tools import ToolArguments
 from arena.records.index import Answer, Store, stored
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judge
@@ -27,7 +26,7 @@ from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from arena.words.headline import WHERE, outcome_words
 from arena.workspace.agents_page import problem_page
-from arena.workspace.named_kernels import BASELINE, house_source, starter, template_names
+from arena.workspace.named_kernels import house_source, template_names
 from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
@@ -36,29 +35,6 @@ from sandbox.timing.conclusion import ends
 
 HISTORY = 50
 """Most runs that `history` returns."""
-
-
-class _List(msgspec.Struct):
-    category: str = ""
-
-
-class _Problem(msgspec.Struct):
-    problem: str | int
-
-
-class _New(msgspec.Struct):
-    problem: str | int
-    template: str = BASELINE
-
-
-class _Kernel(msgspec.Struct):
-    problem: str | int
-    source: str
-    preset: str | None = None
-    world: int | None = None
-    device: str | None = None
-    dtype: str | None = None
-    sizes: dict[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,42 +96,36 @@ class ArenaTools:
             tools.tool("compile", _COMPILE, kernel, setting),
             tools.tool(tools.RUN, _RUN, kernel, setting),
             tools.tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
-            tools.tool(
-                "kit_docs", read_template("tool_kit_docs"), {"page": tools.TEXT | {"enum": list(tools.PAGES)}}, {}
-            ),
+            tools.kit_docs(),
             *([house] if self._terms.house else []),
         )
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
-            return await self._call(name, arguments)
+            wanted = tools.arguments_of(name, arguments, self.tools)
+            return tools.result(name, await self._answer(name, wanted))
         except tools.Misused as error:
             return tools.result(name, f"{name}: {error}", error=True)
         except ArenaError as error:
             advice = f"\nWhat to do: {error.advice}" if error.advice else ""
             return tools.result(name, f"{name}: {error.message}{advice}", error=True)
 
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _answer(self, name: str, wanted: ToolArguments) -> str:
+        if name == "list":
+            return await self._list(wanted.category)
+        if name == "kit_docs":
+            return tools.page_text(wanted.page)
+        problem = find_problem(self._catalogue, str(wanted.problem))
         match name:
-            case "list":
-                return tools.result(name, await self._list(tools.arguments_of(arguments, _List).category))
             case "show":
-                return tools.result(name, _shown(self._problem(arguments)))
+                return _shown(problem)
             case "new":
-                return tools.result(name, self._new(tools.arguments_of(arguments, _New)))
-            case "compile" | "run":
-                wanted = tools.arguments_of(arguments, _Kernel)
-                return tools.result(name, await self._judged(wanted, tools.kernel_in(wanted.source), name == tools.RUN))
+                return tools.starter_text(problem, wanted.template)
             case "history":
-                return tools.result(name, await self._history(self._problem(arguments)))
-            case "kit_docs":
-                return tools.result(name, tools.page_text(tools.arguments_of(arguments, tools.PageArguments).page))
-            case "house" if self._terms.house:
-                return tools.result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
-        raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
-
-    def _problem(self, arguments: Mapping[str, Any]) -> Problem:
-        return find_problem(self._catalogue, str(tools.arguments_of(arguments, _Problem).problem))
+                return await self._history(problem)
+            case "house":
+                return fenced(house_source(problem, self._catalogue), "python")
+        return await self._judged(problem, wanted, tools.kernel_in(wanted.source), name == tools.RUN)
 
     async def _list(self, category: str) -> str:
         categories = self._catalogue.categories
@@ -170,14 +140,7 @@ class ArenaTools:
                 lines += [f"  {row.id:>3}  {row.slug}  {_best(best.get(row.id))}".rstrip() for row in found]
         return "\n".join(lines)
 
-    def _new(self, wanted: _New) -> str:
-        found = find_problem(self._catalogue, str(wanted.problem))
-        if wanted.template not in template_names():
-            raise UsageError(f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}")
-        return fenced(starter(found, wanted.template), "python")
-
-    async def _judged(self, wanted: _Kernel, kernel: Kernel, timed: bool) -> str:
-        found = find_problem(self._catalogue, str(wanted.problem))
+    async def _judged(self, problem: Problem, wanted: ToolArguments, kernel: Kernel, timed: bool) -> str:
         terms, default = self._terms, self._terms.choice
         choice = replace(
             default,
@@ -191,7 +154,7 @@ class ArenaTools:
             raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
         access = JudgeAccess(
             self._judge,
-            Task(found, choose_setting(found, choice, self._settings)),
+            Task(problem, choose_setting(problem, choice, self._settings)),
             terms.player,
             rounds=terms.rounds,
             budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,

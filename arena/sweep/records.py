@@ -1,4 +1,4 @@
-"""The plan of a sweep, the lines of its journal, and the digests that identify cells and problems. Fields are added, never renamed."""
+"""The plan of a sweep, the lines of its journal, and the digests of cells and problems. Fields are added, never renamed."""
 
 import functools
 import hashlib

@@ -15,7 +15,7 @@ from arena.models.budget import Budget, Spent, price_words
 from arena.models.conversation import Finish, Text, Tool, ToolCall, ToolResult, fill_template, read_template
 from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
-from arena.players.feedback import build_words, fenced, fenced_kernel, verdict_words
+from arena.players.feedback import build_words, fenced_kernel, verdict_words
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
@@ -26,21 +26,13 @@ from arena.players.trace import Counted, TraceHeader, TraceRecorder
 from arena.records.header import new_id
 from arena.records.run_record import view
 from arena.words.headline import WHERE, outcome_words
-from arena.workspace.named_kernels import BASELINE, starter, template_names
+from arena.workspace.named_kernels import template_names
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Kernel
 
 MOST_CALLS = 2000
 RECORDED_CHARACTERS = 64 << 10
 """Of a call's arguments, in the trace. The whole kernel of `run` is in the attempt."""
-
-
-class _Nothing(msgspec.Struct):
-    pass
-
-
-class _Template(msgspec.Struct):
-    template: str = BASELINE
 
 
 class TaskTools:
@@ -81,9 +73,7 @@ class TaskTools:
             tools.tool("compile", read_template("tool_compile"), kernel, {}),
             tools.tool(tools.RUN, read_template("tool_run"), kernel, {}),
             tools.tool("history", "Your attempts so far.", {}, {}),
-            tools.tool(
-                "kit_docs", read_template("tool_kit_docs"), {"page": tools.TEXT | {"enum": list(tools.PAGES)}}, {}
-            ),
+            tools.kit_docs(),
         )
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -95,7 +85,7 @@ class TaskTools:
             written = msgspec.json.encode(arguments).decode()
             self._recorder.called(ToolCall(name[:60], written[:RECORDED_CHARACTERS]))
             try:
-                answer = await self._answer(name, arguments)
+                answer = tools.result(name, await self._answer(name, arguments))
             except tools.Misused as error:
                 answer = tools.result(name, f"{name[:60]}: {error}", error=True)
             except ArenaError as error:
@@ -105,32 +95,21 @@ class TaskTools:
             self._recorder.returned(answer)
             return answer
 
-    async def _answer(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _answer(self, name: str, arguments: Mapping[str, Any]) -> str:
+        wanted = tools.arguments_of(tools.RUN if name == bridge.LEFT else name, arguments, self.tools)
         match name:
             case "show":
-                tools.arguments_of(arguments, _Nothing)
-                return tools.result(name, self._task)
+                return self._task
             case "new":
-                template = tools.arguments_of(arguments, _Template).template
-                if template not in template_names():
-                    raise tools.Misused(
-                        f"there is no template {template[:60]!r}; choose from {', '.join(template_names())}"
-                    )
-                return tools.result(name, fenced(starter(self._problem, template), "python"))
-            case "compile" | "run":
-                kernel = tools.kernel_in(tools.arguments_of(arguments, tools.KernelArguments).source)
-                return tools.result(name, await (self._run if name == tools.RUN else self._compile)(kernel))
-            case bridge.LEFT:
-                kernel = tools.kernel_in(tools.arguments_of(arguments, tools.KernelArguments).source)
-                if any(attempt.answer.kernel == kernel for attempt in self.attempts):
-                    return tools.result(name, "Already submitted.")
-                return tools.result(name, await self._run(kernel))
+                return tools.starter_text(self._problem, wanted.template)
             case "history":
-                tools.arguments_of(arguments, _Nothing)
-                return tools.result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
+                return "\n".join(map(_row, self.attempts)) or "No attempts yet."
             case "kit_docs":
-                return tools.result(name, tools.page_text(tools.arguments_of(arguments, tools.PageArguments).page))
-        raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
+                return tools.page_text(wanted.page)
+        kernel = tools.kernel_in(wanted.source)
+        if name == bridge.LEFT and any(attempt.answer.kernel == kernel for attempt in self.attempts):
+            return "Already submitted."
+        return await (self._compile if name == "compile" else self._run)(kernel)
 
     async def _run(self, kernel: Kernel) -> str:
         step = len(self.attempts) + 1
