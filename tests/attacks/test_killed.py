@@ -15,6 +15,7 @@ import pexpect
 import psutil
 import pytest
 from real_terminal import end
+from waiting import PATIENCE_S
 
 from arena.errors import KernelsLocked
 from arena.paths import Paths
@@ -30,7 +31,6 @@ SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
 """Read at import, because tests run with a bare environment."""
 MOMENTS_S = 6.0
 """The latest kill, counted from the app's start. Until then worlds start, get ready, and judge a few saves."""
-PATIENCE_S = 100.0
 MARK = "NCCL_PKB_KILLED"
 """NCCL_ variables are passed on to every world. This one identifies the app's processes."""
 
