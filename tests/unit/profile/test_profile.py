@@ -4,12 +4,12 @@ import asyncio
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from waiting import comes_true
 
 from arena.cli.profile import lane
 from arena.profile.profile_process import Begins, ProfileRequest, Waits, profile
@@ -285,18 +285,11 @@ async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> Non
     before = set(children(os.getpid()))
     told: list[Waits | Begins] = []
     made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told.append))
-    until = time.monotonic() + 60.0
-    while Begins() not in told:  # processes that it starts earlier end by themselves
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: Begins() in told)  # processes that it starts earlier end by themselves
     (process,) = set(children(os.getpid())) - before
-    while len(world := tree(process)) < 4:  # the profile's process, the launcher, the ranks
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: len(tree(process)) >= 4)  # the profile's process, the launcher, the ranks
+    world = tree(process)
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
-    until = time.monotonic() + 60.0
-    while any(map(runs, world)):  # processes that die with their parent end a moment later
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: not any(map(runs, world)))  # processes that die with their parent end a moment later
