@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for kernel in filter(metafunc.module.covers, kernels):
         case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
         mark = [pytest.mark.long] if case in shown else [pytest.mark.further]
-        if kernel == first[kernel.attack] or kernel.name in twins or kernel.attack == "-":
+        if kernel == first.get(kernel.attack) or kernel.name in twins or kernel.attack == "-":
             mark = []
         elif kernel.attack == TWIN:
             mark = [pytest.mark.further]
