@@ -1,6 +1,7 @@
-# `make arena` opens the app. `make test` checks the code; `make check-problems` checks the data and the house kernel of each
-# problem, and runs whenever problems/ has changed; `make quick` runs lint and the tests that start no worlds;
-# `make test-all` adds the long tests; `make bench` measures. Needs python3 (3.11 or newer, with venv), make and gcc.
+# `make arena` opens the app. `make test` checks the code; `make check-problems` checks the data, the baseline and the house kernel
+# of each problem, and runs whenever problems/ has changed; `make quick` runs lint and the tests that start no worlds;
+# `make test-all` adds further cases and the long tests; `make bench` measures. Needs python3 (3.11 or
+# newer, with venv), make and gcc.
 #
 # `make arena` installs the section [arena] of requirements.lock into .venv. The checks add [checks] and [compilers].
 
@@ -16,6 +17,8 @@ section = sed -n '/^\# \[$(1)\]/,/^\# \[/p' requirements.lock
 # tests go out first (tests/conftest.py).
 WORKERS ?= 3
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The tests of `make test`, by their marks. Continuous integration runs all but the long ones: make test TESTS="not long".
+TESTS ?= not long and not problems and not further
 
 # Tests are compiled once and not by every process, whatever the environment says.
 test test-all check-problems quick: export PYTHONDONTWRITEBYTECODE :=
@@ -27,11 +30,11 @@ arena: environment
 
 test: lint
 	@echo "Running the tests: 8 to 11 minutes on 2 cores."
-	$(BIN)/pytest -q -m "gpu and not long" tests/gpu
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu and not problems"
+	$(BIN)/pytest -q -m "gpu and $(TESTS)" tests/gpu
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu and $(TESTS)"
 
 check-problems: environment $(CHECKS)
-	@echo "Checking the data and the house kernel of each problem."
+	@echo "Checking the data, the baseline and the house kernel of each problem."
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "problems and not long"
 
 test-all: lint
@@ -40,7 +43,7 @@ test-all: lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
 quick: lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not long and not gpu and not problems" tests/unit tests/ui
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not gpu and $(TESTS)" tests/unit tests/ui
 
 # The tests of tests/gpu that need GPUs use them one after another.
 test-gpu: environment $(CHECKS)

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from arena.cli import exit_code_of
-from arena.cli.diagnostics import say
-from arena.cli.interrupts import run_interruptibly
+from arena.cli.display import run_interruptibly
 from arena.cli.options import Whole, json_option, open_session
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, say
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
 from benchmarks.kittens_checkout import command as kittens_checkout

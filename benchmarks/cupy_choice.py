@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.machine.gpu_software import CUPY, cuda_major, dotted, torch_cuda
-from arena.machine.install_commands import extra_requirements
+from arena.machine.facts import CUPY, cuda_major, dotted, torch_cuda
+from arena.machine.finding import extra_requirements
 
 CudaVersion = tuple[int, int]
 KNOWN = (12, 13)

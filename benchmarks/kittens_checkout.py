@@ -17,7 +17,7 @@ import click
 from arena.cli.options import Whole, json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import UsageError
-from arena.machine.gpu_software import nvcc
+from arena.machine.facts import nvcc
 from problems.catalogue import load_catalogue
 from sandbox.machine import thunderkittens
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.diagnostics import say
-from arena.cli.output import print_line
+from arena.cli.output import print_line, say
 from arena.paths import ROOT, module_command, module_environment, paths_in
 from arena.settings import Settings, save_settings
 from benchmarks.app.terminal import Terminal

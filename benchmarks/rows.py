@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from arena.errors import MachineError, UsageError
-from arena.runs.judge import Judge, Judgement, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE, VARIANTS, named_kernel

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import starter

@@ -12,7 +12,7 @@ from pathlib import Path
 from arena.errors import MachineError, UsageError
 from arena.paths import paths_in, write_atomically
 from arena.runs.engine import Engine
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.kernels import content_hash

@@ -13,8 +13,7 @@ from arena.errors import MachineError, RunCancelled, RunRefused
 from arena.machine.facts import is_jail
 from arena.paths import paths_in
 from arena.runs.engine import Engine
-from arena.runs.judge import judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.figure import Figure

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from arena.board.gathering import gather
-from arena.machine.fingerprint import this_machine
+from arena.machine.facts import this_machine
 from arena.models.budget import BudgetPool
 from arena.paths import Paths, make_folder, paths_in
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
@@ -23,15 +23,12 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
-from arena.runs.judge import Judgement
-from arena.runs.run_request import RunRequest, header_of
+from arena.runs.judge import Judgement, RunRequest, header_of
 from arena.settings import Settings
-from arena.sweep.cells import Listener
 from arena.sweep.journal import SweepJournal, begin_session
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import CellResult
-from arena.sweep.sweep import Sweep
-from arena.sweep.workers import Worker
+from arena.sweep.queue import Worker
+from arena.sweep.records import CellResult, SweepPlan
+from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup

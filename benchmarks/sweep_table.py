@@ -9,7 +9,7 @@ from statistics import geometric_mean
 import click
 import msgspec
 
-from arena.board.outcomes import results
+from arena.board.scorecard import results
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import UsageError, why

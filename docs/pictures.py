@@ -284,8 +284,7 @@ async def ncu() -> None:
 
 async def demo() -> None:
     """The race of a recorded duel on the stage of a demo."""
-    from arena.demo.performance import Performance
-    from arena.demo.script import DemoScript, Scene, load_script
+    from arena.demo import DemoScript, Performance, Scene, load_script
     from arena.paths import find_paths
     from arena.settings import Settings
     from screens.demo.screen import DemoScreen
@@ -303,8 +302,7 @@ async def demo() -> None:
 
 async def demo_gpu() -> None:
     """The verdict of a duel on this machine. The demo's live duels are played for ten minutes, and their results printed."""
-    from arena.demo.performance import Performance
-    from arena.demo.script import DemoScript, load_script
+    from arena.demo import DemoScript, Performance, load_script
     from arena.paths import find_paths
     from arena.settings import Settings
     from screens.demo.screen import DemoScreen

@@ -9,18 +9,18 @@ import msgspec
 
 from arena import Arena, reward
 from arena.board.definitions import is_fast
-from arena.board.outcomes import NOISY
+from arena.board.scorecard import NOISY
 from arena.errors import MachineError
 from arena.machine.facts import require_jail
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish
 from arena.players.attempts import Attempt
-from arena.players.prompts.feedback import build_words, fenced_kernel, judgement_words
-from arena.players.prompts.prompt import SHOTS, build_prompt
+from arena.players.feedback import build_words, fenced_kernel, judgement_words
+from arena.players.prompt import SHOTS, build_prompt
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
-from arena.sweep.plan import choose_problems
+from arena.sweep.records import choose_problems
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel

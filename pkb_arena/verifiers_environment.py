@@ -12,7 +12,7 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish
 from arena.players.attempts import Attempt, best_of
-from arena.players.prompts.feedback import next_turn
+from arena.players.feedback import next_turn
 from pkb_arena.evaluation import JUDGE, Terms, numbers, rows
 
 

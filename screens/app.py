@@ -248,7 +248,7 @@ class NavigatingApp(KeyedApp):
 
 
 if TYPE_CHECKING:
-    from arena.runs.run_request import Notice
+    from arena.runs.judge import Notice
     from problems.specification import Problem
 
 FULL_PASS_S = 60.0

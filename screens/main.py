@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-    from arena.cli.display import ServePlan
-    from arena.cli.record import RecordPlan
-    from arena.demo.script import DemoScript
+    from arena.cli.display import RecordPlan, ServePlan
+    from arena.demo import DemoScript
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arena.paths import Paths, make_folder
 from arena.settings import Settings, load_settings
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks
 from sandbox.machine import thunderkittens
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
     from arena.runs.engine import Engine, EngineRun
-    from arena.runs.run_request import RunRequest
+    from arena.runs.judge import RunRequest
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting

@@ -113,6 +113,9 @@ class TerminalApp(App[None]):
                 await self.end()  # after the terminal is restored, so that the user sees no frozen screen
 
         asyncio.run(live())
+        if self.return_code == 128 + signal.SIGHUP:  # without a terminal, Python's flush at exit fails: exit code 120
+            for number in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         return self.return_code or 0
 
     async def end(self) -> None:

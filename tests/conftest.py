@@ -15,6 +15,7 @@ import pytest
 from forked_programs import COMMAND_LINE, Forked
 from no_jail import no_jail
 from shared_referee import SharedReferee
+from waiting import PATIENCE_S
 
 import arena
 from arena.cli import COMMANDS
@@ -89,7 +90,7 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
-    modules = ["screens.main", *(module for module, _ in COMMANDS.values())]
+    modules = ["screens.main", *(f"arena.cli.{where.partition(':')[0]}" for where, _ in COMMANDS.values())]
     forked = Forked(modules, os.environ | {"PYTHONPATH": search_path()})
     yield forked
     forked.close()
@@ -99,7 +100,7 @@ def command_lines() -> Iterator[Any]:
 def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
     """Runs the real command line in a process of its own, in this test's folder."""
 
-    def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
+    def call(*arguments: str, timeout: float = PATIENCE_S, **environment: str) -> "subprocess.CompletedProcess[str]":
         done: subprocess.CompletedProcess[str] = command_lines.run(
             COMMAND_LINE, arguments, tmp_path, os.environ | environment, timeout
         )
@@ -136,7 +137,7 @@ def started_anew(tmp_path: Path) -> CommandLine:
 
 
 def _run_module(
-    module: str, folder: Path, *arguments: str, timeout: float = 110, **environment: str
+    module: str, folder: Path, *arguments: str, timeout: float = PATIENCE_S, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-P", "-m", module, *arguments],

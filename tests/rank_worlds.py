@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 LAUNCHER = Path(__file__).parent / "ranks" / "kit" / "rank_launcher.py"
@@ -68,10 +69,10 @@ class Worlds:
         """Ends the forking process. It must not be running a function."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=PATIENCE_S)
 
     def kill(self) -> None:
         """Kills the forking process with all its ranks."""
         with contextlib.suppress(ProcessLookupError):  # all its processes have ended
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=PATIENCE_S)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 from arena.paths import ROOT, module_environment
 from arena.runs.referee_process import COMMAND, ENVIRONMENT
 from sandbox.protocol.events import (
@@ -57,7 +59,7 @@ class SharedReferee:
         if self._referee is not None:
             assert self._referee.stdin is not None
             self._referee.stdin.close()
-            self._referee.wait(60)
+            self._referee.wait(PATIENCE_S)
         self._listening.close()
 
     def _serve(self) -> None:

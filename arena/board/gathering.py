@@ -7,16 +7,23 @@ from pathlib import Path
 
 import msgspec
 
-from arena.board.board import PRINTED_PROBLEMS, Published, read_published
-from arena.board.definitions import Score, share
-from arena.board.outcomes import AGENTS, MODELS, Outcome, ResultPlace, kind_of, machines_of, outcomes
-from arena.board.scorecard import ALL, Scorecard, scorecards
-from arena.duel.journal import damage, read_duels
-from arena.duel.ratings import ALL as ALL_DUELS
-from arena.duel.ratings import Rating, ratings
+from arena.board.definitions import PRINTED_PROBLEMS, Published, Score, read_published, share
+from arena.board.scorecard import (
+    AGENTS,
+    ALL,
+    MODELS,
+    Outcome,
+    ResultPlace,
+    Scorecard,
+    kind_of,
+    machines_of,
+    outcomes,
+    scorecards,
+)
+from arena.duel.journal import ALL as ALL_DUELS
+from arena.duel.journal import Rating, damage, ratings, read_duels
 from arena.errors import StoreError, why
-from arena.machine.facts import installed_version
-from arena.machine.fingerprint import this_machine
+from arena.machine.facts import installed_version, this_machine
 from arena.paths import Paths
 from arena.records.index import Store, stored
 from arena.records.ranking import fastest

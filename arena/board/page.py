@@ -1,12 +1,16 @@
-"""A board as one HTML file without external references: tables, plots, definitions; light and dark."""
+"""A board as one HTML file without external references, and its plots as SVG with matplotlib (the extra `board`)."""
 
 import html
+import io
+import math
+import re
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from arena.board import drawing
+from arena.board.definitions import Score
 from arena.board.gathering import Board
-from arena.board.outcomes import ResultPlace
+from arena.board.scorecard import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace, Scorecard
 from arena.board.tables import (
     DEFINITIONS,
     HEADINGS,
@@ -18,14 +22,176 @@ from arena.board.tables import (
     published_words,
     share_words,
 )
+from arena.duel.events import short_name
+from arena.errors import MachineError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+INK, MUTED, RULE, PAPER = "#1f2328", "#68707a", "#d5d9de", "#ffffff"
+COLOURS = {MODELS: "#2f6fde", AGENTS: "#8250df", PEOPLE: "#1a7f52", HOUSES: "#bc5a00", BASELINES: "#7d8590"}
+"""Colours by the kind of player."""
+MOST_ROWS = 24
+"""Most rows of a plot; tables have all."""
+_WIDE = 9.6
+"""Width of a plot in inches; SVG scales."""
+
+
+def need_matplotlib() -> None:
+    """
+    Raises:
+        MachineError: it is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MachineError("plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'") from None
+
+
+def shares_plot(board: Board, place: ResultPlace) -> str:
+    """Draws pass@1 and fast_1 of every player in a place, with the published results below."""
+    cards = [card for card in board.cards if card.place == place][:MOST_ROWS]
+    rows = len(cards) + len(board.published)
+    figure, axes = _figure(1, 2, 0.30 * rows + 1.0, sharey=True)
+    names = [short_name(card.player) for card in cards] + [f"{row.name} (published)" for row in board.published]
+    for axis, title, ours, theirs in (
+        (axes[0], "right: pass@1", [card.pass_1 for card in cards], [row.pass_1 for row in board.published]),
+        (
+            axes[1],
+            "right and faster: fast₁",
+            [card.fast.get("1") for card in cards],
+            [row.fast_1 for row in board.published],
+        ),
+    ):
+        axis.set_title(title, loc="left", fontsize=9, color=INK)
+        _dots(axis, ours, [COLOURS[card.kind] for card in cards])
+        _dots(axis, theirs, [MUTED] * len(theirs), offset=len(cards), hollow=True)
+        axis.set_xlim(-0.02, 1.02)
+        axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axes[0].set_yticks(range(rows), names)
+    axes[0].set_ylim(rows - 0.4, -0.6)
+    if board.published and cards:
+        for axis in axes:
+            axis.axhline(len(cards) - 0.5, color=RULE, linewidth=0.8, linestyle=(0, (4, 3)))
+    return _svg(figure)
+
+
+def speedups_plot(board: Board, place: ResultPlace) -> str:
+    """Draws geometric means of speedups over the baseline as called, with intervals; empty if there are none."""
+    cards = [card for card in board.cards if card.place == place and card.speedup][:MOST_ROWS]
+    if not cards:
+        return ""
+    figure, (axis,) = _figure(1, 1, 0.30 * len(cards) + 1.0)
+    axis.set_xscale("log", base=2)
+    _dots(axis, [card.speedup for card in cards], [COLOURS[card.kind] for card in cards])
+    axis.axvline(1.0, color=MUTED, linewidth=0.9)
+    values = [end for card in cards if (score := card.speedup) for end in (score.value, *_ends(score))]
+    low, high = max(min([*values, 0.8]), 1 / 16), min(max([*values, 1.25]), 64.0)
+    ticks = [2.0**n for n in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
+    axis.set_xlim(ticks[0] / 1.1, ticks[-1] * 1.1)
+    axis.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
+    axis.minorticks_off()
+    axis.set_yticks(range(len(cards)), [f"{short_name(card.player)}  ({_problems(card)})" for card in cards])
+    axis.set_ylim(len(cards) - 0.4, -0.6)
+    return _svg(figure)
+
+
+def whole_picture(board: Board) -> str:
+    """Draws one SVG with the shares of the place with the most attempts, for a README or a slide."""
+    place = busiest_place(board)
+    if place is None:
+        raise MachineError("there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results")
+    head, body = shares_plot(board, place).split(">", 1)
+    # The background is drawn, because slides and converters ignore one in a style.
+    return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
+
+
+def busiest_place(board: Board) -> ResultPlace | None:
+    """Returns the place with the most attempts."""
+    counts: dict[ResultPlace, int] = {}
+    for card in board.cards:
+        counts[card.place] = counts.get(card.place, 0) + card.attempts
+    return max(counts, key=lambda place: counts[place], default=None)
+
+
+# --- matplotlib --------------------------------------------------------------------------------------------
+
+
+def _figure(rows: int, columns: int, height: float, **more: Any) -> tuple["Figure", Sequence["Axes"]]:
+    need_matplotlib()
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams.update(
+        {
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "svg.hashsalt": "pkb-arena",
+            "text.parse_math": False,  # a player may be called $x$
+        }
+    )
+    figure, axes = pyplot.subplots(rows, columns, figsize=(_WIDE, height), layout="constrained", squeeze=False, **more)
+    figure.patch.set_alpha(0.0)
+    for axis in axes.flat:
+        axis.patch.set_alpha(0.0)
+        axis.tick_params(length=0, labelsize=8, colors=INK)
+        for side in axis.spines.values():
+            side.set_visible(False)
+        axis.grid(axis="x", color=RULE, linewidth=0.7)
+        axis.set_axisbelow(True)
+    return figure, list(axes.flat)
+
+
+def _dots(
+    axis: "Axes", scores: Sequence[Score | None], colours: Sequence[str], offset: int = 0, hollow: bool = False
+) -> None:
+    for row, (score, colour) in enumerate(zip(scores, colours, strict=True), offset):
+        if score is None:
+            continue
+        axis.plot(_ends(score), [row, row], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="round")
+        axis.plot([score.value], [row], "o", markersize=6, color=PAPER if hollow else colour, markeredgecolor=colour)
+
+
+def _ends(score: Score) -> tuple[float, float]:
+    """Returns the ends of the interval; the value itself for a single problem, whose interval is not known."""
+    if math.isinf(score.high):
+        return score.value, score.value
+    return score.low, score.high
+
+
+def _problems(card: Scorecard) -> str:
+    assert card.speedup is not None
+    return f"{card.speedup.problems} problem{'s' if card.speedup.problems != 1 else ''}"
+
+
+def _svg(figure: "Figure") -> str:
+    from matplotlib import pyplot
+
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def with_theme(svg: str) -> str:
+    """Fits an SVG to a page: uses the page's variables as colours, for dark mode, too, and the page's width."""
+    names = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
+    names |= {colour: kind for kind, colour in COLOURS.items()}
+    for colour, name in names.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    return re.sub(r'width="([\d.]+)pt" height="([\d.]+)pt"', "", svg, count=1)
+
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;
- --model:#2f6fde; --agent:#8250df; --person:#1a7f52; --house:#bc5a00; --baseline:#7d8590;
- --shade0:#eef3fb; --shade1:#b9d0f5; --shade2:#7ba7ea; --shade3:#2f6fde; }
+ --model:#2f6fde; --agent:#8250df; --person:#1a7f52; --house:#bc5a00; --baseline:#7d8590; }
 @media (prefers-color-scheme: dark) { :root { --ink:#e6e9ee; --muted:#9aa3ad; --rule:#343b44; --paper:#171b21; --page:#0f1216;
- --model:#6ea2ff; --agent:#b08cff; --person:#4cc38a; --house:#f0a050; --baseline:#98a1ab;
- --shade0:#1e2733; --shade1:#27436f; --shade2:#2f5aa8; --shade3:#8fb7ff; } }
+ --model:#6ea2ff; --agent:#b08cff; --person:#4cc38a; --house:#f0a050; --baseline:#98a1ab; } }
 * { box-sizing: border-box } body { margin:0; background:var(--page); color:var(--ink);
  font:15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px } h1 { font-size:28px; margin:0 0 4px }
@@ -70,21 +236,16 @@ def page(board: Board) -> str:
         for title, svg in (
             (
                 "Right, and right and faster, of one attempt. Lines: 95 % intervals. Hollow: published.",
-                drawing.shares_plot(board, place),
+                shares_plot(board, place),
             ),
             (
                 "Geometric mean of speedups over the baseline, over the problems that a player solved",
-                drawing.speedups_plot(board, place),
+                speedups_plot(board, place),
             ),
-            (
-                "fast_p: share of problems that are right and more than p times as fast",
-                drawing.curve_plot(board, place),
-            ),
-            ("Solved of tried, by category", drawing.categories_plot(board, place)),
         ):
             if svg:
-                parts.append(f'<h3>{title}</h3><div class="card">{drawing.with_theme(svg)}</div>')
-        parts.append(_bound_table(board, place))
+                parts.append(f'<h3>{title}</h3><div class="card">{with_theme(svg)}</div>')
+        parts.append(_category_table(board, place))
     if not board.places:
         parts.append(
             "<h2>No results yet</h2><p>pkb-arena sweep --players baseline,house makes some.</p>" + _table(board, None)
@@ -103,9 +264,7 @@ def _heading(place: ResultPlace) -> str:
 
 
 def _legend() -> str:
-    kinds = "".join(
-        f'<span class="kind" style="background:var(--{kind})"></span>{kind}&emsp;' for kind in drawing.COLOURS
-    )
+    kinds = "".join(f'<span class="kind" style="background:var(--{kind})"></span>{kind}&emsp;' for kind in COLOURS)
     return f'<p class="note">{kinds}</p>'
 
 
@@ -119,24 +278,21 @@ def _table(board: Board, place: ResultPlace | None) -> str:
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _bound_table(board: Board, place: ResultPlace) -> str:
-    """Returns the table of the scores against the hardware by category; empty if there are none."""
-    found = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
-    cards = [card for card in found if card.percent is not None]
-    if not cards:
-        return ""
-    head = ("category", "player", "problems", "of bound", "gap closed", "no roofline")
+def _category_table(board: Board, place: ResultPlace) -> str:
+    """Returns the table of solved problems and of the scores against the hardware, by category."""
     rows = [
         (
-            *(card.scope.partition(":")[2], card.player, str(card.percent.problems if card.percent else 0)),
+            *(card.scope.partition(":")[2], card.player, f"{card.solved} of {card.problems}", str(card.faster)),
             *(bound_words(card.percent), share_words(card.gap_closed), str(card.no_roofline or "")),
         )
-        for card in cards
+        for card in board.scores
+        if card.place == place and card.scope.startswith("category:")
     ]
+    head = ("category", "player", "solved", "faster", "of bound", "gap closed", "no roofline")
     cells = "".join(f"<tr>{''.join(f'<td>{_with_interval(text)}</td>' for text in row)}</tr>" for row in rows)
     heads = "".join(f"<th>{name}</th>" for name in head)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
-    return f'<h3>Against the hardware, by category</h3><div class="card">{table}</div>'
+    return f'<h3>By category</h3><div class="card">{table}</div>'
 
 
 def _line(kind: str, row: BoardRow, shown: Sequence[int]) -> str:

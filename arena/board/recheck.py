@@ -6,21 +6,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from arena.board.outcomes import AGENTS, MODELS, NOISY, kind_of
+from arena.board.scorecard import AGENTS, MODELS, NOISY, kind_of
 from arena.errors import ArenaError, RunRefused, UsageError, why
-from arena.machine.facts import installed_version, require_jail
-from arena.machine.fingerprint import this_machine
+from arena.machine.facts import installed_version, require_jail, this_machine
 from arena.paths import Paths
 from arena.records.header import read_header
 from arena.records.ranking import fastest
 from arena.records.run_record import BriefResult, RunRecord, view
 from arena.records.voids import Void, append_void, clean_note
-from arena.runs.judge import Judge
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
+from arena.sweep.queue import Worker, WorkerLost, judge_at
 from arena.sweep.sweep import LOST
-from arena.sweep.workers import Worker, WorkerLost, judge_at
 from problems.catalogue import Catalogue
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict

@@ -3,47 +3,15 @@
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from arena.board.board import PRINTED_PROBLEMS
-from arena.board.definitions import BOUND_WORDS, Score
+import msgspec
+
+from arena.board.definitions import BOUND_WORDS, PRINTED_PROBLEMS, Score
 from arena.board.gathering import Board, PublishedRow
-from arena.board.outcomes import ResultPlace
-from arena.board.scorecard import HOLDS, Scorecard
+from arena.board.scorecard import HOLDS, ResultPlace, Scorecard
 from arena.words.table import Column, TextTable
 from arena.words.untrusted_text import printable
-
-HEADINGS = (
-    *(
-        "player",
-        "kind",
-        "problems",
-        "pass@1",
-        "pass@k",
-        "k",
-        "paper rule",
-        "fast_1",
-        "fast_1.5",
-        "fast_2",
-        "fast_1 on graph",
-    ),
-    *(
-        "solved",
-        "faster",
-        "speedup",
-        "of bound",
-        "gap closed",
-        "no roofline",
-        "too noisy",
-        "one size",
-        "backends",
-        "faster at other sizes",
-        "improved on",
-        "voided",
-        "$",
-        "rating",
-    ),
-)
 
 
 def share_words(score: Score | None) -> str:
@@ -88,60 +56,65 @@ BoardRow = tuple[str, ...]
 """The cells of one player, as `HEADINGS` names them."""
 
 
-def card_row(board: Board, card: Scorecard) -> BoardRow:
-    """A player's own scores."""
-    rating = board.rating(card.player)
+def _nothing(row: PublishedRow) -> str:
+    """Returns the cell of a column that was not published."""
+    return ""
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Scorecard], str], Callable[[PublishedRow], str]], ...] = (
+    ("player", lambda card: printable(card.player), lambda row: row.name),
+    ("kind", lambda card: card.kind, lambda row: f"published {row.kind}"),
+    ("problems", lambda card: str(card.problems), lambda row: str(PRINTED_PROBLEMS)),
+    ("pass@1", lambda card: share_words(card.pass_1), lambda row: share_words(row.pass_1) if row.pass_k else ""),
+    (
+        "pass@k",
+        lambda card: share_words(card.pass_k) if card.most_attempts > 1 else "",
+        lambda row: share_words(row.pass_k or row.pass_1),
+    ),
+    ("k", lambda card: str(card.most_attempts), lambda row: "3" if row.pass_k else "agent"),
+    ("paper rule", lambda card: share_words(card.paper_1), lambda row: share_words(row.pass_1)),
+    ("fast_1", lambda card: share_words(card.fast.get("1")), lambda row: share_words(row.fast_1)),
+    ("fast_1.5", lambda card: share_words(card.fast.get("1.5")), _nothing),
+    ("fast_2", lambda card: share_words(card.fast.get("2")), _nothing),
+    ("fast_1 on graph", lambda card: share_words(card.fast_graph["1"]) if card.fast_graph else "", _nothing),
+    ("solved", lambda card: str(card.solved), lambda row: str(row.solved)),
+    ("faster", lambda card: str(card.faster), lambda row: str(row.faster)),
+    ("speedup", lambda card: mean_words(card.speedup), _nothing),
+    ("of bound", lambda card: bound_words(card.percent), _nothing),
+    ("gap closed", lambda card: share_words(card.gap_closed), _nothing),
+    ("no roofline", lambda card: str(card.no_roofline or ""), _nothing),
+    ("too noisy", lambda card: str(card.noisy or ""), _nothing),
+    ("one size", lambda card: str(card.one_size_only or ""), _nothing),
+    ("backends", lambda card: counts_words(card.backends), _nothing),
+    ("faster at other sizes", lambda card: counts_words(card.holds), _nothing),
+    ("voided", lambda card: str(card.voided or ""), _nothing),
+    ("$", lambda card: f"{card.usd:.2f}" if card.usd else "", _nothing),
+)
+"""The columns: heading, cell of a player's scores, cell of a published result."""
+HEADINGS = (*(heading for heading, _, _ in _COLUMNS), "improved on", "rating")
+
+
+def card_row(board: Board | None, card: Scorecard) -> BoardRow:
+    """A player's own scores. board: for comparisons and ratings; None: both are left empty."""
+    rating = board.rating(card.player) if board is not None else None
     return (
-        printable(card.player),
-        card.kind,
-        str(card.problems),
-        share_words(card.pass_1),
-        share_words(card.pass_k) if card.most_attempts > 1 else "",
-        str(card.most_attempts),
-        share_words(card.paper_1),
-        *(share_words(card.fast.get(p)) for p in ("1", "1.5", "2")),
-        share_words(card.fast_graph["1"]) if card.fast_graph else "",
-        str(card.solved),
-        str(card.faster),
-        mean_words(card.speedup),
-        bound_words(card.percent),
-        share_words(card.gap_closed),
-        str(card.no_roofline or ""),
-        str(card.noisy or ""),
-        str(card.one_size_only or ""),
-        counts_words(card.backends),
-        counts_words(card.holds),
-        improved_words(board, card),
-        str(card.voided or ""),
-        f"{card.usd:.2f}" if card.usd else "",
+        *(cell(card) for _, cell, _ in _COLUMNS),
+        improved_words(board, card) if board is not None else "",
         f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
     )
 
 
 def published_row(row: PublishedRow) -> BoardRow:
     """A published result; what was not published is empty."""
-    return (
-        row.name,
-        f"published {row.kind}",
-        str(PRINTED_PROBLEMS),
-        share_words(row.pass_1) if row.kind == "model" else "",
-        share_words(row.pass_k if row.kind == "model" else row.pass_1),
-        "3" if row.kind == "model" else "agent",
-        share_words(row.pass_1),
-        share_words(row.fast_1),
-        *("",) * 3,
-        str(row.solved),
-        str(row.faster),
-        *("",) * 12,
-    )
+    return (*(cell(row) for _, _, cell in _COLUMNS), "", "")
 
 
 def text_lines(board: Board, scope: str = "") -> list[str]:
     """The board for a terminal: a table for every place, the publication's at the end. scope: "category" or "class"."""
     lines: list[str] = []
     for place in board.places:
-        lines += [place_words(board, place), *_table(_rows(board, place, scope)), ""]
-    lines += [published_words(board), *_table([published_row(row) for row in board.published])]
+        lines += [place_words(board, place), *table(_rows(board, place, scope)), ""]
+    lines += [published_words(board), *table([published_row(row) for row in board.published])]
     return lines
 
 
@@ -161,7 +134,7 @@ def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
     ]
 
 
-def _table(rows: Sequence[BoardRow]) -> list[str]:
+def table(rows: Sequence[BoardRow]) -> list[str]:
     """Returns the lines of a table without its empty columns."""
     shown = [n for n in range(len(HEADINGS)) if any(row[n] not in ("", "–") for row in rows)]
     columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
@@ -184,61 +157,42 @@ def _markdown(rows: Sequence[BoardRow]) -> list[str]:
 
 def csv_text(board: Board) -> str:
     """Returns a line per player, place and scope. Ends of intervals have their own columns; shares are from 0 to 1."""
-    buffer = io.StringIO()
-    names = ("pass_1", "pass_k", "paper_1", "fast_1", "fast_1.5", "fast_2", "fast_graph_1", "speedup", "percent")
+    scores = ("pass_1", "pass_k", "paper_1", "fast_1", "fast_1.5", "fast_2", "fast_graph_1", "speedup", "percent")
     head = ["origin", "player", "kind", "scope", "preset", "device", "world", "machine", "problems", "attempts", "k"]
     head += ["solved", "faster", "one_size_only", "usd"]
-    head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    head += ["voided", *(f"gap_closed{end}" for end in ("", "_low", "_high")), "no_roofline"]
+    head += [f"{name}{end}" for name in scores for end in _ENDS]
+    head += ["voided", *(f"gap_closed{end}" for end in _ENDS), "no_roofline"]
     head += [*(f"holds_{held}" for held in HOLDS), "improved_on"]
-    table = csv.writer(buffer, lineterminator="\n")
-    table.writerow(head)
+    buffer = io.StringIO()
+    written = csv.DictWriter(buffer, head, restval="", extrasaction="ignore", lineterminator="\n")
+    written.writeheader()
     for card in board.scores:
-        place = card.place
-        scores = [card.pass_1, card.pass_k, card.paper_1, *(card.fast.get(p) for p in ("1", "1.5", "2"))]
-        scores += [card.fast_graph.get("1"), card.speedup, card.percent]
-        table.writerow(
-            [
-                *(place.source or "here", card.player, card.kind, card.scope, place.preset, place.device, place.world),
-                *(board.machines.get(place.machine, ""), card.problems, card.attempts, card.most_attempts),
-                *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
-                *(cell for score in scores for cell in _ends(score)),
-                *(card.voided, *_ends(card.gap_closed), card.no_roofline),
-                *(card.holds.get(held, 0) for held in HOLDS),
-                improved_words(board, card),
-            ]
-        )
+        found = msgspec.structs.asdict(card) | msgspec.structs.asdict(card.place)
+        found |= {"origin": card.place.source or "here", "machine": board.machines.get(card.place.machine, "")}
+        found |= {f"fast_{p}": score for p, score in card.fast.items()} | {"fast_graph_1": card.fast_graph.get("1")}
+        found |= {f"holds_{held}": card.holds.get(held, 0) for held in HOLDS}
+        found |= {"k": card.most_attempts, "usd": round(card.usd, 6), "improved_on": improved_words(board, card)}
+        written.writerow(_with_ends(found, (*scores, "gap_closed")))
     for row in board.published:
-        scores = [row.pass_1, row.pass_k, row.pass_1, row.fast_1, None, None, None, None, None]
-        table.writerow(
-            [
-                *(
-                    "published",
-                    row.name,
-                    row.kind,
-                    "all",
-                    "paper",
-                    "cuda",
-                    "",
-                    "",
-                    PRINTED_PROBLEMS,
-                    "",
-                    3,
-                    row.solved,
-                    row.faster,
-                    "",
-                    "",
-                ),
-                *(cell for score in scores for cell in _ends(score)),
-                *("",) * 9,
-            ]
-        )
+        found = msgspec.structs.asdict(row)
+        found |= {"origin": "published", "player": row.name, "scope": "all", "preset": "paper", "device": "cuda"}
+        found |= {"problems": PRINTED_PROBLEMS, "k": 3, "paper_1": row.pass_1}
+        written.writerow(_with_ends(found, scores))
     return buffer.getvalue()
 
 
-def _ends(score: Score | None) -> tuple[object, object, object]:
+_ENDS = ("", "_low", "_high")
+
+
+def _with_ends(row: dict[str, object], scores: Sequence[str]) -> dict[str, object]:
+    """Returns a row in which each of these scores has three cells: its value, and both ends of its interval."""
+    cells = ((f"{name}{end}", cell) for name in scores for end, cell in zip(_ENDS, _ends(row.get(name)), strict=True))
+    return row | dict(cells)
+
+
+def _ends(score: object) -> tuple[object, object, object]:
     """The value with the ends of its interval; no ends if they are not known."""
-    if score is None:
+    if not isinstance(score, Score):
         return ("", "", "")
     return (score.value, "", "") if math.isinf(score.high) else (score.value, score.low, score.high)
 

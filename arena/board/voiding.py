@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.board.outcomes import results
+from arena.board.scorecard import results
 from arena.duel.journal import read_duel_header
 from arena.errors import UsageError
 from arena.paths import Paths, files_in

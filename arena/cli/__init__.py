@@ -14,9 +14,8 @@ from typing import Any
 
 import click
 
-from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of, on_a_terminal
-from arena.cli.output import OutputLost, drop_output, flush, print_line, while_it_is_read
+from arena.cli.output import OutputLost, complain, drop_output, flush, print_line, while_it_is_read
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
 from arena.paths import find_paths
 from sandbox.protocol.verdict import ExitCode
@@ -24,33 +23,34 @@ from sandbox.protocol.verdict import ExitCode
 PROGRAM = "pkb-arena"
 COMPLETION_VARIABLE = "_PKB_ARENA_COMPLETE"
 COMMANDS = {
-    "list": ("arena.cli.problems.list_problems", "Problems, with your best results."),
-    "show": ("arena.cli.problems.show", "A problem's card, signature and baseline."),
-    "new": ("arena.cli.problems.new", "Write a starter kernel."),
-    "run": ("arena.cli.runs.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
-    "watch": ("arena.cli.runs.watch", "Judge a kernel on every save."),
-    "profile": ("arena.cli.runs.profile", "Why a kernel is slow: one sentence per rank."),
-    "generate": ("arena.cli.players.generate", "A model writes a kernel."),
-    "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
-    "sweep": ("arena.cli.runs.sweep", "Run players on problems; without players, every baseline against itself."),
-    "board": ("arena.cli.board.board", "Scores of all players, with the published ones beside them."),
-    "void": ("arena.cli.board.void", "Mark a result or a kernel as not earned: it is in no standing and no score."),
-    "recheck": ("arena.cli.runs.recheck", "Judge stored bests again with today's judge: what changed?"),
-    "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),
-    "import": ("arena.cli.board.import_bundle", "Add another arena's results to the board."),
-    "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
-    "transfers": ("arena.cli.machine.transfers", "Measure each way to move data between this machine's ranks."),
-    "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
-    "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),
-    "demo": ("arena.cli.demo", "Show live and recorded duels in big type, without anybody at the keys."),
-    "serve": ("arena.cli.serve", "The app in a browser, for you and for spectators."),
-    "mcp": ("arena.cli.mcp", "The arena as tools for your own agent, over stdin and stdout."),
-    "replay": ("arena.cli.replay", "Replay a recorded run, duel or trace."),
-    "doctor": ("arena.cli.machine.doctor", "What this machine can do, and how to get what it lacks."),
-    "check-problem": ("arena.cli.problems.check_problem", "Check a problem folder of your own."),
-    "config": ("arena.cli.config", "Where settings and files are."),
-    "completion": ("arena.cli.completion", "Print the shell's completion script."),
+    "list": ("problems:list_problems", "Problems, with your best results."),
+    "show": ("problems:show", "A problem's card, signature and baseline."),
+    "new": ("problems:new", "Write a starter kernel."),
+    "run": ("run:run", "Judge a kernel: is it right, and how much faster than the baseline?"),
+    "watch": ("run:watch", "Judge a kernel on every save."),
+    "profile": ("profile:command", "Why a kernel is slow: one sentence per rank."),
+    "generate": ("generate:generate", "A model writes a kernel."),
+    "agent": ("generate:agent", "A model writes a kernel and improves it by the verdicts."),
+    "sweep": ("sweep:command", "Run players on problems; without players, every baseline against itself."),
+    "board": ("board:command", "Scores of all players, with the published ones beside them."),
+    "void": ("void:command", "Mark a result or a kernel as not earned: it is in no standing and no score."),
+    "recheck": ("recheck:command", "Judge stored bests again with today's judge: what changed?"),
+    "export": ("bundle:export", "Results, kernels and traces as a bundle for others."),
+    "import": ("bundle:import_results", "Add another arena's results to the board."),
+    "calibrate": ("machine:calibrate", "Measure this machine's peaks for the roofline."),
+    "transfers": ("machine:transfers", "Measure each way to move data between this machine's ranks."),
+    "duel": ("duel:duel", "Two players at one problem: who writes the faster kernel?"),
+    "duels": ("duel:duels", "The duel board: ratings and the last duels."),
+    "demo": ("shows:demo", "Show live and recorded duels in big type, without anybody at the keys."),
+    "serve": ("shows:serve", "The app in a browser, for you and for spectators."),
+    "mcp": ("mcp:command", "The arena as tools for your own agent, over stdin and stdout."),
+    "replay": ("replay:command", "Replay a recorded run, duel or trace."),
+    "doctor": ("machine:doctor", "What this machine can do, and how to get what it lacks."),
+    "check-problem": ("check_problem:command", "Check a problem folder of your own."),
+    "config": ("config:config", "Where settings and files are."),
+    "completion": ("config:completion", "Print the shell's completion script."),
 }
+"""Every command: the module and the function in arena/cli, and what it does."""
 
 
 _MOVED = {"attacks": "python -m benchmarks attacks"}
@@ -66,7 +66,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"arena.cli.{module}"), name)
         return command
 
     def resolve_command(

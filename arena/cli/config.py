@@ -1,7 +1,8 @@
-"""`pkb-arena config`: prints the settings and the paths of all files."""
+"""`pkb-arena config` prints settings and paths, `pkb-arena completion` the shell's completion script."""
 
 import click
 import msgspec
+from click.shell_completion import get_completion_class
 
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
@@ -11,11 +12,11 @@ from arena.settings import TABLES, load_settings, setting_fields
 
 
 @click.group()
-def command() -> None:
+def config() -> None:
     """Settings, and where pkb-arena keeps its files."""
 
 
-@command.command(short_help="Print the paths of files.")
+@config.command(short_help="Print the paths of files.")
 @click.argument("name", required=False)
 @json_option
 def path(name: str | None, as_json: bool) -> None:
@@ -32,7 +33,7 @@ def path(name: str | None, as_json: bool) -> None:
         print_line(places[name or "settings"])
 
 
-@command.command()
+@config.command()
 @json_option
 def show(as_json: bool) -> None:
     """Print every setting with its value and meaning, and the keys of tables with their defaults."""
@@ -57,3 +58,20 @@ def show(as_json: bool) -> None:
         print_line(f"* agents.{name}: {' '.join(agent.command) or name}")
     for wrong in settings.wrong.values():
         print_line(f"! not used: {wrong.why}")
+
+
+@click.command()
+@click.argument("shell", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for SHELL: bash, zsh or fish.
+
+    \b
+    bash  in ~/.bashrc: eval "$(pkb-arena completion bash)"
+    zsh   in ~/.zshrc: eval "$(pkb-arena completion zsh)"
+    fish  pkb-arena completion fish > ~/.config/fish/completions/pkb-arena.fish
+    """
+    from arena.cli import COMPLETION_VARIABLE, PROGRAM, cli
+
+    completion = get_completion_class(shell)
+    assert completion is not None  # one of click's own three
+    print_line(completion(cli, {}, PROGRAM, COMPLETION_VARIABLE).source())

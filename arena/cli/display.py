@@ -1,21 +1,30 @@
-"""Types that the display and the command line pass to each other. The engine does not import its display."""
+"""The command line and the program that draws: the types that they pass to each other, and how signals end a command.
+
+The engine does not import its display.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from arena.errors import UsageError
+from sandbox.protocol.verdict import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from arena.cli.record import RecordPlan
-    from arena.demo.script import DemoScript
+    from arena.demo import DemoScript
+    from arena.duel.events import DuelHeader
+    from arena.records.header import RunHeader
+    from arena.settings import Settings
 
 
 T = TypeVar("T")
@@ -39,6 +48,22 @@ class ServePlan:
     """Seconds for which the owner's app continues while no browser shows it."""
     passed_on: tuple[str, ...] = ()
     """Environment variables that the owner's app gets in addition to those it needs."""
+
+
+@dataclass(frozen=True)
+class RecordPlan:
+    """The run or duel to record, and how to record it."""
+
+    journal: Path
+    header: RunHeader | DuelHeader
+    target: Path
+    """Its suffix is .cast or .svg."""
+    size: tuple[int, int]
+    """Columns and lines."""
+    speed: float
+    theme: str
+    """Empty: the theme of the settings."""
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -73,3 +98,35 @@ def drawn_by(action: T | None, words: str) -> T:
 def on_a_terminal() -> bool:
     """Returns whether stdin, stdout and stderr are all terminals. Textual draws on stderr."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_interruptibly(main: Coroutine[object, object, T]) -> T:
+    """Runs `main` to its end in a new event loop and returns its result.
+
+    Raises:
+        KeyboardInterrupt: a signal arrived; `main` was cancelled and has cleaned up.
+    """
+
+    async def watched() -> T:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(main)
+        signalled = False
+
+        def interrupt() -> None:
+            nonlocal signalled
+            if signalled:  # exit at the second signal: the referee ends its worlds when its pipe closes
+                os._exit(ExitCode.INTERRUPTED)
+            signalled = True
+            task.cancel()
+
+        for number in SIGNALS:
+            loop.add_signal_handler(number, interrupt)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    return asyncio.run(watched())

@@ -2,10 +2,10 @@
 
 import click
 
-from arena.cli.diagnostics import say
-from arena.cli.interrupts import run_interruptibly
+from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, budget_option, open_session, rounds_option, setting_options, unsafe_option
-from arena.mcp.arena_tools import ArenaTools, Terms
+from arena.cli.output import say
+from arena.mcp import ArenaTools, Terms
 from arena.players.player import MCP
 from arena.players.program.mcp_server import require_sdk, serve_stdio
 from arena.runs.engine import Engine

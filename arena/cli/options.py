@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from arena.cli.diagnostics import complain
+from arena.cli.output import complain
 from arena.paths import Paths, find_paths
-from arena.runs.run_request import MOST_ROUNDS
+from arena.runs.judge import MOST_ROUNDS
 from arena.setting_choice import Choice, find_problem
 from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
 from problems.catalogue import Catalogue, load_catalogue

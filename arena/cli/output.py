@@ -1,21 +1,119 @@
-"""Output of the command line on stdout: text, or only JSON with --json."""
+"""Output of the command line: text or JSON on stdout, messages on stderr.
+
+Texts contain marks for colours, which are replaced when a text is written. No other escape sequence reaches the terminal.
+"""
 
 import os
+import re
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 import msgspec
 
-from arena.cli.colour import green, red, rendered
-from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.records.report_text import BAD, ELSEWHERE, GOOD, Span, facts, output_of, speed_span, told_parts, verdict_span
 from arena.records.run_record import RunRecord
 from arena.setting_choice import sizes_words
 from arena.words.headline import Headline, advice_words
-from arena.words.untrusted_text import escaped_json
+from arena.words.untrusted_text import escaped_json, printable
+
+_CODES = {"\ufdd0": click.style("", fg="green", reset=False), "\ufdd1": click.style("", fg="red", reset=False)}
+_GREEN, _RED = _CODES
+_BOLD, _END, _STRUCK = "\ufdd2", "\ufdd3", "\ufdd4"
+_CODES |= {_BOLD: click.style("", bold=True, reset=False), _END: click.style("")}
+_CODES |= {_STRUCK: click.style("", strikethrough=True, reset=False)}
+_MARKS = re.compile(f"([{''.join(_CODES)}])")
+
+
+def green(text: str, bold: bool = False) -> str:
+    """Returns the text in green."""
+    return f"{_GREEN}{_BOLD if bold else ''}{text}{_END}"
+
+
+def red(text: str, bold: bool = False) -> str:
+    """Returns the text in red."""
+    return f"{_RED}{_BOLD if bold else ''}{text}{_END}"
+
+
+def struck(text: str) -> str:
+    """Returns the text struck out; without colours it is shown unchanged."""
+    return f"{_STRUCK}{text}{_END}"
+
+
+def rendered(text: str, colour: bool = False) -> str:
+    """Returns a text ready to print: cleaned, and with colours if `colour`.
+
+    A mark in untrusted text can only colour text up to the end of this one.
+    """
+    parts = _MARKS.split(text)
+    codes = _CODES if colour else dict.fromkeys(_CODES, "")
+    shown = "".join(codes[part] if part in codes else printable(part, tab=0) for part in parts)
+    return shown + codes[_END] if len(parts) > 1 else shown
+
+
+REDRAW_S = 0.1
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Returns whether to print in colour: on a terminal that is not dumb, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def complain(message: str, advice: str = "") -> None:
+    """Prints an error message with its advice below."""
+    text = f"pkb-arena: {message}"
+    if advice:
+        text += f"\n  {advice}"
+    say(text)
+
+
+def say(text: str) -> None:
+    """Prints one or more lines to stderr. Ignores errors, such as a closed stderr."""
+    try:
+        colour = wants_colour(sys.stderr)
+        click.echo(rendered(text, colour), err=True, color=colour)
+    except (OSError, ValueError):
+        return
+
+
+class LiveLine:
+    """A line on stderr that is redrawn in place. Draws nothing if stderr is not a terminal."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self._width = 0
+        self._drawn_at = 0.0
+
+    def draw(self, text: str, force: bool = False) -> None:
+        """Replaces the line, cut to the terminal's width. Skipped within REDRAW_S of the last draw, unless forced."""
+        now = time.monotonic()
+        if not self.live or (now - self._drawn_at < REDRAW_S and not force):
+            return
+        self._drawn_at = now
+        line = rendered(text).replace("\n", " ")[: max(20, shutil.get_terminal_size().columns - 1)]
+        self._write("\r" + line.ljust(self._width))
+        self._width = len(line)
+
+    def clear(self) -> None:
+        """Erases the line."""
+        if self._width:
+            self._write("\r" + " " * self._width + "\r")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        if not self.live:
+            return
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.live = False
+
 
 LONGER = "--rounds or --seconds"
 """How the command line measures longer."""

@@ -1,18 +1,18 @@
-"""`pkb-arena replay`: prints a recorded run, duel or trace."""
+"""`pkb-arena replay` prints a recorded run, duel or trace, or writes it as a file that plays without pkb-arena."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from arena.cli.display import Display, display_of, drawn_by
-from arena.cli.duel.duel import find_duel, tell_duel
+from arena.cli.display import Display, RecordPlan, display_of, drawn_by
+from arena.cli.duel import find_duel, tell_duel
 from arena.cli.options import Number, json_option, open_session
 from arena.cli.output import print_json, print_line, print_report, speedup_text
-from arena.cli.players.writing_progress import is_trace, tell_trace
-from arena.cli.record import RecordPlan, check_target, parse_size
+from arena.cli.writing_output import is_trace, tell_trace
 from arena.errors import UsageError
-from arena.paths import Paths, files_in
+from arena.paths import Paths, files_in, require_writable
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader, read_events, read_header
 from arena.records.run_record import record_of
@@ -21,6 +21,37 @@ from arena.setting_choice import choice_of
 from arena.words.headline import headline_so_far
 from arena.workspace.kernel_folder import shown_text
 from sandbox.protocol import events
+
+KINDS = (".cast", ".svg")
+SMALLEST, LARGEST = (60, 20), (240, 80)
+
+
+def check_target(path: Path) -> Path:
+    """Checks the path of a recording and returns it.
+
+    Raises:
+        UsageError: its suffix is not one of KINDS.
+        FolderUnwritable: its folder is not writable.
+    """
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(
+            f"{path} is no kind of recording", "name a file.cast (asciicast) or a file.svg (animated picture)"
+        )
+    require_writable(path)
+    return path
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Parses a recording's size: (100, 30) for "100x30".
+
+    Raises:
+        UsageError: it is not two numbers, or out of bounds.
+    """
+    found = re.fullmatch(r"(\d+)x(\d+)", text.lower())
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not (SMALLEST[0] <= size[0] <= LARGEST[0] and SMALLEST[1] <= size[1] <= LARGEST[1]):
+        raise UsageError(f"{text!r} is no size of a recording", "COLUMNSxLINES from 60x20 to 240x80, as 100x30")
+    return size
 
 
 @click.command()

@@ -2,9 +2,7 @@
 
 events   the events of a duel, for the journal and replays
 state    the state of a duel, folded from its events; the winner
-opening  a duel's players, and the header of its journal
-match    plays a duel: clock, judging in turn, final
-journal  duels on disk
-card     the result card, as text and SVG
-ratings  ratings of the players, from all duels
+match    plays a duel: players, clock, judging in turn, final
+journal  duels on disk, and the ratings of their players
+card     the result, as text, SVG and JSON
 """

@@ -14,7 +14,7 @@ import msgspec
 from arena.api import reward
 from arena.errors import UsageError
 from arena.paths import NAMED, Paths, make_folder, unwritable
-from arena.players.prompts.prompt import build_prompt
+from arena.players.prompt import build_prompt
 from arena.records.run_record import RunRecord
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

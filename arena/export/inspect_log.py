@@ -11,8 +11,7 @@ import msgspec
 from arena.errors import MachineError, UsageError
 from arena.models.budget import Spent
 from arena.records.run_record import RunRecord
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import NO_KERNEL, AnyLine, Cell, CellResult, SweepOpened, SweepSession, version_of
+from arena.sweep.records import NO_KERNEL, AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, version_of
 from problems.catalogue import Catalogue, UnknownProblem
 from sandbox.protocol.events import Setting
 

@@ -1,14 +1,19 @@
-"""The stored calibration of this machine: peaks measured once, from which every verdict's roofline is computed."""
+"""Stored measurements of this machine: peaks for the roofline, differences of worlds, times of baseline variants."""
 
 import datetime
+import hashlib
+import math
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from arena.machine.facts import installed_version
+from arena.machine.facts import installed_version, this_machine
 from arena.paths import make_folder, unwritable, write_atomically
-from sandbox.protocol.events import Calibrated, Setting
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Calibrated, Microseconds, Setting, WorldOffsets
 
 MOST_BYTES = 2**20
 """A longer file is damaged."""
@@ -76,3 +81,73 @@ def in_units(name: str, value: float) -> tuple[float, str]:
     if name.endswith("_us"):
         return value, "µs"
     return (value, "ms") if name.endswith("_ms") else (value / 1e9, "GB/s")
+
+
+MOST_FILES, MOST_CLASSES, VALUES = 32, 12, 36
+LEAST, MOST = -100.0, 0.0
+"""Limits of a log mass (`sandbox.timing.random_effects.learn`)."""
+PREFIX = "offsets-"
+
+
+class StoredOffsets(msgspec.Struct, frozen=True):
+    """The log masses of tau by clock and class of call length."""
+
+    masses: dict[str, list[float]]
+
+    @property
+    def sound(self) -> dict[str, list[float]]:
+        """Those that are complete and within limits."""
+        found = list(self.masses.items())[:MOST_CLASSES]
+        return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
+
+
+def _within(value: float) -> bool:
+    return math.isfinite(value) and LEAST <= value <= MOST
+
+
+def _offsets_file(folder: Path, setting: Setting) -> Path:
+    """One for each machine, driver, torch, set of devices and world size."""
+    devices = kind_of(setting.device).lease_names(setting.world)
+    key = hashlib.sha256("\n".join([this_machine(setting.device).digest, *devices]).encode()).hexdigest()[:12]
+    return folder / f"{PREFIX}{setting.device}-{setting.world}-{key}.json"
+
+
+def offsets_for(folder: Path, setting: Setting) -> dict[str, list[float]]:
+    """Returns the history for runs in this setting, by clock and class of call length; empty if there is none."""
+    found = read_stored(_offsets_file(folder, setting), StoredOffsets)
+    return found.sound if found is not None else {}
+
+
+def keep_offsets(folder: Path, event: WorldOffsets) -> None:
+    """Adds what a run's references have shown. The least recently changed files beyond MOST_FILES go.
+
+    Raises:
+        FolderUnwritable: it could not be stored.
+    """
+    found = StoredOffsets(offsets_for(folder, event.setting) | event.masses)
+    write_stored(_offsets_file(folder, event.setting), StoredOffsets(found.sound))
+    with suppress(OSError):
+        files = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: path.stat().st_mtime)
+        for old in files[:-MOST_FILES]:
+            old.unlink()
+
+
+def _times_file(folder: Path, setting: Setting) -> Path:
+    slug = Path(setting.problem_dir).name
+    exact = sha256(msgspec.json.encode(msgspec.structs.replace(setting, problem_dir=""))).hexdigest()[:12]
+    return folder / f"yardsticks-{slug}-{setting.device}-{setting.world}-{exact}.json"
+
+
+def keep_times(folder: Path, setting: Setting, word: str, times: Microseconds) -> None:
+    """Stores the times of one baseline variant in a setting. Raises OSError if the folder cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = times_for(folder, setting) | {word: times}
+    write_atomically(_times_file(folder, setting), msgspec.json.encode(found))
+
+
+def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:
+    """Returns the stored times by variant; empty if none was measured in this setting or the file is damaged."""
+    try:
+        return msgspec.json.decode(_times_file(folder, setting).read_bytes(), type=dict[str, Microseconds])
+    except (OSError, ValueError):
+        return {}

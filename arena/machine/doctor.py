@@ -10,9 +10,17 @@ from pathlib import Path
 
 from arena.errors import ArenaError
 from arena.machine.facts import installed_version, is_jail, isolation_words, torch_fault, torch_is_cpu_only
-from arena.machine.finding import MachineFinding, limited, missing, ok
+from arena.machine.finding import (
+    MachineFinding,
+    as_root,
+    isolation_advice,
+    isolation_fix,
+    limited,
+    missing,
+    ok,
+    system_install,
+)
 from arena.machine.gpu_findings import TORCH, gpu_findings
-from arena.machine.install_commands import as_root, isolation_advice, isolation_fix, system_install
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue

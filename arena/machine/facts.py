@@ -1,9 +1,17 @@
-"""Facts about this machine, found without importing torch."""
+"""Facts about this machine and its software, found without importing torch; the fingerprint in every result."""
 
 import functools
+import hashlib
 import os
+import re
+import shutil
+import subprocess
 import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
+
+import msgspec
 
 from arena.errors import ArenaError, MachineError
 from arena.settings import Settings
@@ -145,3 +153,113 @@ def machine_words(settings: Settings) -> str:
     if kind.on_gpus:
         return f"{visible_gpus()} {kind.ranks_name} · {kind.backend}"
     return f"{kind.ranks_name} over {kind.backend} · {os.cpu_count()} cores"
+
+
+_NVCC_S = 10.0
+CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
+NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+
+
+def torch_cuda() -> tuple[int, int] | None:
+    """Returns the CUDA version (major, minor) that torch was built for; None without torch or CUDA."""
+    try:
+        torch = metadata.distribution("torch")
+    except metadata.PackageNotFoundError:
+        return None
+    try:
+        text = Path(str(torch.locate_file("torch/version.py"))).read_text()
+    except OSError:
+        return None
+    found = re.search(r"""^cuda\b.*=\s*['"](\d+)\.(\d+)""", text, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def cuda_major(package: str) -> int | None:
+    """Returns the CUDA major version in a package's name: 13 for "cupy-cuda13x" and "nvidia-nccl-cu13"."""
+    found = re.search(r"-cu(?:da)?(\d{2})x?$", package)
+    return int(found[1]) if found else None
+
+
+def dotted(version: tuple[int, int]) -> str:
+    """ "13.0" for (13, 0)."""
+    return f"{version[0]}.{version[1]}"
+
+
+def nvcc() -> tuple[str, tuple[int, int] | None] | None:
+    """Returns path and version of the CUDA compiler that torch would use; None without one. Takes 0.1 s.
+
+    The version is None if nvcc does not print one.
+    """
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    path = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    return (path, _version(path)) if os.access(path, os.X_OK) else None
+
+
+def _version(nvcc: str) -> tuple[int, int] | None:
+    try:
+        done = subprocess.run(
+            [nvcc, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_NVCC_S, check=True
+        )
+    except (subprocess.SubprocessError, OSError, UnicodeDecodeError):
+        return None
+    found = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A machine as recorded in results, without host name: equal hardware and software is the same machine."""
+
+    devices: str
+    """ "4 × NVIDIA H200", or the processor's name and number of cores."""
+    driver: str
+    """Version of the GPU driver; empty for CPU ranks."""
+    torch: str
+    collectives: str
+    """ "NCCL 2.27.5", or "gloo" (part of torch)."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of all fields, 12 characters."""
+        return hashlib.sha256("\n".join(msgspec.structs.astuple(self)).encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        return " · ".join(filter(None, (self.devices, self.driver and f"driver {self.driver}", self.software)))
+
+    @property
+    def software(self) -> str:
+        """ "torch 2.9.1, NCCL 2.27.5"."""
+        return f"torch {self.torch}, {self.collectives}"
+
+
+@functools.cache
+def this_machine(device: str) -> Machine:
+    """Describes this machine for ranks on one kind of device ("cpu" or "cuda"). Does not import torch."""
+    torch = installed_version("torch") or "(missing)"
+    if not kind_of(device).on_gpus:
+        cores = len(os.sched_getaffinity(0))
+        return Machine(f"{_processor()}, {cores} cores", "", torch, "gloo")
+    names = [gpu.name for gpu in gpu_details()]
+    kinds = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    return Machine(", ".join(kinds) or "GPUs without NVML", _driver(), torch, f"NCCL {_nccl()}")
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model"):
+                return value.strip()
+    return os.uname().machine
+
+
+def _driver() -> str:
+    try:
+        version = nvml.call("nvmlSystemGetDriverVersion")
+    except nvml.NvmlMissing:
+        return "unknown"
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _nccl() -> str:
+    """Returns the NCCL wheel's version, or "of torch": reading a built-in NCCL's version needs torch."""
+    return next((version for name in NCCL if (version := installed_version(name))), "of torch")

@@ -4,11 +4,20 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from arena.machine.facts import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
-from arena.machine.finding import MachineFinding, limited, ok
-from arena.machine.gpu_software import CUPY, NCCL, cuda_major, dotted, nvcc, torch_cuda
+from arena.machine.facts import (
+    CUPY,
+    NCCL,
+    cuda_major,
+    dotted,
+    gpu_details,
+    installed_version,
+    nvcc,
+    torch_cuda,
+    torch_is_cpu_only,
+    visible_gpus,
+)
+from arena.machine.finding import MachineFinding, extra_requirements, limited, ok
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
-from arena.machine.install_commands import extra_requirements
 from sandbox.machine import nvml
 from sandbox.machine.backends import BACKENDS, Backend, python_install
 from sandbox.machine.nvml import Gpu, NvmlMissing

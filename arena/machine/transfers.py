@@ -33,7 +33,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
     return folder / f"{device}-{world}-transfers.json"
 
 
-def keep(folder: Path, event: TransfersTimed) -> StoredTransfers:
+def keep_transfers(folder: Path, event: TransfersTimed) -> StoredTransfers:
     """Stores a measurement beside the calibration. Raises FolderUnwritable."""
     found = StoredTransfers(
         device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()

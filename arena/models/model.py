@@ -6,13 +6,22 @@ from collections.abc import AsyncGenerator, Callable
 from arena.errors import UsageError
 from arena.models.answer import ModelAnswer, has_whole_kernel, join_continuation
 from arena.models.budget import Budget
-from arena.models.connection.calls import Calls
-from arena.models.connection.keys import Key, find_key
-from arena.models.connection.network import base_url, is_local
-from arena.models.connection.stream import Refused, Stream, ToolsRefused
-from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text, read_template
+from arena.models.conversation import (
+    AnyPiece,
+    CallPart,
+    Calls,
+    Conversation,
+    Finish,
+    Message,
+    Retry,
+    Text,
+    read_template,
+)
 from arena.models.fences import read_answer
+from arena.models.keys import Key, find_key
+from arena.models.network import base_url, is_local
 from arena.models.providers import find_provider
+from arena.models.stream import Refused, Stream, ToolsRefused
 from arena.settings import ModelSettings, Settings, provider_names
 
 CONTINUATIONS = 4

@@ -12,9 +12,9 @@ from arena.models.budget import Spent
 from arena.models.conversation import AnyPiece, Finish, Message, ToolCall, ToolResult
 from arena.models.model import ModelClient
 from arena.players.attempts import Attempt, best_of, gains
+from arena.players.feedback import build_words, fenced_kernel, next_turn, verdict_words
 from arena.players.player import KernelAccess
-from arena.players.prompts.feedback import build_words, fenced_kernel, next_turn, verdict_words
-from arena.players.prompts.prompt import Prompt
+from arena.players.prompt import Prompt
 from arena.players.tools import NO_ARGUMENTS, KernelTools
 from arena.players.trace import TraceRecorder
 from sandbox.protocol.kernel_files import Kernel

@@ -11,10 +11,9 @@ from arena.machine.facts import require_jail
 from arena.players.attempts import Attempt, best_of
 from arena.players.player import KernelAccess, Task
 from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
-from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.runs.origin import Origin
 from arena.runs.other_sizes import OtherSizesProgress, ignore, with_other_sizes
-from arena.runs.run_request import RunRequest
 from arena.workspace.kernels import Workspace
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import Files

@@ -15,7 +15,7 @@ from arena.errors import PlayerFailed, UsageError
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
 from arena.players.attempts import Attempt
-from arena.players.prompts.prompt import SHOTS, Prompt, build_prompt
+from arena.players.prompt import SHOTS, Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin

@@ -3,17 +3,19 @@
 A wrong call also gets a text as its result. Only a failed harness raises.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
 import sandbox
 from arena.models.answer import kernel_of
-from arena.models.connection.calls import ARGUMENT_CHARACTERS
-from arena.models.conversation import Tool, ToolCall, ToolResult, read_template
+from arena.models.conversation import ARGUMENT_CHARACTERS, Tool, ToolCall, ToolResult, read_template
+from arena.players.feedback import fenced
 from arena.words.untrusted_text import one_line, printable
+from arena.workspace.named_kernels import BASELINE, starter, template_names
+from problems.specification import Problem
 from sandbox.machine.backends import backend_names
 from sandbox.protocol.kernel_files import Kernel
 
@@ -38,8 +40,6 @@ KERNEL_WORDS = (
     "The whole Python file, with solution(...). Several files: a Markdown fence for each, with its path behind the language "
     "(```python kernel.py, ```cuda ops/sum.cu); kernel.py has solution(...)."
 )
-
-Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 class ToolSet(Protocol):
@@ -68,19 +68,49 @@ def tool(name: str, description: str, required: Mapping[str, Any], optional: Map
     return Tool(name, " ".join(description.split()), schema)
 
 
-def arguments_of(arguments: Mapping[str, Any], wanted: type[Arguments]) -> Arguments:
-    """Converts the arguments to a struct.
+class ToolArguments(msgspec.Struct):
+    """The arguments of all tools together. The schema of a tool says which of them it takes."""
+
+    problem: str | int = ""
+    category: str = ""
+    template: str = BASELINE
+    page: str = ""
+    source: str = ""
+    preset: str | None = None
+    world: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    sizes: dict[str, int] = {}
+
+
+def arguments_of(name: str, arguments: Mapping[str, Any], tools: Sequence[Tool]) -> ToolArguments:
+    """Returns the arguments of a call of one of these tools.
 
     Raises:
-        Misused: an argument is missing, unknown or of the wrong type.
+        Misused: there is no such tool, or an argument is missing, unknown or of the wrong type.
     """
-    unknown = [name for name in arguments if name not in wanted.__struct_fields__]
-    if unknown:
-        raise Misused(f"there is no argument {one_line(unknown[0])[:60]!r}")
+    schema = find_tool(name, tools).parameters
+    if unknown := next((each for each in arguments if each not in schema["properties"]), ""):
+        raise Misused(f"there is no argument {one_line(unknown)[:60]!r}")
+    if missing := [each for each in schema["required"] if each not in arguments]:
+        raise Misused(f"`{missing[0]}` is missing; it takes {', '.join(schema['properties'])}")
     try:
-        return msgspec.convert(dict(arguments), wanted)
+        return msgspec.convert(dict(arguments), ToolArguments)
     except msgspec.ValidationError as error:
         raise Misused(str(error)) from None
+
+
+def find_tool(name: str, tools: Sequence[Tool]) -> Tool:
+    """Returns the tool of this name. Raises Misused if there is none."""
+    found = next((each for each in tools if each.name == name), None)
+    if found is None:
+        raise Misused(f"there is no such tool; choose from {', '.join(each.name for each in tools)}")
+    return found
+
+
+def kit_docs() -> Tool:
+    """Returns the tool that reads a page about the kit."""
+    return tool("kit_docs", read_template("tool_kit_docs"), {"page": TEXT | {"enum": list(PAGES)}}, {})
 
 
 def result(name: str, text: str, error: bool = False, call_id: str = "") -> ToolResult:
@@ -89,18 +119,6 @@ def result(name: str, text: str, error: bool = False, call_id: str = "") -> Tool
     if len(text) > RESULT_CHARACTERS:
         text = text[:RESULT_CHARACTERS] + "\n[... the rest is left out ...]"
     return ToolResult(name, text, call_id, error)
-
-
-class KernelArguments(msgspec.Struct):
-    """The arguments of `compile` and `run`."""
-
-    source: str
-
-
-class PageArguments(msgspec.Struct):
-    """The arguments of `kit_docs`."""
-
-    page: str
 
 
 def kernel_in(source: str) -> Kernel:
@@ -115,6 +133,13 @@ def kernel_in(source: str) -> Kernel:
     if not kernel.source.strip():
         raise Misused("`source` is empty; it is the whole Python file")
     return kernel
+
+
+def starter_text(problem: Problem, template: str) -> str:
+    """Returns a starter kernel in a fence. Raises Misused if there is no such template."""
+    if template not in template_names():
+        raise Misused(f"there is no template {template[:60]!r}; choose from {', '.join(template_names())}")
+    return fenced(starter(problem, template), "python")
 
 
 def page_text(name: str) -> str:
@@ -166,21 +191,19 @@ class KernelTools:
             return result(call.name, f"{call.name or 'the call'}: {error}", True, call.call_id)
 
     async def _answer(self, call: ToolCall) -> str:
+        arguments = _read(call, find_tool(call.name, self.tools))
         if call.name == "kit_docs":
-            return page_text(_read(call, PageArguments).page)
-        if call.name not in self._work:
-            known = ", ".join(tool.name for tool in self.tools)
-            raise Misused(f"there is no such tool; choose from {known}")
-        return await self._work[call.name](kernel_in(_read(call, KernelArguments).source))
+            return page_text(arguments.page)
+        return await self._work[call.name](kernel_in(arguments.source))
 
 
-def _read(call: ToolCall, wanted: type[Arguments]) -> Arguments:
+def _read(call: ToolCall, offered: Tool) -> ToolArguments:
     if len(call.arguments) >= ARGUMENT_CHARACTERS:
         raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
-    needed = ", ".join(wanted.__struct_fields__)
+    needed = ", ".join(offered.parameters["required"])
     if call.arguments.strip() in NO_ARGUMENTS:
         raise Misused(f"no arguments arrived; it needs `{needed}`")
     try:
-        return msgspec.json.decode(call.arguments, type=wanted)
+        return msgspec.json.decode(call.arguments, type=ToolArguments)
     except (ValueError, RecursionError) as error:
         raise Misused(f"its arguments are no JSON object with `{needed}`: {error}") from None

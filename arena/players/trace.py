@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from arena.models.budget import Spent
-from arena.models.connection.calls import Draft
 from arena.models.conversation import (
     AnyPiece,
     CallPart,
     Conversation,
+    Draft,
     Finish,
     Message,
     Retry,
@@ -26,7 +26,7 @@ from arena.models.conversation import (
     Usage,
 )
 from arena.paths import Paths, make_folder
-from arena.players.prompts.prompt import Prompt
+from arena.players.prompt import Prompt
 from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.run_record import RunRecord, view

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from arena.profile.gpu_figures import GpuFigures
+from arena.profile.gpu_rules import GpuFigures
 from arena.profile.rules import profiled_words
 from sandbox.protocol.profile import Outside, RankProfile
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from arena.profile.gpu_figures import short_name
-from arena.profile.messages import NcuProfiled
+from arena.profile.gpu_rules import short_name
 from arena.profile.ncu_report import NcuKernel
+from arena.profile.profile_process import NcuProfiled
 
 RULES, KERNELS = 3, 4
 """Most rules and kernels that are shown."""

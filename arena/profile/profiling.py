@@ -1,24 +1,37 @@
 """Profiles a kernel in a world of its own while nothing is being timed on the same devices."""
 
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from arena.errors import MachineError, UsageError, why
+import msgspec
+
+from arena.errors import ArenaError, MachineError, UsageError, why
 from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
-from arena.profile.gpu_figures import Least
-from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
+from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu_report import ncu_kernels
+from arena.profile.profile_process import (
+    Begins,
+    Message,
+    NcuProfiled,
+    NotProfiled,
+    Profiled,
+    ProfileRequest,
+    Waits,
+    encode,
+)
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.kind import DeviceKind
+from sandbox.machine.processes import adopt_orphans, die_with_parent
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.referee.lease import Lease, devices_of
@@ -175,3 +188,24 @@ def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) ->
                 f"kernels have been timed on these devices for {deadlines.LEASE:.0f} s", "try again later"
             )
         time.sleep(CHECK_S)
+
+
+def main() -> None:
+    """Reads a request, profiles its kernel and writes the result."""
+    die_with_parent()
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ProfileRequest)
+    try:
+        _say(profile_with_ncu(request, _say) if request.ncu_file else profile_ranks(request, _say))
+    except ArenaError as error:
+        _say(NotProfiled(error.message, error.advice))
+
+
+def _say(message: Message) -> None:
+    sys.stdout.buffer.write(encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -78,7 +78,7 @@ class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem"
     preset_sizes: bool = True
     sizes: dict[str, int]
     machine: str = ""
-    """The machine's fingerprint (`arena.machine.fingerprint`)."""
+    """The machine's fingerprint (`arena.machine.facts`)."""
     versus: str = ""
     """Name of the kernel in the baseline's place; empty: the baseline itself."""
     origin: str = ""

@@ -13,8 +13,7 @@ import msgspec
 from arena.errors import RunRefused
 from arena.records.report_text import setting_words
 from arena.records.run_record import OtherSize, RunRecord, view
-from arena.runs.judge import Judge, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from problems.formula import FormulaError
 from problems.specification import Cost, Problem
 from sandbox.machine.devices import kind_of

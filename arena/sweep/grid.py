@@ -8,7 +8,7 @@ from arena.records.ranking import Measurement, ranked
 from arena.records.run_record import BriefResult, view
 from arena.records.voids import NO_VOIDS, Void, Voids
 from arena.sweep import records
-from arena.sweep.plan import SweepPlan
+from arena.sweep.records import SweepPlan
 from arena.words.headline import brief_words
 from sandbox.protocol.verdict import Verdict
 

@@ -13,8 +13,8 @@ from arena.models.budget import Spent
 from arena.paths import Paths, files_in, make_folder, unwritable
 from arena.records.json_lines import Follower, LineFile, RawLine, encode, whole_lines
 from arena.sweep import records
-from arena.sweep.plan import SweepPlan
-from arena.sweep.workers import Worker
+from arena.sweep.queue import Worker
+from arena.sweep.records import SweepPlan
 
 
 class JournalDamaged(MachineError):

@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 
 from arena.errors import ArenaError, MachineError
-from arena.machine.fingerprint import Machine, this_machine
+from arena.machine.facts import Machine, this_machine
 from arena.paths import ROOT, Paths, make_folder, module_environment, paths_in
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
 from arena.runs.engine import Engine, EngineRun
-from arena.runs.run_request import SWEEP, RunRequest, harness_error, header_of
+from arena.runs.judge import SWEEP, RunRequest, harness_error, header_of
+from arena.sweep.queue import Worker
 from arena.sweep.records import version_of
-from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of

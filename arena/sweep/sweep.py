@@ -6,8 +6,10 @@ Workers are local or on other machines. The journal has all results at any time.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.machine.facts import require_jail
@@ -16,15 +18,14 @@ from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
 from arena.records.code_hash import code_hash
 from arena.records.run_record import view
+from arena.runs.judge import SWEEP, RunRequest
 from arena.runs.other_sizes import with_other_sizes
-from arena.runs.run_request import SWEEP, RunRequest
+from arena.setting_choice import choose_setting
 from arena.settings import Settings
 from arena.sweep import records
-from arena.sweep.cells import Cells, Listener, SweepProgress
 from arena.sweep.journal import SweepJournal
-from arena.sweep.plan import SweepPlan
-from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
-from arena.sweep.workers import Worker, WorkerLost, judge_at
+from arena.sweep.queue import Jobs, KernelJob, Try, Worker, WorkerAccess, WorkerLost, judge_at
+from arena.sweep.records import Cell, CellResult, SweepPlan
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
@@ -32,49 +33,43 @@ from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 
-class Recorder:
-    """Journals and counts results, also if the calling task is cancelled, because they are paid for."""
+@dataclass
+class Listener:
+    """Callbacks of a sweep. They are called in the event loop and must not block."""
 
-    def __init__(self, journal: SweepJournal, progress: SweepProgress, listener: Listener) -> None:
-        self._journal = journal
-        self._progress = progress
-        self._listener = listener
-        self._turn = asyncio.Lock()
-        self.harness_errors: Counter[str] = Counter()
-        """Harness errors in a row, by worker."""
-        self.last_error = ""
-        """The newest harness error."""
+    judged: Callable[[CellResult], None] = lambda result: None
+    skipped: Callable[[Cell], None] = lambda cell: None
+    """The cell has a result already."""
+    left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
+    """The player cannot play this problem: all its attempts are left out."""
+    said: Callable[[str], None] = lambda text: None
+    """A message for the user."""
 
-    async def unanswered(self, cell: records.Cell, why: str, spent: Spent) -> None:
-        """Leaves the cell without a result, and journals what was spent on it."""
-        self._progress.unanswered += 1
-        if spent.tokens:
-            await self.append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
 
-    async def judged(self, result: records.CellResult) -> None:
-        """Journals and counts the result of a run."""
-        await _finish(self._judged(result))
+@dataclass
+class SweepProgress:
+    """The counts of a sweep so far."""
 
-    async def _judged(self, result: records.CellResult) -> None:
-        await self.append(result)
-        progress = self._progress
-        progress.judged += 1
-        progress.done += result.final
-        progress.verdicts[result.verdict] += 1
-        self._listener.judged(result)
-        if result.final:
-            self.harness_errors[result.worker] = 0
-        else:
-            self.harness_errors[result.worker] += 1
-            self.last_error = result.detail
+    total: int = 0
+    """Cells of the plan, without those left out."""
+    done: int = 0
+    """Cells with a result, of this session or an earlier one."""
+    judged: int = 0
+    """Cells judged in this session."""
+    writing: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Verdicts of this session, with their numbers."""
+    unanswered: int = 0
+    """Cells whose player gave no answer."""
+    left_out: str = ""
+    """Why the newest left-out player cannot play its problem; empty if none was left out."""
+    stopped: str = ""
+    """Why the sweep ended early; empty if it did not."""
 
-    async def append(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
-        """Journals a line."""
-        await _finish(self._append_in_turn(line))
-
-    async def _append_in_turn(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
-        async with self._turn:
-            await asyncio.to_thread(self._journal.append, line)
+    @property
+    def whole(self) -> bool:
+        """Whether every cell has a result."""
+        return self.done >= self.total
 
 
 async def _finish(recording: Coroutine[None, None, None]) -> None:
@@ -122,16 +117,23 @@ class Sweep:
         self.journal = journal
         self.settings = settings
         self.pool = pool
-        self.progress = SweepProgress(total=0)
+        self.progress = SweepProgress()
         self._ahead = ahead
         self._unsafe = unsafe
         self._listener = listener or Listener()
-        machines = [worker.machine.digest for worker in workers]
-        self._cells = Cells(plan, problems, players, settings, journal, machines, self.progress, self._listener)
-        self._recorder = Recorder(journal, self.progress, self._listener)
+        self.progress.total = len(problems) * sum(map(self._attempts, players))
+        self._machines = {worker.machine.digest for worker in workers}
+        """Their fingerprints. A result from any of them counts."""
+        self._left_out: set[tuple[str, str]] = set()
+        """Problems and players."""
         self._failures: Counter[str] = Counter()
+        self._harness_errors: Counter[str] = Counter()
+        """Harness errors in a row, by worker."""
+        self._last_error = ""
+        """The newest harness error."""
         self._active_workers = len(workers)
-        self._jobs = Jobs(self._cells.jobs(fixed=True), ahead)  # last, because it draws the first cell at once
+        self._recording = asyncio.Lock()
+        self._jobs = Jobs(self._cells(fixed=True), ahead)  # last, because it draws the first cell at once
 
     async def run(self) -> SweepProgress:
         """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
@@ -154,10 +156,78 @@ class Sweep:
             self.progress.stopped = self.pool.reached
         return self.progress
 
+    # --- cells -----------------------------------------------------------------------------------------------
+
+    def _attempts(self, player: Player) -> int:
+        return 1 if player.fixed else self.plan.attempts
+
+    def _cells(self, fixed: bool) -> Iterator[KernelJob]:
+        """Yields all cells of fixed players, or of players who write, problem by problem."""
+        for problem in self.problems:
+            players = [player for player in self.players if player.fixed is fixed]
+            if not players:
+                return
+            try:
+                setting = choose_setting(problem, self.plan.choice, self.settings)
+            except UsageError as error:
+                for player in players:
+                    self._leave_out(problem, player, error.message)
+                continue
+            version = records.version_of(problem)
+            for player in players:
+                for attempt in range(1, self._attempts(player) + 1):
+                    cell = records.Cell(
+                        slug=problem.slug,
+                        setting=msgspec.structs.replace(setting, problem_dir=""),
+                        player=str(player.name),
+                        attempt=attempt,
+                        catalogue=version,
+                    )
+                    yield KernelJob(cell, Task(problem, setting, attempt), player, None)
+
+    def _leave_out(self, problem: Problem, player: Player, why: str) -> None:
+        """Leaves out all attempts of a player at a problem."""
+        name = str(player.name)
+        if (problem.slug, name) not in self._left_out:
+            self._left_out.add((problem.slug, name))
+            self.progress.total -= self._attempts(player)
+            self.progress.left_out = why
+            self._listener.left_out(problem, name, why)
+
+    def _skip_done(self, cell: Cell, sha256: str) -> bool:
+        """Whether the journal has a result of this kernel. If so, counts the cell as done."""
+        done = any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
+        if done:
+            self.progress.done += 1
+            self._listener.skipped(cell)
+        return done
+
+    # --- journal ---------------------------------------------------------------------------------------------
+
+    async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
+        """Leaves the cell without a result, and journals what was spent on it."""
+        self.progress.unanswered += 1
+        if spent.tokens:
+            await _finish(self._append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent)))
+
+    async def _judged(self, result: CellResult) -> None:
+        """Journals and counts the result of a run."""
+        await self._append(result)
+        self.progress.judged += 1
+        self.progress.done += result.final
+        self.progress.verdicts[result.verdict] += 1
+        self._listener.judged(result)
+        self._harness_errors[result.worker] = 0 if result.final else self._harness_errors[result.worker] + 1
+        self._last_error = self._last_error if result.final else result.detail
+
+    async def _append(self, line: records.AnyLine) -> None:
+        async with self._recording:
+            await asyncio.to_thread(self.journal.append, line)
+
     # --- writing ---------------------------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        entries = self._cells.jobs(fixed=False)
+        entries = self._cells(fixed=False)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._ahead):
                 group.create_task(self._write_some(entries))
@@ -169,7 +239,7 @@ class Sweep:
             cell = entry.cell
             written = await asyncio.to_thread(self.journal.written, cell.digest)
             if written is None:
-                if self._cells.is_left_out(cell):
+                if (cell.slug, cell.player) in self._left_out:
                     continue
                 submission = await self._ask(entry)
             else:
@@ -180,7 +250,7 @@ class Sweep:
                 submission = Submission(**kept)
             if submission is None:
                 continue
-            if not self._cells.skip_done(cell, _hash(submission, entry.task.problem)):
+            if not self._skip_done(cell, _hash(submission, entry.task.problem)):
                 await self._jobs.offer(KernelJob(cell, entry.task, entry.player, submission))
 
     async def _ask(self, entry: KernelJob) -> Submission | None:
@@ -195,7 +265,7 @@ class Sweep:
             submission = await entry.player.play(entry.task, access)
         except PlayerFailed as error:
             self._failures[player] += 1
-            await self._recorder.unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
+            await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
             more = self._failures[player] >= FAILURES
             self._listener.said(
                 f"{player} at {entry.task.problem.stem}, attempt {entry.cell.attempt}: {error.message}"
@@ -203,10 +273,10 @@ class Sweep:
             )
             return None
         except UsageError as error:
-            self._cells.leave_out(entry.task.problem, entry.player, error.message)
+            self._leave_out(entry.task.problem, entry.player, error.message)
             return None
         except (asyncio.CancelledError, ArenaError) as error:
-            await self._recorder.unanswered(entry.cell, str(error) or "cancelled", access.spent)
+            await self._unanswered(entry.cell, str(error) or "cancelled", access.spent)
             raise
         finally:
             self.progress.writing -= 1
@@ -214,9 +284,9 @@ class Sweep:
         if submission.ended.startswith((LIMIT, "failed")):
             self._listener.said(f"{player} was ended: {submission.ended}")
         if submission.reason == "budget":
-            await self._recorder.unanswered(entry.cell, submission.reason, submission.spent)
+            await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
-        await self._recorder.append(view(records.Written, submission, at=time.time(), cell=entry.cell))
+        await _finish(self._append(view(records.Written, submission, at=time.time(), cell=entry.cell)))
         return submission
 
     def _access(self, entry: KernelJob) -> WorkerAccess:
@@ -233,7 +303,7 @@ class Sweep:
                 await self._try_out(worker, job)
             else:
                 await self._judge(worker, job)
-            if self._recorder.harness_errors[worker.name] >= LOST:
+            if self._harness_errors[worker.name] >= LOST:
                 self._leave(worker)
                 return
 
@@ -242,9 +312,9 @@ class Sweep:
         self._active_workers -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._active_workers:
-            self.progress.stopped = f"{why}, the last one: {self._recorder.last_error}"
+            self.progress.stopped = f"{why}, the last one: {self._last_error}"
             raise _Stop
-        self._listener.said(f"{why}: it judges no more; the last one: {self._recorder.last_error}")
+        self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, Kernel(job.source, job.files), job.name)
@@ -267,13 +337,13 @@ class Sweep:
             try:
                 submission = await entry.player.play(entry.task, self._access(entry))
             except UsageError as error:
-                self._cells.leave_out(problem, entry.player, error.message)
+                self._leave_out(problem, entry.player, error.message)
                 return
             except KernelUnreadable as error:
-                await self._recorder.unanswered(entry.cell, error.message, Spent())
+                await self._unanswered(entry.cell, error.message, Spent())
                 self._listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
                 return
-            if self._cells.skip_done(entry.cell, _hash(submission, problem)):
+            if self._skip_done(entry.cell, _hash(submission, problem)):
                 return
         started = time.monotonic()
         verdict, detail, report, tries = records.NO_KERNEL, submission.reason, None, 1
@@ -306,7 +376,7 @@ class Sweep:
             seconds=round(time.monotonic() - started, 3),
             tries=tries,
         )  # fmt: skip
-        await self._recorder.judged(result)
+        await _finish(self._judged(result))
 
     def _request(self, task: Task, player: str, kernel: Kernel, name: str) -> RunRequest:
         seconds = self.plan.seconds

@@ -7,8 +7,10 @@
 <root>/.revisions/ab/abcdef…/                   every revision of kernels of several files
 """
 
+import fcntl
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from arena.errors import UsageError
+from arena.errors import KernelsLocked, UsageError
 from arena.paths import make_folder, unwritable, write_atomically
 from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
 from problems.specification import Problem
@@ -384,3 +386,67 @@ def _folder_name(player: str) -> str:
     if not name or len(os.fsencode(name)) > 200:
         raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
     return name
+
+
+class KernelLocks:
+    """The locks of problems whose kernels this process edits. The system releases them when it ends."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / ".locks"
+        self._held: dict[str, tuple[int, int]] = {}
+        """By problem: the descriptor of the lock file, and the number of `take` calls not yet released."""
+
+    def take(self, stem: str) -> None:
+        """Locks the kernels of a problem. Every call needs its own `release`.
+
+        Raises:
+            KernelsLocked: another process has locked them; the message names it.
+            FolderUnwritable: the lock file cannot be written.
+        """
+        file, count = self._held.get(stem, (-1, 0))
+        self._held[stem] = (self._lock(stem) if not count else file, count + 1)
+
+    def release(self, stem: str) -> None:
+        """Undoes one `take`. The last one unlocks the problem's kernels for other apps."""
+        file, count = self._held.pop(stem)
+        if count > 1:
+            self._held[stem] = (file, count - 1)
+        else:
+            os.close(file)
+
+    def _lock(self, stem: str) -> int:
+        make_folder(self._folder)
+        try:
+            file = os.open(self._folder / stem, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = _holder(file)
+            os.close(file)
+            raise KernelsLocked(
+                f"another pkb-arena{holder} edits the kernels of {stem}", "close the problem there"
+            ) from None
+        with suppress(OSError):  # the note is optional: a full disk must not stop the app
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0)
+        return file
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in containers
+        return str(os.getuid())
+
+
+def _holder(file: int) -> str:
+    try:
+        note = json.loads(os.pread(file, 1024, 0))
+        since = time.strftime("%H:%M", time.localtime(float(note["since"])))
+        return f" (process {int(note['pid'])}, {note['user']}, since {since})"
+    except (ValueError, KeyError, TypeError, OSError):
+        return ""

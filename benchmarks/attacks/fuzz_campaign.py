@@ -12,8 +12,7 @@ import msgspec
 from arena.errors import MachineError, RunCancelled, RunRefused
 from arena.machine.facts import is_jail
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.attacks.attack_bait import Bait

@@ -7,16 +7,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from arena.cli.diagnostics import say
-from arena.cli.interrupts import run_interruptibly
+from arena.cli.display import run_interruptibly
 from arena.cli.options import Number, Whole, json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_json, print_line, say
 from arena.errors import RunCancelled, RunRefused, UsageError
 from arena.machine.facts import is_jail, visible_gpus
 from arena.paths import ROOT, write_atomically
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.attacks.attack_bait import Bait

@@ -16,8 +16,7 @@ import msgspec
 from arena.errors import UsageError
 from arena.machine.facts import choose_device
 from arena.runs.engine import temporary_engine
-from arena.runs.judge import Judge, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judge, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.table import Column, TextTable

@@ -215,10 +215,16 @@ class TrustedRank(Rank):
         return self.meaningful if slot in self.replaced and self.meaningful else self.comparison
 
     def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
-        """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended."""
+        """Checks slots of calls that have not begun for overwritten poison, and the slot of one that has ended (collective).
+
+        An output without elements overwrites nothing, so it is not missing. The baseline shows its size.
+        """
         written = order.count > 0 and self.arenas.any_written(order.side, order.first, order.count)
         ended = order.ended[self.rank]
         missing = ended >= 0 and not self.arenas.any_written(order.side, ended, 1)
+        if (some := sorted({slot for slot in order.ended if slot >= 0})) and self.comparison.any_rank(missing):
+            elements = {slot: sum(tensor.numel() for _, tensor in self.plain(slot)[1]) for slot in some}
+            missing = missing and elements[ended] > 0
         self.reply(order, messages.LookedAhead(written, missing))
 
     def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:

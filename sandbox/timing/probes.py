@@ -85,17 +85,6 @@ class Due:
     beside: dict[str, list[int]] = field(default_factory=dict)
     """The same for slots that are compared with the oracle only if they are not near the baseline's outputs."""
 
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds that are due and have tries left."""
-        found = {
-            "meaningful": self.meaningful > 0,
-            "apart": self.apart > 0,
-            "replaced": self.replaced > 0 and self.tries < MOST_TRIES and self.unfit_tries < MOST_UNFIT_TRIES,
-            "held": self.held > 0 and self.held_tries < MOST_HELD_TRIES,
-        }
-        return [kind for kind, is_due in found.items() if is_due]
-
 
 class Drawn(NamedTuple):
     """A probe and the kernel that it tests."""
@@ -155,13 +144,15 @@ class Probes:
         return self.chance.choice(found) if found else None
 
     def _kinds(self, due: Due, calls: int) -> list[str]:
-        possible = {
-            "meaningful": True,
-            "apart": True,
-            "replaced": calls >= LEAST_CALLS,
-            "held": calls >= LEAST_CALLS and bool(self._can_be_held),
+        """The kinds that are due, have tries left, and can run in a batch of this many calls."""
+        stops = calls >= LEAST_CALLS
+        found = {
+            "meaningful": due.meaningful > 0,
+            "apart": due.apart > 0,
+            "replaced": stops and due.replaced > 0 and due.tries < MOST_TRIES and due.unfit_tries < MOST_UNFIT_TRIES,
+            "held": stops and due.held > 0 and due.held_tries < MOST_HELD_TRIES and bool(self._can_be_held),
         }
-        return [kind for kind in due.kinds if possible[kind]]
+        return [kind for kind, is_due in found.items() if is_due]
 
     def run(self, drawn: Drawn, batch: Batch, seconds: float, turn: int) -> None:
         """Runs a probe. seconds: time of a call; turn: as for timed batches."""

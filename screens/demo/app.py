@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from textual import events, on
 
-from arena.demo.performance import OpenJudge, Performance
-from arena.demo.script import DemoScript
+from arena.demo import DemoScript, OpenJudge, Performance
 from arena.runs.engine import temporary_engine
 from screens.app import ArenaApp
 from screens.demo.screen import DemoScreen

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import ContentSwitcher
 
-from arena.demo.performance import Performance
+from arena.demo import Performance
 from arena.duel.events import SIDES, SideName
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen

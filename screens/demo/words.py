@@ -2,10 +2,10 @@
 
 from textual.content import Content
 
-from arena.demo.performance import DemoStage
+from arena.demo import DemoStage
 from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
-from arena.duel.ratings import Rating
+from arena.duel.journal import Rating
 from arena.duel.state import AttemptState, DuelState
 from arena.words.headline import WHERE
 from arena.words.untrusted_text import printable

@@ -13,8 +13,7 @@ from textual.widgets.option_list import Option
 
 from arena.duel.card import abandoned_words, winner_words
 from arena.duel.events import short_name
-from arena.duel.journal import AbandonedDuel, DuelRecord, abandoned_duels, duel_records
-from arena.duel.ratings import ALL, Rating, ratings
+from arena.duel.journal import ALL, AbandonedDuel, DuelRecord, Rating, abandoned_duels, duel_records, ratings
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures

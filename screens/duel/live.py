@@ -9,12 +9,10 @@ from textual.binding import BindingType
 from textual.widgets import TextArea
 
 from arena.duel.events import SIDES, SideName, other
-from arena.duel.match import Match
-from arena.duel.opening import Players, duel_players, new_header
+from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
-from arena.players.file import FilePlayer
-from arena.players.make_player import AGENT, MODEL
+from arena.players.make_player import AGENT, MODEL, FilePlayer
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernel_folder import shown_name
 from arena.workspace.kernels import read_kernel

@@ -16,7 +16,7 @@ from arena.machine.facts import choose_device
 from arena.models.budget import has_prices
 from arena.players.make_player import FILE
 from arena.players.player import PlayerSetup
-from arena.players.program.readiness import known_programs
+from arena.players.program.jailed import known_programs
 from arena.setting_choice import Choice
 from arena.settings import load_settings
 from arena.words.untrusted_text import printable

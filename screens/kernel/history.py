@@ -31,8 +31,6 @@ from screens.widgets.text_lines import PlainStatic
 
 SIDES_FROM = 110
 """Columns of the terminal from which two sources fit side by side."""
-
-
 ONE_ROW_FROM = 128
 """Columns of the terminal from which a run fits into one row."""
 BESIDE = 8
@@ -53,7 +51,6 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
 
     def __init__(self, session: KernelSession, text: str) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (SIDES_FROM, "-wide")]
         self.session = session
         self.text = text
         self.entries: list[RunRecord | Unrun] = []
@@ -128,7 +125,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
         """ "preview", or the form of comparison that fits this width."""
         if not self.comparing:
             return "preview"
-        return "sides" if self.has_class("-wide") else "unified"
+        return "sides" if self.app.size.width >= SIDES_FROM else "unified"
 
     def _show(self) -> None:
         """Shows the revision under the cursor."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
-from arena.profile.messages import ProfileRequest
+from arena.profile.profile_process import ProfileRequest
 from arena.records.run_record import RunRecord
 from arena.runs.engine import EngineRun
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
 from arena.words.headline import advice_words

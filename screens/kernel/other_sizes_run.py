@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from arena.errors import RunCancelled
 from arena.records.run_record import OtherSize, holds
 from arena.runs.engine import Engine
+from arena.runs.judge import RunRequest
 from arena.runs.other_sizes import OtherSizesProgress, judge_other_sizes
-from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import AnyEvent
 

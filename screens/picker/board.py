@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Input, OptionList
 from textual.widgets.option_list import Option
 
-from arena.board import board
+from arena.board import definitions
 from arena.board.definitions import BOUND_WORDS
 from arena.board.tables import bound_words, share_words
 from arena.errors import ArenaError
@@ -140,8 +140,8 @@ class BoardDialog(Dialog[Problem | None]):
         self.services = services
         self.view = PROBLEMS
         self.players: list[str] = []
-        self.standings: dict[str, board.Standings] = {}
-        self._published = board.Published("", {}, [])
+        self.standings: dict[str, definitions.Standings] = {}
+        self._published = definitions.Published("", {}, [])
         self._known = False
         """Whether all data for the table has been read."""
         self._listed: list[Problem] = []
@@ -172,8 +172,8 @@ class BoardDialog(Dialog[Problem | None]):
         except ArenaError as error:
             self.query_one("#board-note", PlainStatic).update(error.one_line)
             return
-        self.players = board.order_of(players)
-        self._published = await asyncio.to_thread(board.read_published)
+        self.players = definitions.order_of(players)
+        self._published = await asyncio.to_thread(definitions.read_published)
         self._known = True
         self.query_one("#board").focus()
         self._show()
@@ -265,7 +265,7 @@ class BoardDialog(Dialog[Problem | None]):
     def _show_categories(self) -> None:
         rows = []
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
-            ours = [_tally_words(board.tally(self.standings[player], problems)) for player in self.players]
+            ours = [_tally_words(definitions.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
             theirs = [
                 self._styled(f"│ {_tally_words(self._published.tally(model, category), with_all=True)}", "muted")
@@ -277,9 +277,9 @@ class BoardDialog(Dialog[Problem | None]):
 
     def _show_curve(self) -> None:
         rows = []
-        for number, factor in enumerate(board.FACTORS):
+        for number, factor in enumerate(definitions.FACTORS):
             ours = [
-                _share_words(board.fast_p(self.standings[player], self._catalogue.problems, factor))
+                _share_words(definitions.fast_p(self.standings[player], self._catalogue.problems, factor))
                 for player in self.players
             ]
             theirs = [
@@ -293,7 +293,7 @@ class BoardDialog(Dialog[Problem | None]):
         """Shows two rows for each category, and a third if kernels without a roofline were left out."""
         rows = []
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
-            scores = [board.bound_scores(self.standings[player], problems) for player in self.players]
+            scores = [definitions.bound_scores(self.standings[player], problems) for player in self.players]
             lines = [
                 ("of bound", [bound_words(score.percent) or "–" for score in scores]),
                 ("gap closed", [share_words(score.gap_closed) for score in scores]),
@@ -363,7 +363,7 @@ def _matches(problem: Problem, word: str) -> bool:
     return word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
 
 
-def _tally_words(counted: board.Tally, with_all: bool = False) -> str:
+def _tally_words(counted: definitions.Tally, with_all: bool = False) -> str:
     """ "5 · 4": solved and faster. `with_all` adds the number of problems: "5 · 4 /10"."""
     words = f"{counted.solved:>2} · {counted.faster}"
     return f"{words} /{counted.problems}" if with_all else words

@@ -17,12 +17,10 @@ from textual.content import Content
 
 from arena.errors import ArenaError
 from arena.paths import make_folder
-from arena.profile.chrome_trace import write_trace
-from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
-from arena.profile.profile_process import profile, profile_with_ncu
+from arena.profile.profile_process import Begins, Profiled, ProfileRequest, Waits, profile, profile_with_ncu
 from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
-from arena.profile.timeline import Timeline, median_call
+from arena.profile.timeline import Timeline, median_call, write_trace
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.events import Result

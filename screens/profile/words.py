@@ -8,8 +8,8 @@ from pathlib import Path
 from textual.content import Content
 
 from arena.profile import gpu_words, ncu_words
-from arena.profile.gpu_figures import GpuFigures
-from arena.profile.messages import NcuProfiled, Profiled
+from arena.profile.gpu_rules import GpuFigures
+from arena.profile.profile_process import NcuProfiled, Profiled
 from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from arena.cli.record import RecordPlan
+from arena.cli.display import RecordPlan
 from arena.duel.events import DuelHeader
 from arena.duel.journal import read_duel
 from arena.errors import UsageError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from waiting import PATIENCE_S
 
 from arena.machine.facts import is_jail
 from benchmarks.attacks.attack_bait import Bait
@@ -27,18 +28,25 @@ BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrizes `kernel_name` with the kernels of the suite that the module's `covers` accepts.
 
-    Of several kernels for one attack, problem, device and verdict, only the first runs in `make test`; the others are
-    marked long. Twins and plain mistakes all run.
+    `make test` runs the first kernel of each attack that needs no GPU, their twins and the plain mistakes. Others are
+    marked `further`, or `long` if an attack has several for one problem, device and verdict.
     """
     if "kernel_name" not in metafunc.fixturenames:
         return
+    kernels = read_kernels(FOLDER)
+    first = {kernel.attack: kernel for kernel in reversed(kernels) if kernel.device != "cuda"}
+    twins = {kernel.twin for kernel in first.values()}
     shown = set()
     cases = []
-    for kernel in filter(metafunc.module.covers, read_kernels(FOLDER)):
+    for kernel in filter(metafunc.module.covers, kernels):
         case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
-        again = case in shown and kernel.attack not in (TWIN, "-")
+        mark = [pytest.mark.long] if case in shown else [pytest.mark.further]
+        if kernel == first.get(kernel.attack) or kernel.name in twins or kernel.attack == "-":
+            mark = []
+        elif kernel.attack == TWIN:
+            mark = [pytest.mark.further]
         shown.add(case)
-        cases.append(pytest.param(kernel.name, marks=[pytest.mark.long] if again else []))
+        cases.append(pytest.param(kernel.name, marks=mark))
     metafunc.parametrize("kernel_name", cases)
 
 
@@ -116,7 +124,7 @@ class RefereeAtWork:
         """Closes the referee's stdin and waits up to 60 s for its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

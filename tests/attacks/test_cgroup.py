@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from sandbox.jail import cgroup
 from sandbox.jail.memory import Bound, described
@@ -50,7 +50,7 @@ def group() -> Iterator[cgroup.Group]:
 
 def run(group: cgroup.Group, program: str) -> "subprocess.CompletedProcess[str]":
     argv = group.starts([sys.executable, "-c", program])
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_a_process_enters_before_it_becomes_the_world(group):
@@ -71,9 +71,9 @@ def test_what_asks_for_more_is_killed(group, program):
 def test_one_process_too_many_takes_the_others_along(group):
     argv = group.starts([sys.executable, "-c", "import time; time.sleep(600)"])
     with subprocess.Popen(argv) as bystander:
-        wait_for(lambda: len(members(group)) == 1)
+        eventually(lambda: len(members(group)) == 1)
         run(group, HOG)
-        assert bystander.wait(60) == -signal.SIGKILL
+        assert bystander.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_group_without_a_limit_only_counts():
@@ -87,9 +87,9 @@ def test_a_group_without_a_limit_only_counts():
 
 def test_processes_that_fork_and_leave_are_killed_with_the_group(group):
     subprocess.run(group.starts([sys.executable, "-c", RABBIT]), check=False)
-    wait_for(lambda: len(members(group)) > 0)
+    eventually(lambda: len(members(group)) > 0)
     group.kill()
-    wait_for(lambda: members(group) == [])
+    eventually(lambda: members(group) == [])
 
 
 def test_groups_of_a_referee_that_was_killed_are_swept():
@@ -147,10 +147,3 @@ def own_group() -> Path:
     root, own = cgroup._own_group()
     assert own.is_relative_to(root)
     return own
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)

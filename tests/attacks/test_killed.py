@@ -15,14 +15,14 @@ import pexpect
 import psutil
 import pytest
 from real_terminal import end
+from waiting import PATIENCE_S
 
 from arena.errors import KernelsLocked
 from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.settings import Settings, save_settings
-from arena.workspace.kernels import Workspace
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks, Workspace
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict
@@ -31,7 +31,6 @@ SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
 """Read at import, because tests run with a bare environment."""
 MOMENTS_S = 6.0
 """The latest kill, counted from the app's start. Until then worlds start, get ready, and judge a few saves."""
-PATIENCE_S = 100.0
 MARK = "NCCL_PKB_KILLED"
 """NCCL_ variables are passed on to every world. This one identifies the app's processes."""
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.verdict import Verdict
@@ -30,10 +31,7 @@ def test_a_killed_referee_takes_everything_along(jail, another_referee, bait, se
     assert processes_with(MARK)
     referee.process.send_signal(signal.SIGKILL)
     referee.process.wait()
-    until = time.monotonic() + 30
-    while (left := processes_with(MARK)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left == []
+    eventually(lambda: not processes_with(MARK))
 
 
 @pytest.mark.slow
@@ -46,10 +44,7 @@ def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(anoth
         pytest.skip("in this jail every world is a program of its own")
     worlds = set(tree(servers[0]))
     os.kill(servers[0], signal.SIGKILL)
-    until = time.monotonic() + 30
-    while (left := [pid for pid in worlds if runs(pid)]) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left == []
+    eventually(lambda: not any(map(runs, worlds)))
     verdicts = [referee.judge(setting, source, rounds=0).verdict for _ in range(2)]
     assert verdicts[-1] is Verdict.PASS  # the first may have got a world that was already dead
     assert len(fork_servers_of(referee.process.pid)) == 1

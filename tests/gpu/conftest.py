@@ -20,8 +20,7 @@ from rank_worlds import Worlds
 from arena.machine.facts import torch_is_cpu_only, visible_gpus
 from arena.paths import paths_in
 from arena.runs.engine import Engine
-from arena.runs.judge import judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE

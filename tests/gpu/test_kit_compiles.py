@@ -128,16 +128,16 @@ def _main_dtype(problem: Problem) -> str:
 
 
 def _compilations() -> Iterator[Any]:
-    """Every house kernel in every dtype and variant. Only the first variant of the main dtype is not marked long."""
+    """Every house kernel in every dtype and variant. All but the first variant of the main dtype are marked long."""
     for problem in HOUSE:
         if "def kernels(" in str(problem.house_source):
-            yield pytest.param(problem, None, (), id=problem.slug)
+            yield pytest.param(problem, None, (), id=problem.slug, marks=pytest.mark.problems)
             continue
         variants = VARIANTS.get(problem.slug, [()])
         for dtype, more in itertools.product(problem.dtypes, variants):
             main = (dtype, more) == (_main_dtype(problem), variants[0])
             name = "-".join([problem.slug, dtype, *map(str, more)])
-            yield pytest.param(problem, dtype, more, id=name, marks=() if main else pytest.mark.long)
+            yield pytest.param(problem, dtype, more, id=name, marks=pytest.mark.problems if main else pytest.mark.long)
 
 
 def _has_nvrtc() -> bool:

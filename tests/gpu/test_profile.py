@@ -9,13 +9,12 @@ import pytest
 
 from arena.machine.facts import visible_gpus
 from arena.profile import gpu_words
-from arena.profile.chrome_trace import write_trace
-from arena.profile.gpu_figures import GpuFigures, short_name
-from arena.profile.messages import NcuProfiled, Profiled, ProfileRequest
+from arena.profile.gpu_rules import GpuFigures, short_name
 from arena.profile.ncu_words import ncu_text, rule_lines
+from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
 from arena.profile.profiling import profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure
-from arena.profile.timeline import median_call
+from arena.profile.timeline import median_call, write_trace
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

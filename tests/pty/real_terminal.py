@@ -7,9 +7,9 @@ import time
 import pexpect
 import psutil
 import pyte
+from waiting import PATIENCE_S
 
 COLUMNS, LINES = 160, 45
-PATIENCE_S = 100.0
 
 
 class Screen:
@@ -59,7 +59,7 @@ class Screen:
 
     def ends(self) -> int:
         """Waits until the process ends by itself. Returns its exit status."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while self.process.isalive() and time.monotonic() < deadline:
             self.read()
         assert not self.process.isalive(), "the app did not end"
@@ -80,19 +80,3 @@ def end(process: pexpect.spawn) -> None:
 
 def descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
-
-
-def gone(processes: list[psutil.Process]) -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not any(map(_runs, processes)):
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it ended between the two calls
-        return False

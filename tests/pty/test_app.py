@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_terminal import Screen, descendants, gone
+from real_terminal import Screen, descendants
+from waiting import PATIENCE_S, all_end
 
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
@@ -14,7 +15,7 @@ from arena.workspace.kernels import Workspace
 from benchmarks.app.terminal import Terminal
 from problems.catalogue import load_catalogue
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 WRONG = """
 import torch
@@ -53,7 +54,7 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
         children = descendants(app.process.pid)
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
-        assert gone(children)
+        all_end(children)
     finally:
         app.close()
 
@@ -93,7 +94,7 @@ def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, numb
         assert app.ends() == 128 + number
         assert app.raw.rindex(b"\x1b[?1049l") > app.raw.rindex(b"\x1b[?1049h")  # back from the alternate screen
         assert app.raw.rindex(b"\x1b[?25h") > app.raw.rindex(b"\x1b[?25l")  # the cursor is shown
-        assert gone(children)
+        all_end(children)
     finally:
         app.close()
 
@@ -104,8 +105,8 @@ def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
         terminal.wait_for("started)", terminal.started)
         children = descendants(terminal.process.pid)
         os.close(terminal.master)
-        assert terminal.process.wait(60) == 128 + signal.SIGHUP
-        assert gone(children)
+        assert terminal.process.wait(PATIENCE_S) == 128 + signal.SIGHUP
+        all_end(children)
     finally:
         terminal.process.kill()
 

@@ -10,7 +10,7 @@ from arena.paths import Paths
 from arena.records.index import Store
 from arena.settings import Settings, save_settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 F3 = "\x1bOR"
 
 

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 from model_server import fenced, streamed
-from real_terminal import Screen, descendants, gone
+from real_terminal import Screen, descendants
+from waiting import all_end
 
 from arena.paths import Paths
 from arena.settings import ModelSettings, Settings, save_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 RIGHT = load_catalogue().find("13").baseline_source
 WRONG = RIGHT.replace("return product", "return product + 1000")
@@ -60,6 +61,6 @@ def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_se
         children = descendants(app.process.pid)
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
-        assert gone(children)
+        all_end(children)
     finally:
         app.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from waiting import PATIENCE_S
 
 from problems.catalogue import Catalogue, load_catalogue
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
@@ -32,11 +33,17 @@ def all_problems() -> Catalogue:
     return load_catalogue()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests of baselines: they check problems."""
+    if item.path.parent.name == "baselines":
+        item.add_marker(pytest.mark.problems)
+
+
 @pytest.fixture
 def in_ranks() -> Callable[..., list[Any]]:
-    """in_ranks(world, work, timeout=110): runs work(rank, world) in W forked gloo ranks, returns all values."""
+    """in_ranks(world, work, timeout=PATIENCE_S): runs work(rank, world) in W forked gloo ranks, returns all values."""
 
-    def run(world: int, work: Callable[[int, int], Any], timeout: float = 110) -> list[Any]:
+    def run(world: int, work: Callable[[int, int], Any], timeout: float = PATIENCE_S) -> list[Any]:
         try:
             return in_gloo_ranks(world, work, timeout)
         except RankFailed as failed:

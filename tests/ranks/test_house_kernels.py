@@ -13,8 +13,7 @@ from house_agreement import off, real_leaves, same, sizes_of, wanted_leaves
 
 from arena.paths import paths_in
 from arena.runs.engine import Engine
-from arena.runs.judge import Judgement, judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import Judgement, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

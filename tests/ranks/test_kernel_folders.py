@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.profile.messages import ProfileRequest
+from arena.profile.profile_process import ProfileRequest
 from arena.profile.profiling import profile_ranks
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

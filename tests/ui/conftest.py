@@ -1,9 +1,6 @@
 """The app without a terminal: real screens, a small catalogue, recorded runs or a scripted referee."""
 
-import asyncio
-import inspect
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import TextArea
+from waiting import comes_true
 
 import arena.machine.facts
 from arena.paths import Paths
@@ -82,10 +80,7 @@ def open_app(services: Services) -> Opener:
 
 async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Lets the app run until the condition is true."""
-    deadline = time.monotonic() + 90.0
-    while not condition():
-        assert time.monotonic() < deadline, f"never came true: {inspect.getsource(condition).strip()}"
-        await asyncio.sleep(0.02)
+    await comes_true(condition)
 
 
 @pytest.fixture

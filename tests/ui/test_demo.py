@@ -10,9 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from arena.demo import performance
-from arena.demo.performance import DemoStage
-from arena.demo.script import DemoScript, Scene, load_script
+from arena import demo
+from arena.demo import DemoScript, DemoStage, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
 from screens.demo import app as demo_app
@@ -120,7 +119,7 @@ async def test_everything_is_seen_on_a_small_terminal(play, until) -> None:
 async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
     play, until, screen_text, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(performance, "TROUBLE_S", 2.0)
+    monkeypatch.setattr(demo, "TROUBLE_S", 2.0)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
     async with play(scenes, pause=5.0) as (app, pilot):
         stage_of = app._demo.performance
@@ -167,7 +166,7 @@ async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(play, until,
 
 
 async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatch) -> None:
-    monkeypatch.setattr(performance, "LONGEST_GAP_S", 0.0)
+    monkeypatch.setattr(demo, "LONGEST_GAP_S", 0.0)
     async with play([Scene(recorded=RECORDED), Scene(board=True)], loop=True, pause=0.1, intro=0.0) as (app, pilot):
         shown = app._demo.performance
         await until(pilot, lambda: shown.played >= 3 and shown.stage.slide == "board")

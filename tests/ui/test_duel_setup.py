@@ -105,7 +105,6 @@ async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
     open_app, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from arena.errors import MachineError
-    from arena.players.program import readiness
 
     def missing() -> None:
         raise MachineError("the tool server needs the MCP SDK, which is not installed", "pip install 'pkb-arena[mcp]'")
@@ -116,7 +115,7 @@ async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
             patched.setattr(jailed, "choose", lambda: Jail(NONE, None, {}))
             assert "needs a jail" in await choose_player(screen, pilot, until, "right", "agent:mine")
         with monkeypatch.context() as patched:
-            patched.setattr(readiness, "require_sdk", missing)
+            patched.setattr(jailed, "require_sdk", missing)
             assert "pkb-arena[mcp]" in await choose_player(screen, pilot, until, "right", "agent:alone")
 
 

@@ -10,7 +10,7 @@ from textual.widgets import ContentSwitcher
 
 import screens.base
 from arena.errors import KernelsLocked
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
 from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 import screens.profile.screen
 from arena.errors import MachineError
-from arena.profile.gpu_figures import Least
-from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
+from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu_report import ncu_kernels
+from arena.profile.profile_process import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
 from arena.profile.rules import RankFigures, figures, under_profiler
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
@@ -157,7 +157,7 @@ async def test_what_is_saved_is_profiled_and_leaving_ends_it(open_app, until, sc
         await until(pilot, lambda: "as saved, without what was typed since" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
-        await asyncio.wait_for(ended.wait(), 60.0)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert app.screen.editor.text == f"p{saved}"
 
 

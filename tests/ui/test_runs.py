@@ -5,6 +5,7 @@ from threading import Event
 
 import pytest
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from arena.errors import FolderUnwritable
 from arena.setting_choice import Choice
@@ -201,7 +202,7 @@ async def test_escape_while_the_file_is_written_cancels_the_run(
 
         def slow(*saved: str) -> str:
             begun.set()
-            assert go.wait(60.0)
+            assert go.wait(PATIENCE_S)
             return save(*saved)
 
         monkeypatch.setattr(services.workspace, "save", slow)

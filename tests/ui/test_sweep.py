@@ -6,15 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.machine.fingerprint import Machine
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.header import RunHeader
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import Cell, CellResult, SweepSession, Written
+from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
 from screens.sweep.replay import CellReplay
 from screens.sweep.screen import SweepScreen

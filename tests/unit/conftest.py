@@ -12,8 +12,7 @@ import model_server as provider
 import pytest
 import scripted_agents
 
-from arena.cli import COMMANDS
-from arena.models.connection import stream as streaming
+from arena.models import stream as streaming
 from arena.paths import Paths
 
 
@@ -45,7 +44,7 @@ WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def driven(fake_driver: Path) -> Iterator[Any]:
     """A process that forks programs with the fake driver, because LD_LIBRARY_PATH is read when a process starts."""
-    modules = (COMMANDS["doctor"][0], "arena.machine.gpu_sampler", "sandbox.machine.placement", "pynvml")
+    modules = ("arena.cli.machine", "arena.machine.gpu_sampler", "sandbox.machine.placement", "pynvml")
     programs = forked_programs.Forked(modules, os.environ | {"LD_LIBRARY_PATH": str(fake_driver)})
     yield programs
     programs.close()

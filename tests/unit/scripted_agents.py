@@ -11,7 +11,7 @@ from arena.models.model import open_model
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.player import KernelAccess
-from arena.players.prompts.prompt import Prompt
+from arena.players.prompt import Prompt
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder, read_trace
 from arena.records.header import RunHeader, new_id
 from arena.runs.judge import Judgement

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "s": (83, ""), "F5": (116, "")}
 """DevTools' name of a key: its code, and the text that it types."""
 

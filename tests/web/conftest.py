@@ -12,9 +12,9 @@ import psutil
 import pyte
 import pytest
 from aiohttp import ClientSession, ClientTimeout
+from waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
-PATIENCE_S = 90.0
 LINES, COLUMNS = 40, 120
 
 

@@ -3,7 +3,7 @@
 import importlib
 
 from arena.errors import UsageError
-from arena.models.connection.provider import Provider
+from arena.models.provider import Provider
 from arena.settings import provider_names
 
 

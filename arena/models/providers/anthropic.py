@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from arena.models.connection import provider
-from arena.models.connection.reading import joined
+from arena.models import provider
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Kept, Message, Text, Thought, Usage
+from arena.models.reading import joined
 from arena.settings import ModelSettings
 
 _VERSION = "2023-06-01"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from arena.models.connection import provider
+from arena.models import provider
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
 from arena.settings import ModelSettings
 

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from arena.models.connection import provider
-from arena.models.connection.reading import characters
+from arena.models import provider
 from arena.models.conversation import (
     AnyPiece,
     CallPart,
@@ -17,6 +16,7 @@ from arena.models.conversation import (
     Tool,
     Usage,
 )
+from arena.models.reading import characters
 from arena.settings import ModelSettings
 
 

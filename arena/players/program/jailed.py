@@ -1,31 +1,37 @@
-"""Runs an agent program once: creates its folder, jail and two sockets, and monitors it until it ends."""
+"""Runs an agent program in a jail of its own, lists the programs of this machine, and checks what they need."""
 
 import asyncio
 import contextlib
+import re
 import shlex
 import shutil
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from arena.errors import MachineError, PlayerFailed
-from arena.machine.install_commands import isolation_advice
+from arena.errors import ArenaError, MachineError, PlayerFailed
+from arena.machine.finding import MachineFinding, isolation_advice, limited, ok
 from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import bridge
 from arena.players.program.bridge import HOME_FILES
 from arena.players.program.gateway import Gateway
 from arena.players.program.mcp_server import MESSAGE_BYTES, require_sdk, serve_connection
-from arena.players.program.program import AgentProgram
-from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch
+from arena.players.program.program import BUILT_IN, AgentProgram, installation
+from arena.players.program.watch import LEAVE_S, LIMIT, ProgramEnd, Watch, first_and_last
 from arena.players.tools import ToolSet
+from arena.settings import AgentSettings, Settings
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.memory import AgentUsage
-from sandbox.jail.profiles import WITH_AGENTS, agent_interpreter
+from sandbox.jail.profiles import WITH_AGENTS, Caps, agent_interpreter
 from sandbox.machine.locked_folder import AGENT, LockedFolder
+from sandbox.machine.processes import hide_from_ptrace
 
 PORT = 8765
 """Port of the gateway to the provider inside the jail, which has its own network namespace."""
@@ -183,3 +189,67 @@ def _filled(word: str, places: dict[str, str]) -> str:
     for place, value in places.items():
         word = word.replace(place, value)
     return word
+
+
+VERSION_S = 30.0
+_NO_VERSION = {"mini-swe-agent": "--help"}
+"""Programs without the option --version, and one that prints the version, too."""
+
+
+def known_programs(settings: Settings) -> list[str]:
+    """Lists the tables [agents.NAME], then the installed built-in programs. Leaves out names that are also models."""
+    installed = (name for name, built_in in BUILT_IN.items() if shutil.which(built_in.command[0]) is not None)
+    return [name for name in dict.fromkeys([*settings.agents, *installed]) if name not in settings.models]
+
+
+def program_findings(settings: Settings) -> Iterator[MachineFinding]:
+    """Starts each installed built-in program in its jail, which takes seconds. Yields nothing without such a jail."""
+    installed = [name for name in BUILT_IN if shutil.which(BUILT_IN[name].command[0]) is not None]
+    with contextlib.suppress(MachineError):
+        agent_jail()
+        with ThreadPoolExecutor() as threads:
+            tables = (settings.agents.get(name, AgentSettings()) for name in installed)
+            yield from threads.map(_finding, installed, tables)
+
+
+def _finding(name: str, table: AgentSettings) -> MachineFinding:
+    option, caps = _NO_VERSION.get(name, "--version"), Caps(4 << 30, 1024, 1 << 30, VERSION_S)
+    try:
+        start, needed = installation(Path(shutil.which(BUILT_IN[name].command[0]) or name).resolve())
+        with tempfile.TemporaryDirectory(prefix="pkb-agent-") as folder:
+            readable = (*needed, *(Path(path).expanduser() for path in table.readable))
+            wrapped = agent_jail().wrap([*start, option], Path(folder), table.environment, readable, caps=caps)
+            with contextlib.closing(wrapped):
+                done = subprocess.run(
+                    wrapped.argv,
+                    env=wrapped.env,
+                    pass_fds=wrapped.fds,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=VERSION_S,
+                    check=False,
+                )
+    except (ArenaError, OSError, subprocess.TimeoutExpired) as error:
+        return limited(f"agent:{name}", f"does not start in its jail: {error}", "read docs/guide/agents.md")
+    version = re.search(r"\d+(\.\w+)+", done.stdout + done.stderr)
+    if done.returncode == 0 and version is not None:
+        return ok(f"agent:{name}", f"{version[0]} starts in its jail")
+    why = first_and_last(done.stderr or done.stdout)
+    found = f"does not start in its jail: exit status {done.returncode}" + (f": {why}" if why else "")
+    return limited(f"agent:{name}", found, "name what it must read in `readable` of its table [agents.NAME]")
+
+
+def require_ready(program: AgentProgram) -> None:
+    """Checks that a program can play. May take seconds, because it tests the jail and may read a keyring.
+
+    Raises:
+        UsageError: its model has no key, or no provider.
+        MachineError: there is no jail for it, or no MCP SDK.
+    """
+    require_sdk()
+    agent_jail()
+    if program.model is not None:
+        Gateway.check(program.model)
+        hide_from_ptrace()  # this process now holds a key

@@ -1,25 +1,143 @@
-"""The player of an agent program. The program runs in its own jail."""
+"""The player of an agent program, which runs in its own jail, and the tools that the program may call."""
 
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from arena.errors import PlayerFailed
+import msgspec
+
+from arena.errors import ArenaError, PlayerFailed
+from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget, Spent, price_words
-from arena.models.conversation import Text, fill_template
+from arena.models.conversation import Finish, Text, Tool, ToolCall, ToolResult, fill_template, read_template
+from arena.players import tools
+from arena.players.attempts import Attempt, best_of, gains
+from arena.players.feedback import build_words, fenced_kernel, verdict_words
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
-from arena.players.program.jailed import run_program
+from arena.players.program import bridge
+from arena.players.program.jailed import require_ready, run_program
 from arena.players.program.program import AgentProgram
-from arena.players.program.readiness import require_ready
-from arena.players.program.task_tools import TaskTools
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
-from arena.players.prompts.prompt import Prompt
+from arena.players.prompt import Prompt
 from arena.players.trace import Counted, TraceHeader, TraceRecorder
 from arena.records.header import new_id
 from arena.records.run_record import view
+from arena.words.headline import WHERE, outcome_words
+from arena.workspace.named_kernels import template_names
+from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
+
+MOST_CALLS = 2000
+RECORDED_CHARACTERS = 64 << 10
+"""Of a call's arguments, in the trace. The whole kernel of `run` is in the attempt."""
+
+
+class TaskTools:
+    """A `ToolSet` for one attempt at one task. It gives no access to other players, problems or runs."""
+
+    def __init__(
+        self, problem: Problem, task: str, access: KernelAccess, recorder: TraceRecorder, spent: Callable[[], Spent]
+    ) -> None:
+        """task: the prompt. spent: returns the amount that the player has spent so far."""
+        self._problem, self._task = problem, task
+        self._access, self._recorder, self._spent = access, recorder, spent
+        self._booked = Spent()
+        self._turn = asyncio.Lock()
+        self._calls = 0
+        self.attempts: list[Attempt] = []
+        self.broken: ArenaError | None = None
+        """The error of the harness, after which results do not count; None if it has not failed."""
+        self.on_broken: Callable[[], object] = lambda: None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is in progress."""
+        return self._turn.locked()
+
+    @property
+    def best(self) -> Attempt | None:
+        """The best attempt so far."""
+        return best_of(self.attempts)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        kernel = {"source": tools.TEXT | {"description": tools.KERNEL_WORDS}}
+        return (
+            tools.tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
+            tools.tool(
+                "new", "The text of a starter kernel.", {}, {"template": tools.TEXT | {"enum": template_names()}}
+            ),
+            tools.tool("compile", read_template("tool_compile"), kernel, {}),
+            tools.tool(tools.RUN, read_template("tool_run"), kernel, {}),
+            tools.tool("history", "Your attempts so far.", {}, {}),
+            tools.kit_docs(),
+        )
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        async with self._turn:
+            self._calls += 1
+            if self._calls > MOST_CALLS:  # not recorded, because the trace could fill the disk
+                return tools.result(name, f"No calls are left: you made {MOST_CALLS}.", error=True)
+            self._recorder.step = len(self.attempts) + 1
+            written = msgspec.json.encode(arguments).decode()
+            self._recorder.called(ToolCall(name[:60], written[:RECORDED_CHARACTERS]))
+            try:
+                answer = tools.result(name, await self._answer(name, arguments))
+            except tools.Misused as error:
+                answer = tools.result(name, f"{name[:60]}: {error}", error=True)
+            except ArenaError as error:
+                self.broken = error
+                self.on_broken()
+                answer = tools.result(name, f"{name}: {error.message}", error=True)
+            self._recorder.returned(answer)
+            return answer
+
+    async def _answer(self, name: str, arguments: Mapping[str, Any]) -> str:
+        wanted = tools.arguments_of(tools.RUN if name == bridge.LEFT else name, arguments, self.tools)
+        match name:
+            case "show":
+                return self._task
+            case "new":
+                return tools.starter_text(self._problem, wanted.template)
+            case "history":
+                return "\n".join(map(_row, self.attempts)) or "No attempts yet."
+            case "kit_docs":
+                return tools.page_text(wanted.page)
+        kernel = tools.kernel_in(wanted.source)
+        if name == bridge.LEFT and any(attempt.answer.kernel == kernel for attempt in self.attempts):
+            return "Already submitted."
+        return await (self._compile if name == "compile" else self._run)(kernel)
+
+    async def _run(self, kernel: Kernel) -> str:
+        step = len(self.attempts) + 1
+        if step > self._access.steps:
+            return "No attempts are left. The best of your kernels is the one that counts."
+        before, self._booked = self._booked, self._spent()
+        answer = ModelAnswer(fenced_kernel(kernel), Finish("stop"), self._booked - before)
+        self._recorder.answered(answer.outcome, answer.reason, answer.kernel, answer.spent)
+        judgement = await self._access.judge(answer.source, f"attempt-{step}.py", answer.files)
+        attempt = Attempt(step, answer, judgement)
+        self._recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
+        self.attempts.append(attempt)
+        self._access.attempted(attempt)
+        return f"{verdict_words(attempt)}\n\nAttempts left: {self._access.steps - step}."
+
+    async def _compile(self, kernel: Kernel) -> str:
+        judgement = await self._access.build(kernel.source, f"attempt-{len(self.attempts) + 1}.py", kernel.files)
+        return build_words(judgement, kernel.source)
+
+
+def _row(attempt: Attempt) -> str:
+    report = attempt.report
+    assert report is not None
+    speed = ""
+    if attempt.speedup is not None:
+        speed = f", {attempt.speedup:.2f}x {outcome_words(report.outcome)} {WHERE.get(report.clock, '')}".rstrip()
+    return f"{attempt.step}: {report.verdict}{speed}"
+
 
 BUDGET = "budget"
 SPENT_S = 10.0

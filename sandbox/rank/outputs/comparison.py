@@ -100,14 +100,17 @@ class Comparison:
         found: list[list[OwnError]] = []
         for expected in expected_outputs:
             found.append(_own_errors(expected))
-            if len(found) == CALIBRATED:
-                few = any(_has_error(b) and b.numel() < FEW for _, b in expected.baseline[1])
-                said = torch.tensor([int(few)], device=self.setting.device)
-                self.reduce(said)
-                if not int(said):
-                    break
+            few = any(_has_error(b) and b.numel() < FEW for _, b in expected.baseline[1])
+            if len(found) == CALIBRATED and not self.any_rank(few):
+                break
         by_iteration = self.largest(found)
         self.usual = [UsualError.of(list(each)) for each in zip(*by_iteration, strict=True)]
+
+    def any_rank(self, found: bool) -> bool:
+        """Whether any rank has found something (collective)."""
+        said = torch.tensor([int(found)], device=self.setting.device)
+        self.reduce(said)
+        return bool(said)
 
     def new_iterations(self) -> None:
         """Forgets the noted errors, because the slots hold other iterations from now on."""

@@ -1,8 +1,14 @@
 """Compares context-parallel layers with the formulas of their cards, computed on one process from all ranks' inputs."""
 
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
+from torch.nn import functional
 
+from problems.setting import RankSetting
+from problems.shared.ring import draw_mode
 from problems.shared.zigzag import natural_order, zigzag_shards
 
 
@@ -132,3 +138,72 @@ def test_range_attention_sees_its_interval_of_keys(gathered, world, kv_heads):
         part = expected[:, rank.rank].flatten(0, 1)
         close(rank.result, part)
         close(rank.oracle, part, 1e-10)
+
+
+@pytest.mark.parametrize(("world", "seed"), [(1, 0), (2, 2), (3, 3), (4, 1)])
+def test_ring_attention_is_attention_of_the_joined_sequence(gathered, world, seed):
+    ranks = gathered("ring_attention", world, seed=seed)
+    causal, scaled = ranks[0].tensors["mode"].tolist()
+    scale = (1.5 if scaled else 1.0) / math.sqrt(ranks[0].sizes.d)
+    q, k, v = (torch.cat([rank.tensors[name] for rank in ranks], dim=1).double().transpose(1, 2) for name in "qkv")
+    whole = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), scale=scale)
+    for rank, expected in zip(ranks, whole.transpose(1, 2).chunk(world, dim=1), strict=True):
+        torch.testing.assert_close(rank.oracle, expected)
+        torch.testing.assert_close(rank.result.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_modes_cover_masks_and_scales():
+    meaningful = RankSetting(0, 1, SimpleNamespace(), torch.float32, torch.device("cpu"))
+    modes = {tuple(draw_mode(meaningful.replace(trial=trial)).tolist()) for trial in range(12)}
+    assert modes == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize(("world", "seed"), [(1, 0), (2, 1), (4, 2), (4, 3)])
+def test_every_stage_returns_its_layer_of_the_stack(gathered, world, seed):
+    ranks = gathered("ring_attention_pp", world, seed=seed)
+    sizes = ranks[0].sizes
+    causal, scaled = ranks[0].tensors["mode"].tolist()
+    scale = (1.5 if scaled else 1.0) / math.sqrt(sizes.d)
+    x = torch.cat([rank.tensors["hidden_states"] for rank in ranks[: sizes.cp]], dim=1).double()
+    for stage in range(sizes.pp):
+        members = ranks[stage * sizes.cp : (stage + 1) * sizes.cp]
+        w_qkv, w_o = (members[0].tensors[name].double() for name in ("w_qkv", "w_o"))
+        heads = (x @ w_qkv.T).view(*x.shape[:2], 3, sizes.H, sizes.d).permute(2, 0, 3, 1, 4)
+        context = functional.scaled_dot_product_attention(*heads, is_causal=bool(causal), scale=scale)
+        x = context.transpose(1, 2).flatten(2) @ w_o.T
+        for rank, expected in zip(members, x.chunk(sizes.cp, dim=1), strict=True):
+            torch.testing.assert_close(rank.oracle, expected)
+            torch.testing.assert_close(rank.result.double(), expected, rtol=1e-3, atol=1e-3)
+
+
+def rotated(u, cos, sin):
+    """The definition element by element: u[i] cos[i] + rho(u)[i] sin[i]."""
+    half = u.shape[-1] // 2
+    partner = torch.roll(u, half, dims=-1)
+    sign = torch.where(torch.arange(2 * half) < half, -1.0, 1.0).double()
+    return u * cos.unsqueeze(2) + sign * partner * sin.unsqueeze(2)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rope_allgather_rotates_and_joins_the_sequence(gathered, seed):
+    ranks = gathered("rope_allgather", 2, seed=seed, M=128, N=512, dim=16)
+    tensors = [{name: t.double() for name, t in rank.tensors.items()} for rank in ranks]
+    for index, name in enumerate(("q_local", "k_local")):
+        expected = torch.cat([rotated(t[name], t["cos_local"], t["sin_local"]) for t in tensors], dim=1)
+        for rank in ranks:
+            torch.testing.assert_close(rank.result[index].double(), expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(rank.oracle[index], expected)
+
+
+def test_real_tables_turn_pairs_and_keep_their_length(gathered):
+    ranks = gathered("rope_allgather", 2, seed=2, M=64, N=512, dim=16)
+    cos = torch.cat([rank.tensors["cos_local"] for rank in ranks], dim=1).double()
+    sin = torch.cat([rank.tensors["sin_local"] for rank in ranks], dim=1).double()
+    q = torch.cat([rank.tensors["q_local"] for rank in ranks], dim=1).double()
+    pairs = torch.complex(*q.chunk(2, dim=-1))
+    turned = pairs * torch.complex(cos[..., :8], sin[..., :8]).unsqueeze(2)
+    result = torch.complex(*ranks[0].result[0].double().chunk(2, dim=-1))
+    torch.testing.assert_close(result, turned, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(result.abs(), pairs.abs(), rtol=1e-5, atol=1e-5)
+    step = torch.complex(cos, sin).angle().diff(dim=1)[0, :, 0]
+    torch.testing.assert_close(step.remainder(2 * torch.pi), torch.ones(7).double(), rtol=1e-4, atol=1e-4)

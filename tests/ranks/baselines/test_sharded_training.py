@@ -1,8 +1,13 @@
 """Compares sharded training steps and FP8 transfers with their formulas, on one process from all ranks' inputs."""
 
+import inspect
+
 import pytest
 import torch
 from torch.nn import functional
+
+from problems.catalogue import load_catalogue
+from sandbox.rank.problem_code import ProblemCode
 
 
 def close(result, oracle, expected, rtol=1e-4):
@@ -128,3 +133,91 @@ def test_fp8_reduce_scatter_averages_what_fp8_leaves(gathered, world, seed):
     for rank, (_, history) in zip(ranks, found, strict=True):
         close(rank.result[0], rank.oracle[0], mean.chunk(world)[rank.rank], rtol=1e-6)
         torch.testing.assert_close(rank.result[1], history, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("world", "seed"), [(2, 1), (4, 1), (4, 3), (5, 1)])
+def test_clip_grad_norm_ep_uses_one_norm_over_both_families(gathered, world, seed):
+    ranks = gathered("clip_grad_norm_ep", world, seed=seed, M=6, N=10)
+    experts = max(1, world // 2)
+    dense = torch.cat([rank.tensors["dense"].double().flatten() for rank in ranks])
+    expert = torch.cat([rank.tensors["expert"].double().flatten() for rank in ranks]) / experts
+    norm = torch.cat([dense, expert]).norm()
+    limit = float(ranks[0].tensors["max_norm"])
+    assert (limit > 1) == (seed % 4 == 3)
+    factor = min(1.0, limit / float(norm))
+    for rank in ranks:
+        assert rank.result["returned"].dtype == torch.float32
+        torch.testing.assert_close(rank.result["returned"].double(), norm, rtol=1e-5, atol=0)
+        torch.testing.assert_close(rank.oracle["returned"], norm)
+        for family, divisor in (("dense", 1), ("expert", experts)):
+            expected = rank.tensors[family].double() / divisor * factor
+            torch.testing.assert_close(rank.result["written"][family].double(), expected, rtol=1e-5, atol=0)
+            torch.testing.assert_close(rank.oracle["written"][family], expected)
+
+
+STEPS = {"quintic": 5, "simple": 3, "polar_express": 8, "aol": 4}
+
+
+def coefficients():
+    """The baseline's table of (a, b, g)."""
+    solution = ProblemCode(load_catalogue().find("tp_muon_orthogonalization")).baseline
+    return inspect.unwrap(solution).__globals__["COEFFICIENTS"]
+
+
+def orthogonalised(x, triples, steps):
+    """X = U S V^T: each step maps every singular value s to a s + b s^3 + g s^5."""
+    u, s, v = torch.linalg.svd(x.double(), full_matrices=False)
+    s = s / s.square().sum().sqrt()
+    for step in range(steps):
+        a, b, g = triples[step % len(triples)]
+        s = a * s + b * s**3 + g * s**5
+    return u @ torch.diag(s) @ v
+
+
+@pytest.mark.parametrize(("world", "seed"), [(1, 1), (3, 3)])
+def test_muon_acts_on_singular_values_alone(gathered, world, seed):
+    ranks = gathered("tp_muon_orthogonalization", world, dtype="bfloat16", seed=seed)
+    whole = torch.cat([rank.tensors["x"] for rank in ranks], dim=1)
+    expected = orthogonalised(whole, coefficients()["quintic"], 5)
+    for rank, part in zip(ranks, expected.chunk(world, dim=1), strict=True):
+        torch.testing.assert_close(rank.oracle, part, rtol=1e-6, atol=1e-8)
+        assert rank.result.dtype == torch.bfloat16
+        torch.testing.assert_close(rank.result.double(), part, rtol=1e-2, atol=1e-4)
+
+
+def test_muon_with_rows_sharded_and_all_coefficients(in_ranks):
+    x = torch.randn(24, 36, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def work(rank, world):
+        solution = ProblemCode(load_catalogue().find("tp_muon_orthogonalization")).baseline
+        by_columns, by_rows = x.chunk(world, dim=1)[rank], x.t().contiguous().chunk(world, dim=0)[rank]
+        return [
+            (solution(by_columns, steps, kind, 1), solution(by_rows, steps, kind, 0)) for kind, steps in STEPS.items()
+        ]
+
+    table = coefficients()
+    ranks = in_ranks(2, work)
+    for index, (kind, steps) in enumerate(STEPS.items()):
+        expected = orthogonalised(x, table[kind], steps)
+        for rank, result in enumerate(ranks):
+            torch.testing.assert_close(result[index][0], expected.chunk(2, dim=1)[rank])
+            torch.testing.assert_close(result[index][1], expected.t().chunk(2, dim=0)[rank])
+
+
+def test_muon_refuses_what_it_cannot_do(in_ranks):
+    def work(rank, world):
+        solution = ProblemCode(load_catalogue().find("tp_muon_orthogonalization")).baseline
+        refused = []
+        for arguments in [
+            (torch.ones(4), 5),
+            (torch.ones(4, 4), 4),
+            (torch.ones(4, 4), 5, "cubic"),
+            (torch.ones(4, 4), 5, "quintic", 2),
+        ]:
+            try:
+                solution(*arguments)
+            except AssertionError as error:
+                refused.append(str(error))
+        return refused
+
+    assert len(in_ranks(1, work)[0]) == 4

@@ -1,5 +1,6 @@
 """Compares every example kernel with the exact result, in many calls at odd sizes."""
 
+import ast
 import importlib
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from exact_collectives import drawn, expected_result
 
 import benchmarks.kernels
+from sandbox.kit import templates
 
 EXAMPLES = Path(benchmarks.kernels.__file__).parent
 COLLECTIVES = {
@@ -71,3 +73,59 @@ def test_every_example_is_tested():
     names = {path.stem for path in EXAMPLES.glob("[!_]*.py")}
     on_gpus = {name for name in names if name.endswith(("_symm", "_triton"))}  # tests/gpu/ runs these
     assert names - on_gpus == set(COLLECTIVES) | set(GEMMS)
+
+
+BASELINE = '''"""An average."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+
+def solution(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x)
+    return x
+'''
+ON_CPU = ["cpp", "symm", "torch"]
+
+
+@pytest.mark.parametrize("name", templates.names())
+def test_a_starter_is_complete_python(name):
+    text = templates.fill(name, "99 · Average", "solution(x)", BASELINE)
+    tree = ast.parse(text)
+    assert "99 · Average" in (ast.get_docstring(tree) or "")
+    assert "solution(x)" in (ast.get_docstring(tree) or "")
+    assert not [word for word in ("__PROBLEM__", "__SIGNATURE__", "__BASELINE__", "__future__") if word in text]
+    assert next(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) == "solution"
+
+
+def test_there_is_a_starter_for_every_way_on_cpu():
+    assert set(ON_CPU) <= set(templates.names())
+
+
+def run_blocks(rank: int, world: int, texts: dict[str, str]) -> None:
+    for name, path in texts.items():
+        names: dict = {"__name__": "kernel"}
+        exec(compile(Path(path).read_text(), path, "exec"), names)
+        assert names["solution"](torch.full((3,), 1.0 + rank)).tolist() == [world * (world + 1) / 2] * 3
+        x = torch.arange(world * 6).view(world * 2, 3).to(torch.bfloat16) + rank
+        if name in ("symm", "cpp"):
+            expected = x.clone()
+            dist.all_reduce(expected)
+            assert torch.equal(names["all_reduce"](x), expected)
+        if name == "symm":
+            every = torch.empty((world, *x.shape), dtype=x.dtype)
+            dist.all_gather_into_tensor(every.view(-1, 3), x)
+            assert torch.equal(names["all_gather"](x), every)
+            assert torch.equal(names["reduce_scatter"](x), expected.chunk(world)[rank])
+            assert torch.equal(names["all_to_all"](x), torch.cat([part.chunk(world)[rank] for part in every]))
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_starters_run_and_their_blocks_are_right(worlds, tmp_path, world):
+    paths = {}
+    for name in ON_CPU:
+        paths[name] = str(tmp_path / f"{name}.py")
+        Path(paths[name]).write_text(templates.fill(name, "99 · Average", "solution(x)", BASELINE))
+    worlds.run(run_blocks, world, paths)

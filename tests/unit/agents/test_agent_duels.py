@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from model_server import KEY, ModelServer, streamed
 
-from arena.duel.card import svg_card, text_card
+from arena.duel.card import duel_report, svg_card, text_card
 from arena.duel.events import KernelJudged, Left, Spending
 from arena.duel.journal import duel_records, read_duel
-from arena.duel.match import Match
-from arena.duel.opening import duel_players, new_header
-from arena.duel.report import duel_report
+from arena.duel.match import Match, duel_players, new_header
 from arena.errors import UsageError
 from arena.paths import Paths
 from arena.players.make_player import ModelPlayer

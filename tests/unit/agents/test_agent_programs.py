@@ -17,9 +17,9 @@ from model_server import KEY, ModelServer, streamed
 
 from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.paths import Paths
-from arena.players.program import jailed, task_tools
+from arena.players.program import jailed, player
+from arena.players.program.jailed import program_findings
 from arena.players.program.program import find_program, installation
-from arena.players.program.readiness import program_findings
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
@@ -231,7 +231,7 @@ async def test_reason_has_first_error_and_last_lines(playing: Playing, paths: Pa
 async def test_calls_cannot_fill_the_disk_with_a_trace(
     playing: Playing, paths: Paths, script: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(task_tools, "MOST_CALLS", 4)
+    monkeypatch.setattr(player, "MOST_CALLS", 4)
     text, before = script.read_text(), "    first, second ="
     script.write_text(text.replace(before, f'    [tools.call("kit_docs", page="x" * 900_000) for _ in "12"]\n{before}'))
     played = await playing()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import comes_true
 
 from arena.models.conversation import Tool, ToolResult
 from arena.players.program import jailed, mcp_server
@@ -53,12 +54,6 @@ def line(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n"
 
 
-async def until(said: Any) -> None:
-    async with asyncio.timeout(60):
-        while not said():
-            await asyncio.sleep(0.01)
-
-
 async def test_fifth_connection_breaks_a_limit(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, connect, exceeded):
         for _ in range(4):
@@ -67,7 +62,7 @@ async def test_fifth_connection_breaks_a_limit(tmp_path: Path) -> None:
             assert b"serverInfo" in await reader.readline()
         assert exceeded == []
         await connect()
-        await until(lambda: exceeded)
+        await comes_true(lambda: exceeded)
         assert exceeded == ["connections: it opened more than 4 to its tools at once"]
 
 
@@ -112,8 +107,8 @@ async def test_broken_connections_print_nothing(tmp_path: Path, capfd: pytest.Ca
             _, writer = await connect()
             writer.write(line(INITIALIZE) + b"no JSON\n\xff\n[" + line(CALL))
             writer.write(line({"method": "notifications/initialized"}) + line(CALL) + line({"id": None}) + b'{"id"')
-            await until(lambda number=number: tools.calls > number)
+            await comes_true(lambda number=number: tools.calls > number)
             writer.transport.abort()
-            await until(lambda: len(asyncio.all_tasks()) < 10)
+            await comes_true(lambda: len(asyncio.all_tasks()) < 10)
         assert exceeded == []
     assert capfd.readouterr().err == ""

@@ -1,10 +1,15 @@
 """Counting of runs of identical code, on CPU ranks and on GPUs."""
 
+import pytest
+
 from benchmarks.rows import REFUSED, RunRow
 from benchmarks.run_tables import SAME_CODE_TABLE
 from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
+from benchmarks.tables.added_cost import AddedCost
+from benchmarks.tables.precision import SECONDS, cost_for, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup
+from sandbox.protocol.result import Batches, Samples
 
 WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)
 
@@ -73,3 +78,32 @@ def test_a_row_marks_an_interval_without_1():
 
 def test_both_tables_are_counted_by_the_same_code():
     assert same_code_on_cpus.conclude is same_code_on_gpus.conclude is conclude
+
+
+def pairs(count: int, every_s: float, us: float) -> list[Batches]:
+    """Pairs of ten calls on either side, one every so many seconds."""
+    return [Batches(10, us, us * (0.99, 1.01)[n % 2], n % 4 < 2, n % 3, every_s * (n + 1)) for n in range(count)]
+
+
+def test_pairs_and_duty_are_those_until_then() -> None:
+    found = points(Samples(call=pairs(30, 0.1, 1000.0), device=pairs(6, 0.5, 500.0)))
+    assert [point.seconds for point in found] == [*(each for each in SECONDS if each <= 3.0), 3.0]
+    assert [(point.call_pairs, point.device_pairs) for point in found] == [(10, 2), (25, 5), (30, 6)]
+    assert found[-1].duty == pytest.approx((30 * 20e-3 + 6 * 10e-3) / 3.0, rel=0.01)
+
+
+def test_more_pairs_are_more_precise() -> None:
+    early, late = points(Samples(call=pairs(40, 0.1, 1000.0)))[-2:]
+    assert late.call is not None
+    assert early.call is None or late.call < early.call
+    assert late.device is None
+
+
+def test_a_run_without_pairs_has_no_precision() -> None:
+    assert points(Samples()) == []
+
+
+def test_a_cost_of_the_host_is_expected_where_no_device_hides_it() -> None:
+    waiting = Microseconds(call=100.0, device=None)
+    assert (cost_for(waiting, "cpu").expected, cost_for(waiting, "cuda").expected) == ("call", "")
+    assert cost_for(Microseconds(call=100.0, device=80.0), "cuda") == AddedCost("device", 0.05, "device", 4.0)

@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.cli.runs.sweep_output import BASELINE_TABLE, BaselineRow
+from arena.cli.sweep_output import BASELINE_TABLE, BaselineRow
 from arena.errors import MachineError
 from arena.records.header import RunHeader
-from arena.runs.judge import Judgement, RunInProgress
-from arena.runs.run_request import RunRequest, header_of
+from arena.runs.judge import Judgement, RunInProgress, RunRequest, header_of
 from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE, GRAPH, VARIANTS, has_variant
 from benchmarks.kernels import kernel_paths

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from stored_runs import record
 
-from arena.board.board import FACTORS, Tally, fast_p, order_of, read_published, tally
+from arena.board.definitions import FACTORS, Tally, fast_p, order_of, read_published, tally
 from arena.paths import Paths
 from arena.records.index import Store
 from arena.records.run_record import RunRecord

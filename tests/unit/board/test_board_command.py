@@ -12,12 +12,11 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from arena.machine.fingerprint import Machine
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.sweep.journal import SweepJournal
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import Cell, CellResult, SweepSession
+from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession
 from sandbox.protocol.events import Setting
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]

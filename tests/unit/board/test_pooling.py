@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from arena.board.gathering import gather
-from arena.board.outcomes import outcomes
-from arena.machine.fingerprint import this_machine
+from arena.board.scorecard import outcomes
+from arena.machine.facts import this_machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash

@@ -11,9 +11,9 @@ import pytest
 from stored_runs import header, passed, ran
 
 from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, RecheckTerms, bests
-from arena.cli.runs.recheck import _Findings
+from arena.cli.recheck import _Findings
 from arena.errors import MachineError
-from arena.machine.fingerprint import this_machine
+from arena.machine.facts import this_machine
 from arena.paths import Paths
 from arena.records.index import Store
 from arena.records.run_record import RunRecord, record_of

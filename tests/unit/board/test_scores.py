@@ -5,8 +5,7 @@ import math
 import pytest
 
 from arena.board.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
-from arena.board.outcomes import Outcome, ResultPlace, kind_of
-from arena.board.scorecard import ALL, scorecard, scorecards
+from arena.board.scorecard import ALL, Outcome, ResultPlace, kind_of, scorecard, scorecards
 from arena.board.tables import counts_words
 
 PLACE = ResultPlace("tiny", "cpu", 2, "m")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from stored_runs import SETTING, header, passed, ran
+from waiting import PATIENCE_S
 
 from arena.board.gathering import gather
 from arena.board.voiding import find_target, unvoid, void
 from arena.duel.events import DuelEnded, DuelHeader, DuelPlayer, Finalist, KernelJudged, Submitted, Winner
-from arena.duel.journal import open_duel_journal, read_duels
-from arena.duel.ratings import ratings
+from arena.duel.journal import open_duel_journal, ratings, read_duels
 from arena.errors import FolderUnwritable, PathRefused, UsageError
 from arena.models.budget import Spent
 from arena.paths import Paths
@@ -181,7 +181,7 @@ def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None
         "for n in range(40): append_void(Path(sys.argv[1]), Void(at=1.0, note='n' * n, by='b', run=f'{sys.argv[2]}-{n}'))"
     )
     several = [subprocess.Popen([sys.executable, "-c", code, str(paths.voids), name]) for name in "abcd"]
-    assert [process.wait(60) for process in several] == [0] * 4
+    assert [process.wait(PATIENCE_S) for process in several] == [0] * 4
     voids = read_voids(paths.voids)
     assert (len(voids.runs), voids.damaged) == (160, "")
 

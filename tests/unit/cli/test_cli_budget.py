@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from arena.cli.runs import run
+from arena.cli import run
 from arena.runs.engine import Engine
 from sandbox.protocol.verdict import ExitCode
 

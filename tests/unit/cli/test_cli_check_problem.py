@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.problems.check_problem import table
+from arena.cli.check_problem import table
 from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
 
 pytestmark = pytest.mark.slow

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from arena.cli.colour import rendered
-from arena.cli.output import compact, counted, print_report
+from arena.cli.output import compact, counted, print_report, rendered
 from arena.records.run_record import OtherSize, RunRecord, holds
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.result import Energy, SideEnergy

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waiting import PATIENCE_S
 
 from problems.catalogue import load_catalogue
 
@@ -40,7 +41,6 @@ FIELDS = {
 CHECKED = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
 """Options without timing, for tests of what a run shows or leaves before it."""
 TIMED = (*CHECKED[:-1], "1")
-WAIT_S = 100.0
 ROOT = Path(__file__).parents[3]
 
 
@@ -87,7 +87,7 @@ def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
         return found
 
     yield note
-    _, alive = psutil.wait_procs(noted, timeout=30)
+    _, alive = psutil.wait_procs(noted, timeout=PATIENCE_S)
     for process in alive:
         process.kill()
     assert not alive
@@ -144,7 +144,7 @@ def test_ctrl_c_ends_everything_with_130(
     until_it_runs(process)
     assert len(gone(psutil.Process(process.pid))) >= 4  # referee, two worlds, ranks
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert stdout == ""
     assert "Traceback" not in stderr
@@ -156,7 +156,7 @@ def test_an_interrupted_sweep_prints_what_it_found(tmp_path: Path, home: Path) -
     assert process.stderr is not None
     assert any(line.startswith("01_allreduce baseline: PASS") for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert {row["verdict"] for row in json.loads(stdout)} == {"PASS"}
 
@@ -169,7 +169,7 @@ def test_a_killed_command_line_leaves_no_process(
     until_it_runs(process)
     assert gone(psutil.Process(process.pid))
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
 
 
 def test_watch_judges_every_save_remembers_it_and_ends_with_130(
@@ -202,7 +202,7 @@ def test_watch_judges_every_save_remembers_it_and_ends_with_130(
         gone(psutil.Process(process.pid))
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 13)
     assert row["solved"]
@@ -212,7 +212,7 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
     process = start("watch", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path)
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=WAIT_S) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
 
@@ -240,7 +240,9 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Pat
     if subprocess.run([*probe, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine lets nobody mount a small disk")
     command = [sys.executable, "-P", "-m", "arena.cli", "run", "13", "kernel.py", *CHECKED]
-    done = subprocess.run([*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(
+        [*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "✓ PASS" in done.stdout
     assert "No space left on device" in done.stderr

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from arena.cli.runs import sweep
+from arena.cli import sweep
 from arena.errors import UsageError
 from arena.runs.engine import Engine
 from arena.sweep.journal import last_plan

@@ -491,7 +491,7 @@ def test_the_engine_imports_no_display() -> None:
         assert "from textual" not in text
 
 
-@pytest.mark.parametrize("module", ["arena.cli", "arena.cli.problems.list_problems"])
+@pytest.mark.parametrize("module", ["arena.cli", "arena.cli.problems"])
 def test_an_interrupt_during_imports_ends_without_a_traceback(module: str) -> None:
     program = f"""if True:
         import os, signal, sys

@@ -1,6 +1,7 @@
 """The documents name files that exist, link to files that exist, and stay short."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,11 @@ def test_every_file_that_a_document_names_exists(name: str) -> None:
 @pytest.mark.parametrize(("name", "most"), MOST_WORDS.items())
 def test_a_document_stays_short(name: str, most: int) -> None:
     assert len((ROOT / name).read_text(encoding="utf-8").split()) <= most
+
+
+DOCS = Path(arena.__file__).resolve().parent.parent / "docs"
+
+
+def test_the_man_page_is_that_of_the_commands() -> None:
+    made = runpy.run_path(str(DOCS / "manual_page.py"))["page"]()
+    assert (DOCS / "pkb-arena.1").read_text(encoding="utf-8") == made, "run: python docs/manual_page.py"

@@ -13,9 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from arena.cli.colour import green, red, rendered
-from arena.cli.diagnostics import complain
-from arena.cli.output import print_json, print_line
+from arena.cli.output import complain, green, print_json, print_line, red, rendered
 from arena.records.header import RunHeader
 from arena.words.untrusted_text import escaped_json, masked, printable
 from sandbox.protocol.events import Setting, encode

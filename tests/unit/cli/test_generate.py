@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from model_server import KEY, ModelServer, calling, dripping, status, streamed
+from waiting import PATIENCE_S, all_end, eventually
 
 from problems.catalogue import load_catalogue
 
@@ -276,11 +276,8 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
         text=True,
         env=os.environ | {"SOME_API_KEY": KEY},
     )
-    children: list[psutil.Process] = []
-    deadline = time.monotonic() + 60
-    while len(children) < 4 and time.monotonic() < deadline:  # the referee, and worlds that warm up
-        time.sleep(0.2)
-        children = psutil.Process(process.pid).children(recursive=True)
+    eventually(lambda: len(psutil.Process(process.pid).children(recursive=True)) >= 4)  # the referee, and worlds
+    children = psutil.Process(process.pid).children(recursive=True)
     looked = 0
     for child in children:
         try:
@@ -291,11 +288,10 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
         assert KEY.encode() not in environment, child.cmdline()
     assert looked
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=90)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (130, "")
     assert "Traceback" not in stderr
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive
+    all_end(children)
     no_key_below(tmp_path)
 
 

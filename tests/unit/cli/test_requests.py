@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from arena.cli.options import CliSession, open_session
-from arena.cli.runs.request import make_request
+from arena.cli.run import make_request
 from arena.errors import UsageError
-from arena.runs.run_request import header_of
+from arena.runs.judge import header_of
 from arena.setting_choice import Choice
 from arena.workspace.kernels import read_kernel
 

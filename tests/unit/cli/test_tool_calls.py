@@ -8,7 +8,7 @@ import pytest
 from model_server import PROTOCOLS, ModelServer, calling, random_sizes, raw, streamed
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
-from arena.models.connection.calls import Draft
+from arena.models.conversation import Draft
 from arena.players.agent import Agent
 from arena.players.trace import Called, Drafted, Returned, Wrote
 

@@ -2,16 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 from damage import Flip, flips
 from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cli.duel.duel import duel_line
-from arena.duel.card import text_card
+import arena
+from arena.cli.duel import duel_line
+from arena.duel.card import svg_card, text_card
 from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
-from arena.duel.journal import duel_records, ending, read_duel, read_duel_header, read_duels
-from arena.duel.ratings import ratings
+from arena.duel.journal import duel_records, ending, ratings, read_duel, read_duel_header, read_duels
 from arena.duel.state import DuelState
 
 WHOLE = (Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl").read_bytes()
@@ -87,3 +88,27 @@ def test_attempts_that_were_never_submitted_are_left_out() -> None:
         if not isinstance(event, Submitted):
             state.apply(event)
     assert state.left.attempts == state.right.attempts == []
+
+
+DOCS = Path(arena.__file__).resolve().parents[1] / "docs"
+
+
+def told_again(name: str) -> DuelState:
+    state = DuelState(read_duel_header(DOCS / f"{name}.jsonl"))
+    for event in read_duel(DOCS / f"{name}.jsonl"):
+        state.apply(event)
+    return state
+
+
+def test_the_recorded_duel_was_won_after_a_wrong_kernel() -> None:
+    recorded = told_again("duel")
+    assert recorded.ended is not None
+    assert recorded.ended.winner == "right"
+    assert [attempt.passed for attempt in recorded.right.attempts] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["duel", "duel-house"])
+def test_the_picture_is_of_this_duel(name: str) -> None:
+    recorded = told_again(name)
+    assert recorded.ended is not None
+    assert (DOCS / f"{name}.svg").read_text(encoding="utf-8") == svg_card(recorded)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.demo.performance import first_sentence
-from arena.demo.script import DEFAULT, load_script
+from arena.demo import DEFAULT, first_sentence, load_script
 from arena.duel.events import DuelEnded
 from arena.duel.journal import read_duel
 from arena.errors import UsageError

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from waiting import comes_true
 
 from arena.duel.card import abandoned_words
 from arena.duel.events import (
@@ -27,13 +28,12 @@ from arena.duel.events import (
     Submitted,
 )
 from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
-from arena.duel.match import Match
-from arena.duel.opening import duel_players, new_header
+from arena.duel.match import Match, duel_players, new_header
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.errors import FolderUnwritable, MachineError, PlayerFailed, UsageError
 from arena.machine.facts import NoJail
 from arena.paths import Paths
-from arena.players.file import FilePlayer
+from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.records.index import Store
 from arena.records.voids import Void, append_void, read_voids
@@ -106,12 +106,6 @@ def make_match(engine: Engine, paths: Paths) -> MakeMatch:
 
 def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
     return list(read_duel(paths.duels / f"{match.state.header.duel_id}.jsonl"))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, paths: Paths) -> None:
@@ -197,9 +191,9 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
         return len(attempts) == number and attempts[-1].judged is not None
 
     playing = asyncio.create_task(match.play())
-    await until(lambda: judged(1))
+    await comes_true(lambda: judged(1))
     kernel.write_text("pass")
-    await until(lambda: judged(2))
+    await comes_true(lambda: judged(2))
     match._started -= 60.0  # the minute is over
     ended = await playing
     assert match.state.left.left == "time"
@@ -215,14 +209,14 @@ async def test_a_save_during_a_judgement_is_judged_before_the_final(
     kernel.write_text("wrong")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=1.0)
     playing = asyncio.create_task(match.play())
-    await until(lambda: match.state.left.last is not None)
+    await comes_true(lambda: match.state.left.last is not None)
     match.pause()  # the judgement of the first kernel, or its next event, is held
     kernel.write_text("pass")
     if reason == "agreed":
         match.agree("left")
     else:
         match._leave("left", "time")
-    await until(lambda: match.state.left.left == reason)
+    await comes_true(lambda: match.state.left.left == reason)
     match.resume()
     ended = await playing
     assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
@@ -237,7 +231,7 @@ async def test_what_was_submitted_or_is_taken_back_is_not_submitted_at_the_end(
     guests.write_text("pass")
     match = make_match(user("you", yours), user("guest", guests), minutes=1.0)
     playing = asyncio.create_task(match.play())
-    await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
+    await comes_true(lambda: all(match.state.side(name).last is not None for name in SIDES))
     match.pause()
     guests.write_text("pass\n# not with giving up")
     match.agree("left")
@@ -252,12 +246,12 @@ async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: M
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
     playing = asyncio.create_task(match.play())
-    await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
-    await until(lambda: all(match.state.side(name).last.judged for name in SIDES))  # type: ignore[union-attr]
+    await comes_true(lambda: all(match.state.side(name).last is not None for name in SIDES))
+    await comes_true(lambda: all(match.state.side(name).last.judged for name in SIDES))  # type: ignore[union-attr]
     match.pause()
     left = match.state.remaining(match.now)
     kernel.write_text("pass ")
-    await until(lambda: len(match.state.left.attempts) == 2)
+    await comes_true(lambda: len(match.state.left.attempts) == 2)
     await asyncio.sleep(0.3)
     assert match.state.left.attempts[1].judged is None
     assert match.state.remaining(match.now) == pytest.approx(left, abs=0.01)
@@ -271,7 +265,7 @@ async def test_a_pause_during_the_last_run_holds_the_final_back(make_match: Make
     match = make_match(fixed("pass", "a"), fixed("pass", "b"), minutes=5.0)
     match.listeners.append(lambda event: match.pause() if _runs_last(match, event) else None)
     playing = asyncio.create_task(match.play())
-    await until(lambda: match.state.left.left == match.state.right.left == "done")
+    await comes_true(lambda: match.state.left.left == match.state.right.left == "done")
     await asyncio.sleep(0.3)
     assert (match.state.stage, match.state.final) == ("paused", None)
     match.resume()
@@ -292,9 +286,9 @@ async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not
     players = [user(player, kernel) for player in ("you", "guest")]
     match = make_match(*players, minutes=5.0)
     playing = asyncio.create_task(match.play())
-    await until(lambda: match.state.left.best is not None and match.state.right.best is not None)
+    await comes_true(lambda: match.state.left.best is not None and match.state.right.best is not None)
     match.agree("left")
-    await until(lambda: match.state.left.left == "agreed")
+    await comes_true(lambda: match.state.left.left == "agreed")
     assert match.state.left.best is not None
     match.give_up("left")
     assert match.state.left.best is None
@@ -311,7 +305,7 @@ async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> No
 async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
     match = make_match(fixed("wait", "a"), fixed("pass", "b"))
     playing = asyncio.create_task(match.play())
-    await until(lambda: match.state.left.last is not None)
+    await comes_true(lambda: match.state.left.last is not None)
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing
@@ -331,7 +325,7 @@ async def test_a_duel_that_is_left_in_the_final_is_listed(
 
     monkeypatch.setattr(match._kernels, "final", endless)
     playing = asyncio.create_task(match.play())
-    await until(lambda: match.state.stage == "final")
+    await comes_true(lambda: match.state.stage == "final")
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing

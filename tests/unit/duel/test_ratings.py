@@ -4,8 +4,7 @@ import msgspec
 
 from arena.duel.card import text_card
 from arena.duel.events import Abandoned, DuelEnded, DuelHeader, DuelPlayer, Finalist, Winner
-from arena.duel.journal import DuelRecord, duel_records, open_duel_journal, read_duel
-from arena.duel.ratings import ALL, Rating, ratings
+from arena.duel.journal import ALL, DuelRecord, Rating, duel_records, open_duel_journal, ratings, read_duel
 from arena.paths import Paths
 from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict

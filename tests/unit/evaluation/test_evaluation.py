@@ -12,7 +12,7 @@ from arena import Arena, Verdict
 from arena.errors import MachineError, UsageError
 from arena.paths import Paths
 from arena.players.attempts import Attempt
-from arena.players.prompts.prompt import build_prompt
+from arena.players.prompt import build_prompt
 from arena.records.index import Store
 from arena.runs.engine import Engine
 from arena.runs.judge import Judgement

@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ArenaError, UsageError
-from arena.export.bundle import export_bundle, import_bundle
-from arena.export.manifest import MANIFEST
-from arena.machine.fingerprint import Machine
+from arena.export.bundle import MANIFEST, export_bundle, import_bundle
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import Cell, CellResult, SweepSession, Written
+from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting

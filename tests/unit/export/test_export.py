@@ -19,19 +19,17 @@ from stored_runs import ran
 from arena.api import reward
 from arena.board.gathering import gather
 from arena.errors import FolderUnwritable, UsageError
-from arena.export import manifest as bundle_manifest
-from arena.export.bundle import ShownPlayers, export_bundle, import_bundle
-from arena.export.manifest import read_manifest, sha256_of
-from arena.export.pages.attempts import gather_attempts
-from arena.machine.fingerprint import Machine
+from arena.export import bundle as bundle_manifest
+from arena.export.attempts import gather_attempts
+from arena.export.bundle import ShownPlayers, export_bundle, import_bundle, read_manifest, sha256_of
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.records.code_hash import code_hash
 from arena.records.run_record import RunRecord
 from arena.records.voids import Void, append_void
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import Cell, CellResult, SweepSession, Written
+from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Seconds, Setting, Speedup

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from arena.errors import MachineError
-from arena.export.pages.site import export_pages
-from arena.machine.fingerprint import Machine
+from arena.export.pages import export_pages
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.models.conversation import Conversation, Finish, Message, Text, Thought, ToolCall, ToolResult
 from arena.paths import Paths
@@ -23,8 +23,7 @@ from arena.records.json_lines import Journal
 from arena.records.run_record import OtherSize, RunRecord, record_of
 from arena.records.voids import Void, append_void
 from arena.sweep.journal import SweepJournal
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepSession
+from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepPlan, SweepSession
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import (

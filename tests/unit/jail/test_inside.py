@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from no_jail import no_jail
+from waiting import PATIENCE_S
 
 from sandbox.jail import seccomp
 from sandbox.jail.choice import why_not
@@ -96,7 +97,7 @@ def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
             ask_to_end(lambda: tree(process.pid))
         else:
             os.kill(first, asked)
-        assert process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap gets the signal, too
+        assert process.wait(PATIENCE_S) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap gets the signal, too
     assert marked(mark) == []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from no_jail import no_jail
+from waiting import PATIENCE_S
 
 from sandbox.jail import choice, profiles
 from sandbox.jail.choice import choose, why_not
@@ -179,5 +180,5 @@ def test_nothing_is_left_of_a_self_test_that_does_not_end(program, monkeypatch, 
         over.set()
         looking.join()
         signal.signal(signal.SIGUSR2, handler)
-    _, alive = psutil.wait_procs(found, timeout=60)
+    _, alive = psutil.wait_procs(found, timeout=PATIENCE_S)
     assert not [process for process in alive if process.name() in ("sh", "sleep")]

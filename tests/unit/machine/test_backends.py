@@ -9,7 +9,7 @@ import pytest
 import sandbox.kit.templates
 from arena.models.conversation import read_template
 from arena.paths import paths_in
-from arena.players.prompts.prompt import build_prompt
+from arena.players.prompt import build_prompt
 from arena.players.tools import PAGES
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

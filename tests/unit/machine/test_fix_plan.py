@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from arena.machine.finding import MachineFinding, as_script, fix_plan
-from arena.machine.install_commands import extra_requirements, isolation_advice, isolation_fix, system_install
+from arena.machine.finding import (
+    MachineFinding,
+    as_script,
+    extra_requirements,
+    fix_plan,
+    isolation_advice,
+    isolation_fix,
+    system_install,
+)
 from benchmarks.cupy_choice import choose_cupy
 from sandbox.machine.backends import python_install
 
@@ -75,9 +82,9 @@ def test_python_packages_go_where_the_program_lives() -> None:
 @pytest.fixture
 def jailable(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """jailable(root): this user is root or not, and bubblewrap and libseccomp are installed."""
-    monkeypatch.setattr("arena.machine.install_commands.shutil.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr("arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2")
-    return lambda root: monkeypatch.setattr("arena.machine.install_commands.os.geteuid", lambda: 0 if root else 1000)
+    monkeypatch.setattr("arena.machine.finding.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("arena.machine.finding.ctypes.util.find_library", lambda name: "libseccomp.so.2")
+    return lambda root: monkeypatch.setattr("arena.machine.finding.os.geteuid", lambda: 0 if root else 1000)
 
 
 def test_a_jail_that_a_switch_forbids(tmp_path: Path, jailable: Callable[[bool], None]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from waiting import eventually
 
 from arena.machine import gpu_sampler
 from arena.machine.gpu_sampler import KEPT, GpuReading, GpuSampler, slowed_by
@@ -100,13 +101,6 @@ class Script:
         return [GpuReading(used_mib=self.count, total_mib=1)]
 
 
-def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     monkeypatch.setattr(gpu_sampler, "PERIOD_S", 0.01)
@@ -116,9 +110,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 def test_readings_are_bounded_and_end_with_stop(script: Script) -> None:
     sampler = GpuSampler(1, script)
     sampler.start()
-    wait_until(lambda: script.count > KEPT + 3)
+    eventually(lambda: script.count > KEPT + 3)
     sampler.stop()
-    wait_until(lambda: not script.thread.is_alive())
+    eventually(lambda: not script.thread.is_alive())
     seen = script.count
     time.sleep(0.1)
     assert script.count == seen
@@ -129,30 +123,30 @@ def test_readings_are_bounded_and_end_with_stop(script: Script) -> None:
 def test_nothing_is_read_while_something_is_timed(script: Script) -> None:
     sampler = GpuSampler(1, script)
     sampler.start()
-    wait_until(lambda: script.count > 2)
+    eventually(lambda: script.count > 2)
     sampler.hold(True)
     held = script.count
     time.sleep(0.3)
     assert script.count <= held + 1  # one may have been in progress
     sampler.hold(False)
-    wait_until(lambda: script.count > held + 1)
+    eventually(lambda: script.count > held + 1)
     sampler.hold(True)
     sampler.stop()
-    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+    eventually(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
 
 
 def test_a_driver_that_stops_answering_is_asked_no_more(script: Script) -> None:
     sampler = GpuSampler(1, script)
     sampler.start()
-    wait_until(lambda: script.count > 2)
+    eventually(lambda: script.count > 2)
     script.then = NvmlMissing("nvmlDeviceGetMemoryInfo: GPU is lost")
-    wait_until(lambda: sampler.trouble != "")
+    eventually(lambda: sampler.trouble != "")
     assert sampler.trouble == "nvmlDeviceGetMemoryInfo: GPU is lost"
-    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+    eventually(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
 
 
 def test_a_machine_without_nvml_has_no_readings() -> None:
     sampler = GpuSampler(2, list)
     sampler.start()
-    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+    eventually(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
     assert (sampler.samples, sampler.trouble, sampler.absent) == ((), "", True)

@@ -83,7 +83,7 @@ def test_a_plot_has_the_fastest_way_on_top_at_its_place() -> None:
 def test_what_is_stored_is_read_again_and_told_by_doctor_and_to_models(paths: Paths) -> None:
     folder = paths.calibrations
     assert transfers.transfers_finding(folder).state == "limited"
-    kept = transfers.keep(folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
+    kept = transfers.keep_transfers(folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
     assert transfers.stored_transfers(folder, "cuda", 2) == kept
     assert transfers.stored_transfers(folder, "cuda", 4) is None
     found = transfers.transfers_finding(folder)
@@ -96,7 +96,7 @@ def test_what_is_stored_is_read_again_and_told_by_doctor_and_to_models(paths: Pa
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"device": 3}'])
 def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
-    transfers.keep(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    transfers.keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
     (file,) = paths.calibrations.iterdir()
     Path(file).write_bytes(damage)
     assert transfers.stored_transfers(paths.calibrations, "cpu", 2) is None
@@ -105,7 +105,7 @@ def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
 
 def test_a_file_of_today_can_be_read_by_its_names(paths: Paths) -> None:
     """Scripts read this file, too."""
-    transfers.keep(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
+    transfers.keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
     found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())
     assert found["transfers"]["pairs"][0]["us"]["TMA"] == [3.1, 7.0, 740.0]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from arena.machine import world_offsets
-from arena.machine.world_offsets import MOST_FILES, VALUES, keep, offsets_for
+from arena.machine import calibration
+from arena.machine.calibration import MOST_FILES, VALUES, keep_offsets, offsets_for
 from sandbox.protocol.events import Setting, WorldOffsets
 
 SETTING = Setting("problems/collective/allreduce", "tiny", {}, 2, "cpu", "float32")
@@ -17,13 +17,13 @@ def learned(setting=SETTING, **masses):
 
 
 def test_what_was_kept_is_found_again_and_other_classes_stay(tmp_path):
-    keep(tmp_path, learned(call_short=MASS))
-    keep(tmp_path, learned(call_long=MASS[::-1]))
+    keep_offsets(tmp_path, learned(call_short=MASS))
+    keep_offsets(tmp_path, learned(call_long=MASS[::-1]))
     assert offsets_for(tmp_path, SETTING) == {"call short": MASS, "call long": MASS[::-1]}
 
 
 def test_other_problems_share_it_and_other_world_sizes_do_not(tmp_path):
-    keep(tmp_path, learned(call_short=MASS))
+    keep_offsets(tmp_path, learned(call_short=MASS))
     assert offsets_for(tmp_path, Setting("elsewhere", "paper", {"M": 1}, 2, "cpu", "bfloat16"))
     assert offsets_for(tmp_path, Setting("elsewhere", "tiny", {}, 4, "cpu", "float32")) == {}
 
@@ -38,16 +38,18 @@ def test_other_problems_share_it_and_other_world_sizes_do_not(tmp_path):
     ids=["empty", "cut", "deep", "short", "positive", "low", "not finite"],
 )  # fmt: skip
 def test_a_damaged_file_is_no_history_and_is_replaced(tmp_path, text):
-    keep(tmp_path, learned(call_short=MASS))
+    keep_offsets(tmp_path, learned(call_short=MASS))
     (path,) = tmp_path.iterdir()
     path.write_text(text)
     assert offsets_for(tmp_path, SETTING) == {}
-    keep(tmp_path, learned(call_short=MASS))
+    keep_offsets(tmp_path, learned(call_short=MASS))
     assert offsets_for(tmp_path, SETTING) == {"call short": MASS}
 
 
 def test_the_files_are_bounded(tmp_path, monkeypatch):
     for number in range(MOST_FILES + 3):
-        monkeypatch.setattr(world_offsets, "_file", lambda folder, _, number=number: folder / f"offsets-{number}.json")
-        keep(tmp_path, learned(call_short=MASS))
+        monkeypatch.setattr(
+            calibration, "_offsets_file", lambda folder, _, number=number: folder / f"offsets-{number}.json"
+        )
+        keep_offsets(tmp_path, learned(call_short=MASS))
     assert len(list(tmp_path.iterdir())) == MOST_FILES

@@ -6,9 +6,9 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.errors import PlayerFailed
-from arena.models.connection.network import authorities, proxy_for
 from arena.models.conversation import Conversation, Message
 from arena.models.model import open_model
+from arena.models.network import authorities, proxy_for
 from arena.settings import ModelSettings, Settings
 
 ASK = Conversation("", (Message("user", "a kernel, please"),))

@@ -7,8 +7,8 @@ import pytest
 from model_server import KEY, ModelServer, Reply, Seen, raw, status, streamed
 
 from arena.errors import PlayerFailed
+from arena.models import stream as streaming
 from arena.models.answer import ModelAnswer
-from arena.models.connection import stream as streaming
 from arena.models.conversation import AnyPiece, Conversation, Message, Thought
 from arena.models.model import open_model
 from arena.settings import ModelSettings, Settings

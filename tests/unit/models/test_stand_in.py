@@ -4,7 +4,7 @@ import pytest
 
 from arena.models.answer import kernel_of
 from arena.paths import Paths
-from arena.players.prompts.prompt import build_prompt
+from arena.players.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from benchmarks.killed_sweep import answer

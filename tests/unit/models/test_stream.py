@@ -23,14 +23,14 @@ from model_server import (
 )
 
 from arena.errors import PlayerFailed, UsageError
+from arena.models import reading
+from arena.models import stream as streaming
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget, BudgetPool, Spent
-from arena.models.connection import reading
-from arena.models.connection import stream as streaming
-from arena.models.connection.keys import HIDDEN, Key
-from arena.models.connection.provider import MOST_TOKENS, count
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.models.keys import HIDDEN, Key
 from arena.models.model import ModelClient, open_model
+from arena.models.provider import MOST_TOKENS, count
 from arena.models.providers import find_provider
 from arena.settings import ModelSettings, Settings
 

@@ -19,8 +19,8 @@ from model_server import KEY, PROTOCOLS, call_events
 from arena.errors import PlayerFailed
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget
-from arena.models.connection.keys import Key
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message
+from arena.models.keys import Key
 from arena.models.model import ModelClient
 from arena.settings import ModelSettings
 

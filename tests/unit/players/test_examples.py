@@ -8,7 +8,7 @@ import pytest
 from arena.paths import Paths
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
-from arena.players.prompts.examples import Example, load_examples
+from arena.players.prompt import Example, load_examples
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

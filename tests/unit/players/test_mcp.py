@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import UsageError
-from arena.mcp.arena_tools import ArenaTools, Terms
+from arena.mcp import ArenaTools, Terms
 from arena.paths import Paths, find_paths
 from arena.players.tools import RESULT_CHARACTERS
 from arena.records.index import Store

@@ -16,8 +16,8 @@ from arena.paths import Paths
 from arena.players.attempts import Attempt
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
-from arena.players.prompts.prompt import build_prompt
-from arena.profile.messages import Profiled, ProfileRequest
+from arena.players.prompt import build_prompt
+from arena.profile.profile_process import Profiled, ProfileRequest
 from arena.profile.profiling import keep_profile, kept_profile
 from arena.profile.rules import figures
 from arena.records.header import read_header

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,18 +13,17 @@ import pytest
 import sandbox.kit
 from arena.errors import UsageError
 from arena.machine.calibration import Calibration
-from arena.machine.transfers import keep
+from arena.machine.transfers import keep_transfers
 from arena.models.answer import ModelAnswer
 from arena.models.budget import BudgetPool, Spent
-from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
 from arena.models.conversation import Conversation, Finish, Message, Text, Usage, read_template
+from arena.models.keys import HIDDEN, Hiding, Key, find_key
 from arena.models.model import find_model
 from arena.models.providers import find_provider
 from arena.paths import Paths, module_environment
 from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
-from arena.players.prompts.examples import choose_examples, load_examples, suits
-from arena.players.prompts.feedback import fenced, judgement_words, next_turn
-from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
+from arena.players.feedback import fenced, judgement_words, next_turn
+from arena.players.prompt import Prompt, build_prompt, choose_examples, load_examples, shared_sources, suits
 from arena.records.header import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
@@ -127,7 +128,7 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
 
 def test_measured_transfers_are_told_where_they_are_of_this_setting(paths: Paths) -> None:
     found = Transfers([2048], [PairTimes((0, 1), {"SM stores": [2.5], "NCCL": [11.0]})])
-    keep(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
+    keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cuda", transfers=found, seconds=1.0))
     assert "microseconds of one block" not in str(prompt("1", paths))
     text = str(prompt("1", paths, device="cuda"))
     assert "| block | SM stores | NCCL |\n|---|---|---|\n| 2 KB | 2.50 | 11.0 |" in text
@@ -409,3 +410,71 @@ def test_every_provider_is_one_file() -> None:
         assert find_provider(name).base_url.startswith("https://")
     with pytest.raises(UsageError, match="telepathy"):
         find_provider("telepathy")
+
+
+PROGRAM = """
+import arena.machine.facts
+arena.machine.facts.device_files = lambda: 8
+from arena.paths import find_paths
+from arena.players.prompt import machine_card
+from sandbox.protocol.events import Setting
+setting = Setting(problem_dir="", preset="tiny", sizes={{}}, world={world}, device="cuda", dtype="bfloat16")
+print(machine_card(setting, find_paths()))
+"""
+Card = Callable[..., list[str]]
+PEERS = "Peer memory: every rank can read and write that of every other."
+
+
+@pytest.fixture
+def card(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Card:
+    """card(world=4, visible=..., NAME=1...): the lines of a machine card, without the one that names torch."""
+
+    def lines(world: int = 4, visible: str = "0,1,2,3,4,5,6,7", **knobs: object) -> list[str]:
+        program = PROGRAM.format(world=world)
+        done = with_driver(program, {"CUDA_VISIBLE_DEVICES": visible}, **{"GPUS": 8, **knobs})
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if not line.startswith("torch ")]
+
+    return lines
+
+
+def test_gpus_behind_switches(card: Card) -> None:
+    assert card() == [
+        "GPU ranks: 4 of 8 GPUs of one host, one rank each: NVIDIA H200, 140 GiB.",
+        "NVLink: 18 links between every two ranks; a rank has 18 links up in all, to switches.",
+        PEERS,
+    ]
+
+
+def test_pairs_are_of_ranks_not_of_the_drivers_numbers(card: Card) -> None:
+    """GPUs 0-1 and 6-7 are neighbours: they are ranks 1-2 and 0-3. The fault of GPU 3 does not matter in this world."""
+    found = card(visible="7,1,0,6,3", PEERED=1, P2P_READ_3=1, P2P_WRITE_7=4)
+    assert found[1:] == [
+        (
+            "NVLink: 18 links between ranks 0-3, 1-2; no links between ranks 0-1, 0-2, 1-3, 2-3; "
+            "a rank has 18 links up in all."
+        ),
+        "Peer memory: not between ranks 0-1, 0-2, 0-3 (reason: it is turned off in the driver).",
+    ]
+
+
+def test_links_that_are_down(card: Card) -> None:
+    assert card(world=3, LINKS_2=16)[1:] == [
+        (
+            "NVLink: 18 links between ranks 0-1; 16 links between ranks 0-2, 1-2; "
+            "a rank has 16 or 18 links up in all, to switches."
+        ),
+        PEERS,
+    ]
+
+
+def test_without_nvlink(card: Card) -> None:
+    assert card(world=2, LINKS=-3, P2P_NVLINK=5, P2P_READ=1)[1:] == [
+        "NVLink: no links between any two ranks.",
+        "Peer memory: not between any two ranks (reason: the chipset does not support it).",
+    ]
+
+
+@pytest.mark.parametrize("knobs", [{"world": 1}, {"INIT": -9}, {"LINKS_1": -15}])
+def test_nothing_is_said_where_there_is_nothing_to_say(card: Card, knobs: dict[str, int]) -> None:
+    assert len(card(**knobs)) == 1

@@ -8,7 +8,7 @@ import pytest
 from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, call_events, calling, raw, status, streamed
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
-from arena.models.connection.calls import ARGUMENT_CHARACTERS
+from arena.models.conversation import ARGUMENT_CHARACTERS
 from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS, Agent
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned

@@ -6,14 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from arena.cli.runs.profile import lane
+from arena.cli.profile import lane
 from arena.profile import gpu_words
-from arena.profile.chrome_trace import chrome_trace
-from arena.profile.gpu_figures import GpuFigures, Least, busy_parts, gpu_figures, short_name
-from arena.profile.gpu_rules import diagnosis, gpu_ranks
-from arena.profile.messages import Profiled, decode
-from arena.profile.messages import encode as encode_message
-from arena.profile.timeline import median_call
+from arena.profile.gpu_rules import GpuFigures, Least, busy_parts, diagnosis, gpu_figures, gpu_ranks, short_name
+from arena.profile.profile_process import Profiled, decode
+from arena.profile.profile_process import encode as encode_message
+from arena.profile.timeline import chrome_trace, median_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
 from sandbox.rank.profiling.spans import CALL

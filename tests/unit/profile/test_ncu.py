@@ -10,11 +10,11 @@ import pytest
 
 import arena.profile.profiling
 from arena.errors import MachineError, UsageError
-from arena.profile.messages import NcuProfiled, ProfileRequest
-from arena.profile.messages import decode as decode_message
-from arena.profile.messages import encode as encode_message
 from arena.profile.ncu_report import NcuKernel, NcuRule, ncu_kernels
 from arena.profile.ncu_words import kernel_lines, ncu_text, rule_lines
+from arena.profile.profile_process import NcuProfiled, ProfileRequest
+from arena.profile.profile_process import decode as decode_message
+from arena.profile.profile_process import encode as encode_message
 from arena.profile.profiling import profile_with_ncu
 from problems.catalogue import HOME
 from sandbox.jail.choice import choose

@@ -4,19 +4,17 @@ import asyncio
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from waiting import comes_true
 
-from arena.cli.runs.profile import lane
-from arena.profile.chrome_trace import chrome_trace
-from arena.profile.messages import Begins, ProfileRequest, Waits
-from arena.profile.profile_process import profile
+from arena.cli.profile import lane
+from arena.profile.profile_process import Begins, ProfileRequest, Waits, profile
 from arena.profile.rules import figures, first_failure, under_profiler
-from arena.profile.timeline import LanePiece, cells, median_call
+from arena.profile.timeline import LanePiece, cells, chrome_trace, median_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.events import Setting
@@ -287,18 +285,11 @@ async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> Non
     before = set(children(os.getpid()))
     told: list[Waits | Begins] = []
     made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told.append))
-    until = time.monotonic() + 60.0
-    while Begins() not in told:  # processes that it starts earlier end by themselves
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: Begins() in told)  # processes that it starts earlier end by themselves
     (process,) = set(children(os.getpid())) - before
-    while len(world := tree(process)) < 4:  # the profile's process, the launcher, the ranks
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: len(tree(process)) >= 4)  # the profile's process, the launcher, the ranks
+    world = tree(process)
     made.cancel()
     with pytest.raises(asyncio.CancelledError):
         await made
-    until = time.monotonic() + 60.0
-    while any(map(runs, world)):  # processes that die with their parent end a moment later
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+    await comes_true(lambda: not any(map(runs, world)))  # processes that die with their parent end a moment later

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from arena.profile.gpu_figures import Least
-from arena.profile.gpu_rules import gpu_ranks
+from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.rules import first_failure
 from problems.catalogue import HOME
 from sandbox.jail.choice import choose

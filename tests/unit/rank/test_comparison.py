@@ -12,7 +12,7 @@ from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.protocol.messages import CompareOutputs, OutputFinding
+from sandbox.protocol.messages import CompareOutputs, LookAhead, LookedAhead, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
 from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
@@ -376,19 +376,33 @@ def test_all_ranks_calibrate_equally_many_iterations(compares: Compares) -> None
 
 
 class AwayFromBaseline(TrustedRank):
-    """A trusted rank that finds every output near, beside ranks that find all far."""
+    """A trusted rank that finds every output near, beside ranks that find all far. A slot's number is its output's size."""
 
     def __init__(self) -> None:
+        self.rank = 0
         memory = torch.zeros(slots.header_bytes(1) + 64, dtype=torch.uint8)
-        near = SimpleNamespace(distance_of=lambda *_: 0.5, reduce=others_say(7.0))
+        near = SimpleNamespace(distance_of=lambda *_: 0.5, reduce=others_say(7.0), any_rank=lambda found: found)
         self.comparison, self.comparison_of = near, lambda slot: near  # type: ignore[assignment,method-assign]
         self.device = SimpleNamespace(torch_device=torch.device("cpu"))  # type: ignore[assignment]
         self.arenas = SimpleNamespace(  # type: ignore[assignment]
-            sides={0: SimpleNamespace(due=memory)}, room=1, slot_of=lambda *_: memory, inputs_of=lambda slot: {}
+            sides={0: SimpleNamespace(due=memory)},
+            room=1,
+            slot_of=lambda *_: memory,
+            inputs_of=lambda slot: {},
+            any_written=lambda *_: False,
         )
-        self.plain = lambda slot: flatten(torch.zeros(1))  # type: ignore[method-assign]
+        self.plain = lambda slot: flatten(torch.zeros(slot))  # type: ignore[method-assign]
+        self.said: list[object] = []
+        self.reply = lambda message, fds=(): self.said.append(message)  # type: ignore[method-assign]
 
 
 def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
     found = AwayFromBaseline().far_from_baseline(CompareOutputs([], 0, None, [3, 5]))
     assert sorted(found) == [3, 5]
+
+
+def test_an_empty_output_is_never_missing() -> None:
+    rank = AwayFromBaseline()
+    for ended in (-1, 0, 3):
+        rank.look_ahead(LookAhead(0, 4, 1, [ended, 2]), [])
+    assert rank.said == [LookedAhead(False, missing) for missing in (False, False, True)]

@@ -1,12 +1,18 @@
 """Every bit of a seed affects the numbers drawn from it."""
 
 import hashlib
+import os
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from sandbox.protocol.messages import MakeArenas, SlotLayout
+from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import seeded
+from sandbox.rank.trusted_arenas import TrustedArenas
 
 CPU = torch.device("cpu")
 
@@ -33,3 +39,26 @@ def test_the_numbers_are_normal() -> None:
     drawn = torch.randn(100_000, generator=seeded(1, CPU))
     assert abs(float(drawn.mean())) < 0.02
     assert abs(float(drawn.std()) - 1) < 0.02
+
+
+LAYOUT = SlotLayout(1 << 16, 1 << 16, 16, 2, True)
+
+
+def descriptors() -> set[str]:
+    return {name for name in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{name}").exists()}
+
+
+def test_cleared_arenas_leave_nothing_behind() -> None:
+    arenas = TrustedArenas(Device())
+    before = descriptors()
+    for _ in range(2):
+        for side in (0, 1):
+            for fd in arenas.make(MakeArenas(LAYOUT, own=side == 0, side=side, shared=False)):
+                os.close(fd)
+        arenas.take(0, 0, 1)
+        gone = [weakref.ref(tensor) for side in arenas.sides.values() for tensor in (side.inputs, side.outputs)]
+        gone += [weakref.ref(arenas.own), weakref.ref(arenas.sides[0].due)]
+        arenas.clear()
+        assert [tensor() for tensor in gone] == [None] * len(gone)
+        assert not arenas.sides
+        assert descriptors() == before

@@ -15,8 +15,7 @@ from arena.paths import Paths
 from arena.records.header import read_events, read_header
 from arena.records.index import Store
 from arena.runs.engine import Engine
-from arena.runs.judge import judge_to_end
-from arena.runs.run_request import Notice, RunRequest
+from arena.runs.judge import Notice, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

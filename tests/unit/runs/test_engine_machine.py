@@ -22,7 +22,7 @@ import arena.runs.referee_process
 from arena.paths import paths_in
 from arena.records.header import read_events
 from arena.runs.engine import Engine, EngineRun, Terminal
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from run_states import fold
 
-from arena.cli.runs.run import RunProgress
+from arena.cli.run import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
 from arena.records.header import read_events

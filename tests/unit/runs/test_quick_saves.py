@@ -7,7 +7,7 @@ import pytest
 
 from arena.paths import Paths
 from arena.runs.engine import Engine
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -1,23 +1,21 @@
 """Polling threads yield only where they yield to their own world alone, and then all those of a world do."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import PATIENCE_S, comes_true, eventually
 
 from arena.paths import Paths
 from arena.runs.engine import Engine
-from arena.runs.judge import judge_to_end
-from arena.runs.run_request import RunRequest
+from arena.runs.judge import RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
@@ -66,11 +64,11 @@ def polling() -> Iterator[int]:
     def poll() -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(POLLING)
         named.set()
-        over.wait(100)
+        over.wait(PATIENCE_S)
 
     thread = threading.Thread(target=poll)
     thread.start()
-    assert named.wait(60)
+    assert named.wait(PATIENCE_S)
     assert thread.native_id is not None
     yield thread.native_id
     over.set()
@@ -91,10 +89,7 @@ async def test_those_of_a_timed_world_do_and_the_world_yields_to_the_referee(pat
     async with Engine(paths) as engine:
         run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="", rounds=1)
         await judge_to_end(engine, run)
-        until = time.monotonic() + 30
-        while not given_way(setting.world):
-            assert time.monotonic() < until, (groups_below(), policies_below())
-            await asyncio.sleep(0.1)
+        await comes_true(lambda: given_way(setting.world))
 
 
 def given_way(world: int) -> bool:
@@ -136,9 +131,7 @@ def test_time_without_a_core_is_that_of_the_process_that_had_it_worst() -> None:
         for process in busy:
             processes.pin(process.pid, [core])
         pids = [process.pid for process in busy]
-        until = time.monotonic() + 30
-        while processes.waited_for_cores(pids) < 0.1 and time.monotonic() < until:
-            time.sleep(0.02)
+        eventually(lambda: processes.waited_for_cores(pids) >= 0.1)
         for process in busy:
             process.send_signal(signal.SIGSTOP)
         for process in busy:

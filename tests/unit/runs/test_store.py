@@ -19,8 +19,8 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import RunRecord, record_of
-from arena.runs.result_recorder import ResultRecorder
-from arena.runs.run_request import Notice
+from arena.runs.engine import ResultRecorder
+from arena.runs.judge import Notice
 from arena.workspace.kernels import Workspace, content_hash
 from sandbox.protocol.events import Finished, Interval, Judged, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict

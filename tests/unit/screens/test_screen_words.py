@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import msgspec
+import pytest
 from msgspec.structs import replace
+from run_states import fold
 from stored_runs import record
 from textual.content import Content
 
@@ -12,12 +15,30 @@ from arena.records.ranking import Standing
 from arena.records.report_text import output_of
 from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Failure, Interval
+from sandbox.protocol.events import (
+    Checked,
+    Failure,
+    Finished,
+    Interval,
+    Judged,
+    Log,
+    PhaseEnded,
+    PhaseStarted,
+    RunStarted,
+    Setting,
+    decode_event,
+)
+from sandbox.protocol.result import Result, Seconds
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.dialogs import dialog
 from screens.dialogs.doctor import finding_lines
+from screens.kernel.log_lines import lines_of
+from screens.kernel.panes.failure_view import with_marks_in_view
+from screens.kernel.phase_line import fitting, phase_parts
+from screens.kernel.source.side_by_side import DiffRow, rows_of
 from screens.kernel.status_words import best_words
+from screens.palette import fit
 from screens.sweep.screen import square_words
 from screens.widgets.text_lines import hanging
 
@@ -88,3 +109,234 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
 def test_an_interval_without_an_answer_is_written_with_at_most_three_places() -> None:
     assert figures.speedup_words(Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
     assert figures.speedup_words(Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
+
+
+LINE = "    total = first(tensor) + second(tensor undefined)"
+
+
+def marked(words: str) -> str:
+    return f"{LINE}\n{' ' * LINE.index(words)}{'^' * len(words)}"
+
+
+def test_a_line_that_fits_stays_as_it_is():
+    assert with_marks_in_view(marked("undefined"), 60) == marked("undefined")
+    assert with_marks_in_view(marked("total"), 20) == marked("total")
+
+
+@pytest.mark.parametrize("words", ["second", "undefined", "tensor undefined"])
+@pytest.mark.parametrize("width", [20, 24, 30])
+def test_the_marked_words_are_in_view_and_stay_above_their_marks(words, width):
+    line, marks = with_marks_in_view(marked(words), width).split("\n")
+    assert line.startswith("…")
+    begin, end = marks.index("^"), len(marks)
+    assert end < width
+    assert line[begin:end] == words
+
+
+def test_of_words_wider_than_the_pane_the_beginning_is_in_view():
+    line, marks = with_marks_in_view(marked("second(tensor undefined"), 12).split("\n")
+    assert line.startswith("…second(")
+    assert marks.startswith(" ^^^")
+
+
+def test_lines_without_carets_are_left_to_the_ellipsis():
+    text = f"Traceback:\n{LINE}\nNameError: undefined"
+    assert with_marks_in_view(text, 20) == text
+
+
+def test_compilers_print_a_bar_before_their_carets():
+    line, marks = with_marks_in_view(
+        "12 |     sum += of_a_long_name(nowhere);\n   |            ^~~~~~~~~~~~~~", 24
+    ).split("\n")
+    assert line[marks.index("^") :].startswith("of_a_long_name")
+
+
+PASSED = Path(__file__).parents[2] / "ui" / "recordings" / "pass.jsonl"
+
+
+def test_a_verdict_says_where_its_speed_comes_from() -> None:
+    finished = decode_event(PASSED.read_bytes().splitlines()[-1])
+    assert isinstance(finished, Finished)
+    labelled = msgspec.structs.replace(finished.result, labels=["library calls only"])
+    texts = [line.text for line in lines_of(msgspec.structs.replace(finished, result=labelled))]
+    assert texts[0] == "library calls only"
+    assert texts[1].startswith("finished: PASS")
+    assert len(lines_of(finished)) == 1
+
+
+def test_the_referees_own_words_belong_to_no_rank() -> None:
+    (line,) = lines_of(Log(run_id="r", rank=-1, stream="arena", text="this one waits\n"))
+    assert (line.text, line.rank, line.kind) == ("this one waits", None, "note")
+
+
+def test_a_failure_that_was_told_is_not_told_again_at_the_end() -> None:
+    failure = Failure(phase="compile", message="no such type", advice="", rank=0)
+    checked = Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
+    assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE_ERROR after 0.30 s"]
+    ended = PhaseEnded(run_id="r", phase="compile", seconds=0.2)
+    finished = decode_event(PASSED.read_bytes().splitlines()[-1])
+    assert isinstance(finished, Finished)
+    result = msgspec.structs.replace(finished.result, verdict=Verdict.COMPILE_ERROR, failure=failure)
+    told = [lines_of(event, Verdict.COMPILE_ERROR) for event in (ended, Finished(run_id="r", sha256="", result=result))]
+    assert told == [[], []]
+
+
+def test_another_verdict_at_the_end_is_told() -> None:
+    finished = decode_event(PASSED.read_bytes().splitlines()[-1])
+    assert isinstance(finished, Finished)
+    (line,) = lines_of(finished, Verdict.WRONG_RESULT)
+    assert line.text.startswith("finished: PASS")
+
+
+def test_the_message_of_an_exception_is_one_line_above_its_traceback() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
+    text = f"ValueError: no\n\n{traceback}\nValueError: no\n"
+    message = "an exception ended solution(): ValueError: no"
+    failure = Failure(phase="check", message=message, advice="", rank=1, line=3, text=text)
+    checked = Checked(run_id="r", verdict=Verdict.CRASH, seconds=0.3, failure=failure)
+    assert [line.text for line in lines_of(checked)] == [message, traceback, "CRASH after 0.30 s"]
+
+
+@pytest.mark.parametrize(
+    "better_first",
+    [
+        ("run", "run", "run baseline", "baseline_run_x", "prune"),
+        ("reduce", "reduce", "4 reduce", "reducescatter", "7 reducescatter", "allreduce"),
+        ("gemm all", "gemm all", "gemm allreduce", "allgather gemm"),
+    ],
+)
+def test_the_closer_a_name_is_the_more_it_scores(better_first: tuple[str, ...]) -> None:
+    query, *names = better_first
+    scores = [fit(query, name).score for name in names]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == len(scores)
+    assert min(scores) > 0
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "sentence"),
+    [
+        ("theme", "copy path", "Copy the path of the kernel's file: any editor may edit it, every save is judged."),
+        ("theme", "25 importance_sampling_loss", "Importance-sampled policy-gradient loss with LM head, with metrics"),
+        ("x", "next", "Next view"),
+        ("", "next", ""),
+    ],
+)  # fmt: skip
+def test_letters_here_and_there_in_a_text_are_no_fit(query: str, name: str, sentence: str) -> None:
+    assert fit(query, name, sentence).score == 0
+
+
+def test_a_name_comes_before_a_sentence_and_letters_in_order_are_found_in_names_alone() -> None:
+    in_name, in_sentence = fit("head", "head_parallel"), fit("head", "55 ring", "head-parallel projections")
+    assert in_name.score > in_sentence.score > 0
+    assert not in_sentence.in_name
+    assert fit("gar", "13 gemm_ar").score > 0
+    assert fit("gar", "13", "gemm ar").score == 0
+
+
+def test_few_problems_fit_a_word_that_is_in_none_of_their_names() -> None:
+    problems = load_catalogue().problems
+    fitting = [p.slug for p in problems if fit("theme", f"{p.id} {p.slug}", p.title).score > 0]
+    assert fitting == []
+
+
+PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
+
+
+def texts(width: int) -> list[str]:
+    return [text for text, _ in fitting(PHASES, width)]
+
+
+def test_all_of_them_where_there_is_room():
+    assert texts(80) == [text for text, _ in PHASES]
+
+
+def test_what_never_came_goes_first_then_what_is_longest_done():
+    assert texts(64) == ["✓ load 0.08", "✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
+    assert texts(50) == ["✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
+    assert texts(35) == ["▸ time 1.2/31 s", "esc cancels"]
+
+
+def test_a_wait_keeps_its_seconds_and_the_key_before_who_is_waited_for():
+    waits = [
+        ("✓ load 0.15", ""), ("▸ Waiting: another run is timing 29 s", ""),
+        ("(gemm_allreduce of root, process 6191, since 10:30:40)", ""), ("esc cancels", ""),
+    ]  # fmt: skip
+    assert fitting(waits, 160) == waits
+    assert fitting(waits, 110) == waits[1:]
+    assert fitting(waits, 98) == [waits[0], waits[1], waits[3]]
+    assert fitting(waits, 58) == [waits[1], waits[3]]
+
+
+def test_what_is_going_on_stays_however_narrow_it_is():
+    assert texts(5) == ["▸ time 1.2/31 s", "esc cancels"]
+
+
+def test_a_phase_whose_compiling_goes_on_has_not_failed():
+    """Kernels for GPUs compile in their first call, which is part of the correctness check."""
+    setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
+    state = fold(
+        [
+            RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            PhaseStarted(run_id="r", phase="load", limit_s=5.0, at=1.0),
+            PhaseEnded(run_id="r", phase="load", seconds=0.5, at=1.5),
+            PhaseStarted(run_id="r", phase="check", limit_s=5.0, at=1.5),
+            PhaseStarted(run_id="r", phase="compile", limit_s=60.0, at=1.6),
+        ]
+    )
+    words = [text for text, _ in phase_parts(state, 2.0)]
+    assert words == ["✓ load 0.50", "▸ compile 0.4 s", "▸ check", "· time"]
+    state.apply(PhaseEnded(run_id="r", phase="compile", seconds=0.9, at=2.5))
+    words = [text for text, _ in phase_parts(state, 2.6)]
+    assert words == ["✓ load 0.50", "✓ compile 0.90", "▸ check 1.1 s", "· time"]
+
+
+def test_timing_that_a_person_ended_has_not_failed():
+    setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+    known = dict.fromkeys(Result.__struct_fields__[:9], None) | {"verdict": Verdict.PASS, "seconds": Seconds(time=4.0)}
+    result = Result(**known, jail="", sealed=True)
+    state = fold(
+        [
+            RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),
+            PhaseStarted(run_id="r", phase="time", limit_s=5.0, at=1.0),
+            Judged(run_id="r", sha256="", result=result, at=3.0),
+        ]
+    )
+    assert phase_parts(state, 9.0, most_s=2.5)[-1][0] == "▸ time 8.0 s"  # measuring goes on, so no limit is told
+    state.apply(Finished(run_id="r", sha256="", result=result, at=9.0))
+    assert phase_parts(state, 9.0)[-1][0] == "✓ time 4.00"
+
+
+def test_changed_lines_stand_opposite_each_other() -> None:
+    rows = rows_of({"kernel.py": "a\nb\nc\n"}, {"kernel.py": "a\nB\nmore\nc\n"})
+    assert rows == [
+        DiffRow(1, "a", 1, "a"),
+        DiffRow(2, "b", 2, "B"),
+        DiffRow(0, "", 3, "more"),
+        DiffRow(3, "c", 4, "c"),
+    ]
+    assert [row.same for row in rows] == [True, False, False, True]
+
+
+def test_removed_lines_have_nothing_opposite() -> None:
+    rows = rows_of({"kernel.py": "a\nb\n"}, {"kernel.py": "b\n"})
+    assert rows == [DiffRow(1, "a", 0, ""), DiffRow(2, "b", 1, "b")]
+    assert rows_of({"kernel.py": ""}, {"kernel.py": ""}) == []
+
+
+def test_kernels_are_compared_file_by_file() -> None:
+    old = {"kernel.py": "a\nb", "gone.cu": "b", "ops.h": "x"}
+    new = {"kernel.py": "a", "ops.h": "x", "new.cu": "b"}
+    rows = rows_of(old, new)
+    assert rows == [
+        (0, "kernel.py", 0, "kernel.py"),
+        (1, "a", 1, "a"),
+        (2, "b", 0, ""),
+        (0, "gone.cu", 0, ""),
+        (1, "b", 0, ""),
+        (0, "ops.h is the same", 0, "ops.h is the same"),
+        (0, "", 0, "new.cu"),
+        (0, "", 1, "b"),
+    ]
+    assert [row.same for row in rows] == [True, True, False, False, False, True, False, False]
+    assert rows_of({"kernel.py": "a"}, {"kernel.py": "a"}) == [(1, "a", 1, "a")]

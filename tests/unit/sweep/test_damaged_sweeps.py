@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arena.board.gathering import gather
 from arena.errors import ArenaError
-from arena.machine.fingerprint import Machine
+from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.json_lines import Follower
@@ -28,8 +28,7 @@ from arena.sweep.journal import (
     read_lines,
     same_plan,
 )
-from arena.sweep.plan import SweepPlan
-from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepSession, Unanswered, Written
+from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, Unanswered, Written
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
 

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from arena.paths import Paths
+from arena.players.feedback import judgement_words
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task
-from arena.players.prompts.feedback import judgement_words
 from arena.records.index import Store
 from arena.records.run_record import OtherSize, holds
 from arena.runs.engine import Engine
-from arena.runs.judge import judge_to_end
+from arena.runs.judge import RunRequest, judge_to_end
 from arena.runs.other_sizes import (
     CPU_RANKS,
     MOST_WORK,
@@ -27,7 +27,6 @@ from arena.runs.other_sizes import (
     other_settings,
     with_other_sizes,
 )
-from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -14,22 +14,20 @@ from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, dripping, status, streamed
+from waiting import PATIENCE_S
 
 from arena.errors import MachineError, PlayerFailed, UsageError
-from arena.machine.fingerprint import Machine
+from arena.machine.facts import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths, paths_in
-from arena.players.file import FilePlayer
-from arena.players.make_player import ModelPlayer, make_player
+from arena.players.make_player import FilePlayer, ModelPlayer, make_player
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import ModelSettings, Settings
-from arena.sweep.cells import Listener
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.plan import SweepPlan, choose_problems, parse_players
-from arena.sweep.records import CellResult, Written
-from arena.sweep.sweep import Sweep
-from arena.sweep.workers import Worker
+from arena.sweep.queue import Worker
+from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems, parse_players
+from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.kernel_files import Kernel
@@ -468,7 +466,7 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
         return path.read_bytes().count(b'"type":"result"') if path.exists() else 0
 
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    until, wanted = time.monotonic() + 90, count() + 2
+    until, wanted = time.monotonic() + PATIENCE_S, count() + 2
     while count() < wanted and process.poll() is None and time.monotonic() < until:
         time.sleep(0.002)
     ended, written = process.poll(), count()
@@ -480,11 +478,11 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
-    command = [sys.executable, "-c", SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:2]])]
+    command = [sys.executable, "-c", SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:3]])]
     for _ in range(3):
         killed_in_the_middle([*command, "12"], paths.sweeps / "c.jsonl")
     before = {result.key for result in results(paths)}
-    subprocess.run([*command, "60"], check=True, timeout=90)
+    subprocess.run([*command, "60"], check=True, timeout=PATIENCE_S)
     keys = [result.key for result in results(paths)]
     assert len(keys) == len(set(keys)) == 60
     assert before < set(keys)
@@ -503,7 +501,7 @@ def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
     path = paths_in(home).sweeps / "k.jsonl"
     for _ in range(3):
         killed_in_the_middle(command, path)
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["whole"]

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, status, streamed
+from waiting import PATIENCE_S, eventually
 
 from arena.errors import MachineError
 from arena.paths import Paths, paths_in
@@ -87,9 +87,7 @@ def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
 ) -> None:
     right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
     provider.replies = [streamed(WRONG), streamed(right)]
-    done = pkb_arena_warm(
-        "sweep", "--players", "agent:m", "--problems", "1", "--steps", "2", *SETTING, "--name", "c", timeout=100
-    )
+    done = pkb_arena_warm("sweep", "--players", "agent:m", "--problems", "1", "--steps", "2", *SETTING, "--name", "c")
     assert done.returncode == 0, done.stderr
     assert [line["verdict"] for line in lines(home, "result")] == ["PASS"]
     assert len(provider.seen) == 2
@@ -138,11 +136,9 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    until = time.monotonic() + 80
-    while time.monotonic() < until and not ((paths_in(home).sweeps / "c.jsonl").exists() and lines(home, "result")):
-        time.sleep(0.1)
+    eventually(lambda: (paths_in(home).sweeps / "c.jsonl").exists() and lines(home, "result"))
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=90)
+    out, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "of 8 results are in; continue with" in said
     assert "01 allreduce" in out

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from arena.machine import calibration
 from arena.runs.run_state import RunState
-from arena.workspace import baseline_variant_times
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup, Timed
 from sandbox.protocol.result import Batches, Samples
@@ -24,18 +24,18 @@ GRAPH = Microseconds(call=40.25, device=31.5)
 
 
 def test_times_come_back_for_the_same_setting_alone(tmp_path):
-    baseline_variant_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
-    baseline_variant_times.keep(tmp_path, SETTING, "baseline-windows", Microseconds(call=1.0, device=None))
-    assert baseline_variant_times.times_for(tmp_path, SETTING)["baseline-graph"] == GRAPH
-    assert len(baseline_variant_times.times_for(tmp_path, SETTING)) == 2
+    calibration.keep_times(tmp_path, SETTING, "baseline-graph", GRAPH)
+    calibration.keep_times(tmp_path, SETTING, "baseline-windows", Microseconds(call=1.0, device=None))
+    assert calibration.times_for(tmp_path, SETTING)["baseline-graph"] == GRAPH
+    assert len(calibration.times_for(tmp_path, SETTING)) == 2
     for other in ({"world": 2}, {"sizes": {"M": 16, "N": 8}}, {"dtype": "float32"}, {"device": "cpu"}):
-        assert baseline_variant_times.times_for(tmp_path, msgspec.structs.replace(SETTING, **other)) == {}
+        assert calibration.times_for(tmp_path, msgspec.structs.replace(SETTING, **other)) == {}
 
 
 def test_a_damaged_file_is_as_none(tmp_path):
-    baseline_variant_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
+    calibration.keep_times(tmp_path, SETTING, "baseline-graph", GRAPH)
     next(tmp_path.iterdir()).write_text("{")
-    assert baseline_variant_times.times_for(tmp_path, SETTING) == {}
+    assert calibration.times_for(tmp_path, SETTING) == {}
 
 
 @pytest.mark.parametrize("width", [50, 90])

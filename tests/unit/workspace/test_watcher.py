@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from arena.errors import UsageError
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
-
-WAIT_S = 30.0
 
 
 class CountedWatcher(KernelWatcher):
@@ -28,7 +27,7 @@ class CountedWatcher(KernelWatcher):
     async def reads_again(self) -> None:
         """Waits until a read has begun after this call, and its result was compared."""
         before = self.reads
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while self.reads < before + 2:  # the first may have begun before
                 await asyncio.sleep(0.01)
 
@@ -43,7 +42,7 @@ async def watching(path: Path) -> AsyncIterator[tuple[CountedWatcher, "asyncio.Q
             seen.put_nowait(str(kernel) if isinstance(kernel, UsageError) else kernel.text)
 
     task = asyncio.create_task(collect())
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not watcher.reads:  # until the first event, the folder may not be watched yet
             path.with_name("touched").touch()
             await asyncio.sleep(0.02)
@@ -51,12 +50,12 @@ async def watching(path: Path) -> AsyncIterator[tuple[CountedWatcher, "asyncio.Q
         yield watcher, seen
     finally:
         watcher.stop()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await task
 
 
 async def next_text(seen: "asyncio.Queue[str]") -> str:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         return await seen.get()
 
 
@@ -174,12 +173,12 @@ async def test_every_file_of_a_folder_is_watched(tmp_path: Path) -> None:
     seen = asyncio.create_task(anext(saves))
     await asyncio.sleep(0.3)
     (tmp_path / "ops/reduce.cu").write_text("changed")
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         save = await seen
     assert isinstance(save, KernelFile)
     assert save.files == {"ops/reduce.cu": b"changed"}
     (tmp_path / "broken").symlink_to("/etc/passwd")
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         refused = await anext(saves)
     assert "link out of" in str(refused)
     watcher.stop()

@@ -11,8 +11,7 @@ import pytest
 from arena.errors import FolderUnwritable, KernelsLocked, UsageError
 from arena.paths import write_atomically
 from arena.workspace.kernel_folder import plain, with_line_ends
-from arena.workspace.kernels import Workspace, content_hash, read_kernel
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks, Workspace, content_hash, read_kernel
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 
@@ -167,7 +166,7 @@ def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> N
 HOLD = """
 import sys
 from pathlib import Path
-from arena.workspace.workspace_lock import KernelLocks
+from arena.workspace.kernels import KernelLocks
 locks = KernelLocks(Path(sys.argv[1]))
 locks.take("13_gemm_allreduce")
 print("held", flush=True)

@@ -4,10 +4,10 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from sandbox.jail import joining
 from sandbox.jail.choice import choose
@@ -15,15 +15,6 @@ from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
 from sandbox.worlds.first_process import Forked
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
-
-SECONDS = 30.0
-
-
-def _until(holds) -> bool:
-    end = time.monotonic() + SECONDS
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
 
 
 def test_there_is_one_server_for_a_kind_of_device_until_it_ends():
@@ -117,7 +108,7 @@ def test_a_jail_that_cannot_be_joined_is_told():
         [sys.executable, "-c", "import os\nif os.fork() == 0: input()\nos.wait()"], stdin=subprocess.PIPE
     )
     try:
-        assert _until(lambda: len(tree(waits.pid)) == 2)
+        eventually(lambda: len(tree(waits.pid)) == 2)
         # The process is in no jail: its namespaces are those of this process, so there is none to join.
         status, said = _in_child(lambda: joining.join(waits.pid))
         assert status == 1

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from sandbox.jail import cgroup
 from sandbox.machine import processes
@@ -82,7 +83,7 @@ def rest(
     for number in signals:
         os.kill(process.pid, number)
     time.sleep(0.1)
-    until = time.monotonic() + 30  # on a busy machine, a process that continues waits for a core
+    until = time.monotonic() + PATIENCE_S  # on a busy machine, a process that continues waits for a core
     while before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity()):
         time.sleep(0.01)
     stopped_activity = StoppedActivity()
@@ -120,10 +121,8 @@ def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
 def test_a_rest_is_a_rest(started):
     assert rest(started.stopping, started.process).disturbed == 0
     started.stopping.go_on()
-    used, until = started.stopping.activity().cpu_seconds, time.monotonic() + 30
-    while started.stopping.activity().cpu_seconds <= used:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    used = started.stopping.activity().cpu_seconds
+    eventually(lambda: started.stopping.activity().cpu_seconds > used)
 
 
 def test_who_is_continued_by_a_signal_does_not_run_or_is_seen(started):
@@ -144,10 +143,7 @@ def test_one_process_is_stopped_alone_until_it_is_continued(started):
     time.sleep(0.05)
     assert processes.cpu_seconds([pid]) == used
     processes.resume([pid])
-    until = time.monotonic() + 30
-    while processes.cpu_seconds([pid]) == used:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually(lambda: processes.cpu_seconds([pid]) > used)
 
 
 def test_a_process_that_does_not_stop_is_an_error(monkeypatch):
@@ -199,14 +195,11 @@ def test_what_a_killed_referee_left_frozen_is_killed_by_the_next(monkeypatch):
         patched.setattr(cgroup.os, "getpid", lambda: ended.pid)
         group = cgroup.make_uncounted()
     left = subprocess.Popen(group.starts(["/bin/sleep", "600"]))
-    until = time.monotonic() + 30
-    while not (group.path / "cgroup.procs").read_text():
-        assert time.monotonic() < until, "it did not enter its group"
-        time.sleep(0.01)
+    eventually((group.path / "cgroup.procs").read_text)
     group.freeze()
     cgroup.stopping_place.cache_clear()
     assert cgroup.stopping_place() == place
-    assert left.wait(60) == -signal.SIGKILL
+    assert left.wait(PATIENCE_S) == -signal.SIGKILL
     assert not group.path.exists()
 
 

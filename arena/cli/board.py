@@ -1,0 +1,78 @@
+"""`pkb-arena board`: the scores of all players, with the published scores beside them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from arena.board import page
+from arena.board.gathering import Board, gather
+from arena.board.page import whole_picture
+from arena.board.tables import DEFINITIONS, csv_text, markdown, text_lines
+from arena.cli.options import json_option, open_session
+from arena.cli.output import complain, print_json, print_line, say
+from arena.errors import UsageError
+from arena.paths import NAMED, make_folder, unwritable, write_atomically
+from arena.words.untrusted_text import printable
+from sandbox.protocol.verdict import ExitCode
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option(
+    "--sweep", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: everything]"
+)
+@click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option("--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results.")
+@click.option("--html", "page_file", type=_file, metavar="FILE", help="Write one page with tables and plots.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sweeps: tuple[str, ...],
+    by: str | None,
+    as_csv: bool,
+    as_markdown: bool,
+    svg: Path | None,
+    page_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Scores of models, agents, users, house kernels and the baseline, from sweeps and from single runs.
+
+    Single runs of a player at a problem count as one attempt: the fastest kernel, with all measurements of its code pooled.
+    Results of different presets, world sizes or machines are in tables of their own. Plots need the extra `board`.
+    A file that is damaged is named and left out; the exit code is 3 then.
+    """
+    if sum((as_json, as_csv, as_markdown)) > 1:
+        raise UsageError("--json, --csv and --markdown exclude each other", "ask for one of them")
+    session = open_session()
+    board = gather(session.paths, session.catalogue, sweeps)
+    for file, draw in ((svg, whole_picture), (page_file, page.page)):
+        if file is not None:
+            _write(file, draw, board)
+    if as_json:
+        print_json(board)
+    elif as_csv:
+        print_line(csv_text(board).rstrip("\n"))
+    elif as_markdown:
+        print_line(markdown(board, by or ""))
+    elif svg is None and page_file is None:
+        for line in (*text_lines(board, by or ""), "", DEFINITIONS):
+            print_line(line)
+    for left_out in board.left_out:
+        complain(left_out.what, left_out.advice)
+    if board.left_out:
+        ctx.exit(ExitCode.ENVIRONMENT)
+
+
+def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
+    text = printable(draw(board), tab=0)
+    make_folder(file.absolute().parent, NAMED)
+    try:
+        write_atomically(file, text.encode(), mode=0o644)
+    except OSError as error:
+        raise unwritable(file.absolute().parent, error, NAMED) from None
+    say(f"{file}: {len(text) / 1024:.0f} KiB")

@@ -1,0 +1,192 @@
+"""`pkb-arena profile`: prints why a kernel is slow, one sentence per rank."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from arena.cli.options import CliSession, json_option, kernel_argument, open_session, problem_argument, setting_options
+from arena.cli.output import print_json, print_line, say, while_it_is_read
+from arena.cli.run import make_request
+from arena.machine.calibration import peaks_for
+from arena.paths import require_writable
+from arena.profile import gpu_words
+from arena.profile.ncu_words import ncu_text
+from arena.profile.profile_process import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
+from arena.profile.rules import RankFigures, first_failure, under_profiler
+from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call, write_trace
+from arena.runs.judge import RunRequest
+from arena.setting_choice import Choice
+from sandbox.protocol.profile import RankProfile
+from sandbox.protocol.verdict import ExitCode
+
+_LANE = 60
+"""Width of a lane in cells."""
+
+
+@click.command()
+@problem_argument
+@kernel_argument
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the spans as a trace that Perfetto and chrome://tracing open.",
+)
+@click.option(
+    "--ncu",
+    is_flag=True,
+    help="Profile the launches of one call on rank 0 with Nsight Compute instead, and keep its report file.",
+)
+@setting_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, problem: str, kernel: Path, trace: Path | None, ncu: bool, choice: Choice, as_json: bool
+) -> None:
+    """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
+
+    It runs in a world of its own, in the same jail as a judged run, and is neither judged nor timed for a result. On GPUs
+    the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else
+    comes from torch's profiler in the kernel's process, which the kernel could change. Exit code 1: a call failed.
+
+    --ncu takes minutes, in the same jail: launches are repeated for every group of counters. Where that cannot be, because
+    kernels wait for other ranks, the whole world is started again each time. NCCL's kernels are left out. Clocks are not
+    locked.
+    """
+    if ncu and trace is not None:
+        raise click.UsageError("--trace is of torch's profiler; leave it out with --ncu")
+    if trace is not None:
+        require_writable(trace)
+    session = open_session()
+    request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
+    setting = request.setting
+    wanted = ProfileRequest(
+        setting=setting,
+        kernel_name=Path(request.kernel_name).name,
+        source=request.source,
+        files=request.files,
+        readable=[str(folder) for folder in session.settings.problem_folders],
+        peaks=peaks_for(session.paths.calibrations, setting),
+    )
+    if ncu:
+        _with_ncu(session, request, wanted, as_json=as_json)
+        return
+    profiled = profile_ranks(wanted, _tell)
+    if trouble := keep_profile(session.paths, wanted, profiled):
+        say(trouble)
+    reports = profiled.reports
+    failed = first_failure(reports)
+    if trace is not None and failed is None:
+        write_trace(trace, reports)
+    with while_it_is_read():
+        if as_json:
+            print_json(
+                {
+                    "problem": request.problem.slug,
+                    "id": request.problem.id,
+                    "kernel": request.kernel_name,
+                    "device": setting.device,
+                    "world": setting.world,
+                    "failed": failed.failed if failed else None,
+                    "ranks": [] if failed else profiled.gpu_figures or profiled.figures,
+                    "outside": profiled.outside,
+                    "trace": str(trace) if trace and not failed else None,
+                }
+            )
+        elif failed is not None:
+            print_line(f"rank {failed.rank} failed:")
+            print_line(failed.failed)
+        else:
+            print_line(
+                f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
+                + ("" if profiled.gpu_figures else " · from the kernel's process")
+            )
+            _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
+    ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
+
+
+def _with_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest, *, as_json: bool) -> None:
+    file = ncu_file(session.paths, request.problem.slug, wanted)
+    say("Nsight Compute repeats every launch; this takes minutes")
+    found = profile_with_ncu(msgspec.structs.replace(wanted, ncu_file=str(file)), _tell)
+    if not as_json:
+        print_line(f"{request.problem.id} {request.problem.slug} · {request.kernel_name}")
+        for line in ncu_text(found):
+            print_line(line)
+        return
+    print_json(
+        {
+            "problem": request.problem.slug,
+            "id": request.problem.id,
+            "kernel": request.kernel_name,
+            "device": request.setting.device,
+            "world": request.setting.world,
+            "ncu": found,
+        }
+    )
+
+
+def _tell(message: Waits | Begins) -> None:
+    if isinstance(message, Waits):
+        say("a kernel is being timed on these devices; the profile waits for its turn")
+
+
+def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
+    timeline = median_call(reports)
+    print_line(under_profiler(found))
+    for at, rank in enumerate(found):
+        print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}")
+        if timeline is not None:
+            print_line(f"        {lane(timeline, at)}")
+    _print_legend(timeline)
+
+
+def _print_gpus(profiled: Profiled) -> None:
+    """Prints the driver's counters, then the figures from the kernel's process."""
+    ranks, outside = profiled.gpu_figures, profiled.outside
+    print_line(f"the driver's counters: {gpu_words.row_words(outside)}")
+    print_line(gpu_words.TRUSTED_HEAD)
+    for rank in ranks:
+        print_line(gpu_words.trusted_row(rank))
+    for line in (gpu_words.power_line(ranks), *gpu_words.missing_lines(outside, ranks)):
+        if line:
+            print_line(line)
+    print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
+    print_line(gpu_words.under_profiler(ranks))
+    print_line(gpu_words.SEEN_HEAD)
+    for rank in ranks:
+        print_line(gpu_words.seen_row(rank))
+    for line in (*gpu_words.stamp_lines(ranks), *gpu_words.unseen_lines(ranks, profiled.reports)):
+        print_line(line)
+    print_line("")
+    timeline = median_call(profiled.reports)
+    for at, rank in enumerate(ranks):
+        print_line(f"rank {rank.rank}  {rank.diagnosis}")
+        if timeline is not None and timeline.host_lanes:
+            print_line(f"   GPU  {lane(timeline, at)}")
+            print_line(f"  host  {_drawn(timeline.host_lanes[at], timeline, _LANE)}")
+    for advice in gpu_words.advice_lines(ranks):
+        print_line(f"    →   {advice}")
+    _print_legend(timeline)
+    print_line(f"        {gpu_words.ALIGNED}")
+
+
+def _print_legend(timeline: Timeline | None) -> None:
+    if timeline is None:
+        return
+    legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
+    print_line(f"        {'   '.join(legend[:3])}")
+    print_line(f"        {'   '.join(legend[3:])}   (the median call)")
+
+
+def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
+    """Draws one rank's part of a call as a line. All lanes span the same time."""
+    return _drawn(timeline.lanes[rank], timeline, width)
+
+
+def _drawn(pieces: Sequence[LanePiece], timeline: Timeline, width: int) -> str:
+    drawn = cells(pieces, timeline.us, width)
+    return "".join(SIGNS[sort] if sort else " " for sort in drawn).rstrip()

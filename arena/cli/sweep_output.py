@@ -1,0 +1,302 @@
+"""The output of `sweep`: its progress on stderr; on stdout the table of baselines, or the scores of the players."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from arena.board.scorecard import ALL, outcomes, results, scorecards
+from arena.board.tables import card_row, table
+from arena.cli.output import LiveLine, complain, print_json, print_line, say
+from arena.records.run_record import BriefResult, RunRecord, view
+from arena.records.voids import Voids
+from arena.runs.judge import Notice
+from arena.sweep.records import REFUSED, Cell, CellResult, SweepPlan
+from arena.sweep.sweep import Listener, Sweep, SweepProgress
+from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
+from arena.words.table import Column, TextTable
+from problems.specification import Problem
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import ExitCode, Verdict
+
+
+class BaselineRow(BriefResult, frozen=True, kw_only=True):
+    """The result of a baseline against itself. world 0: no setting could be chosen."""
+
+    id: int
+    problem: str
+    world: int = 0
+    dtype: str = ""
+    seconds: float = 0.0
+    report: RunRecord | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the baseline was judged faster or slower than itself."""
+        return self.outcome in ("faster", "slower")
+
+    def ratio(self, clock: str) -> Interval | None:
+        """Returns the speedup over itself on one clock."""
+        return by_clock(self.report.speedup, clock) if self.report is not None else None
+
+    def time(self, clock: str) -> str:
+        """Formats the microseconds of a call on one clock; empty if nothing was timed."""
+        times = self.report.baseline_us if self.report is not None else None
+        value = None if times is None else times.call if clock == "call" else times.device
+        return "" if value is None else f"{value:.1f}"
+
+    def bound(self) -> str:
+        """Formats the percentage of the roofline's bound, and the limiting resource."""
+        roofline = self.report.roofline if self.report is not None else None
+        return f"{roofline.percent:.0f} % {roofline.limiter}" if roofline else ""
+
+
+def _median(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.median:.3f}"
+
+
+BASELINE_TABLE = TextTable[BaselineRow](
+    (
+        Column("problem", lambda row: f"{row.id:02d} {row.problem}"),
+        Column("verdict", lambda row: row.verdict),
+        Column("call µs", lambda row: row.time("call")),
+        Column("device µs", lambda row: row.time("device")),
+        Column("A/A call", lambda row: _median(row.ratio("call"))),
+        Column("A/A device", lambda row: _median(row.ratio("device"))),
+        Column("headline", lambda row: f"{outcome_words(row.outcome)} {WHERE.get(row.clock, '')}".rstrip()),
+        Column("of bound", lambda row: row.bound()),
+        Column("s", lambda row: f"{row.seconds:.1f}"),
+        Column("detail", lambda row: row.detail[:100]),
+    )
+)
+
+
+class BaselineRows:
+    """Collects the rows of the table, including results of earlier sessions."""
+
+    def __init__(self, plan: SweepPlan) -> None:
+        self._plan = plan
+        self._rows: dict[str, BaselineRow] = {}
+        self._earlier: set[str] = set()
+
+    def judged(self, result: CellResult) -> None:
+        """Adds a result."""
+        self._rows[result.cell.slug] = _row(result)
+
+    def skipped(self, cell: Cell) -> None:
+        """Records a cell whose result is already in the journal."""
+        self._earlier.add(cell.digest)
+
+    def left_out(self, problem: Problem, why: str) -> None:
+        """Adds a problem that cannot be run in this setting."""
+        self._rows[problem.slug] = BaselineRow(
+            run_id="", id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why
+        )
+
+    def read_earlier(self, path: Path) -> None:
+        """Adds the rows of skipped cells from the journal."""
+        for result in results(path) if self._earlier else ():
+            if result.cell.digest in self._earlier and result.final:
+                self._rows[result.cell.slug] = _row(result)
+
+    @property
+    def rows(self) -> list[BaselineRow]:
+        """The rows in the order of the plan."""
+        return [self._rows[slug] for slug in self._plan.problems if slug in self._rows]
+
+    def exit_code(self) -> ExitCode:
+        """Returns 0 if every baseline passed and none differs from itself, 3 if only the harness failed, else 1.
+
+        Lists on stderr the baselines that differ.
+        """
+        different = [row for row in self.rows if row.differs]
+        for row in different:
+            ratio = row.ratio(row.clock)
+            figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
+            where = f" ({WHERE[row.clock]})" if row.clock else ""
+            complain(
+                f"the baseline of {row.id} {row.problem} is {row.outcome} than itself{where}{figures}",
+                "run it again on a quiet machine; if it repeats, do not trust speedups measured here",
+            )
+        if different or any(row.verdict not in (Verdict.PASS, Verdict.HARNESS_ERROR) for row in self.rows):
+            return ExitCode.KERNEL_FAILED
+        return ExitCode.PASS if all(row.verdict == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
+
+    def show(self, as_json: bool, begun: bool) -> None:
+        """Prints the rows. Without rows: an empty list if `as_json` and the sweep had begun, else nothing."""
+        if as_json and (self._rows or begun):
+            print_json(list(map(_object, self.rows)))
+        elif self._rows:
+            for line in BASELINE_TABLE.lines(self.rows):
+                print_line(line)
+
+
+def _row(result: CellResult) -> BaselineRow:
+    return view(
+        BaselineRow, result, result.cell.setting, result.report,
+        id=result.problem_id, problem=result.cell.slug, seconds=round(result.seconds, 2),
+    )  # fmt: skip
+
+
+def _object(row: BaselineRow) -> dict[str, Any]:
+    """Returns a row of `sweep --json`. Fields are added, never renamed."""
+    report = row.report
+    base = report.baseline_us if report is not None else None
+    speedup = report.speedup if report is not None else None
+    roofline = report.roofline if report is not None else None
+    return {
+        "id": row.id,
+        "problem": row.problem,
+        "world": row.world or None,
+        "dtype": row.dtype or None,
+        "verdict": row.verdict,
+        "detail": row.detail,
+        "outcome": row.outcome,
+        "clock": row.clock,
+        "told": report.told if report is not None else "",
+        "call_us": base.call if base else None,
+        "device_us": base.device if base else None,
+        "call": _bounds(speedup.call) if speedup else None,
+        "device": _bounds(speedup.device) if speedup else None,
+        "percent": roofline.percent if roofline else None,
+        "limiter": roofline.limiter if roofline else None,
+        "text": report.failure.text if report is not None and report.failure else "",
+        "seconds": row.seconds,
+    }
+
+
+def _bounds(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.median, interval.high]
+
+
+def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
+    """Prints the scores of every player in a sweep; as JSON also the sweep's progress."""
+    cards = scorecards(outcomes(path, voids))
+    if as_json:
+        print_json(
+            {
+                "campaign": path.stem,
+                "journal": str(path),
+                "whole": progress.whole,
+                "stopped": progress.stopped,
+                "total": progress.total,
+                "done": progress.done,
+                "judged": progress.judged,
+                "unanswered": progress.unanswered,
+                "scores": cards,
+            }
+        )
+        return
+    for line in table([card_row(None, card) for card in cards if card.scope == ALL]):
+        print_line(line)
+
+
+RECENT = 40
+"""Number of last results from which the rate is computed."""
+_BAR = 24
+
+
+class SweepProgressLine:
+    """Shows the events of a sweep."""
+
+    def __init__(self, name: str, rows: BaselineRows | None) -> None:
+        """rows: also gets the results if baselines are run against themselves, else None."""
+        self.listener = Listener(judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said)
+        self._name = name
+        self._rows = rows
+        self._shown = LiveLine()
+        self._sweep: Sweep | None = None
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._began = 0.0
+
+    @contextmanager
+    def watching(self, sweep: Sweep) -> Iterator[None]:
+        """Shows the progress of a sweep while the block runs."""
+        self._sweep = sweep
+        self._began = time.monotonic()
+        self._recent.append(self._began)
+        say(f"sweep {self._name}: {sweep.journal.path}")
+        try:
+            yield
+        finally:
+            self._clear()
+
+    @property
+    def progress(self) -> SweepProgress:
+        """The progress of the sweep; after its end, the final state."""
+        return self._sweep.progress if self._sweep is not None else SweepProgress()
+
+    def notice(self, notice: Notice) -> None:
+        """Shows a notice of the engine on a line of its own."""
+        self._clear()
+        complain(notice.message, notice.advice)
+
+    def _judged(self, result: CellResult) -> None:
+        self._recent.append(time.monotonic())
+        if self._rows is not None:
+            self._rows.judged(result)
+        if not self._shown.live or not (result.final and result.passed):
+            self._clear()
+            say(_line(result))
+        self._draw()
+
+    def _skipped(self, cell: Cell) -> None:
+        if self._rows is not None:
+            self._rows.skipped(cell)
+        self._draw()
+
+    def _left_out(self, problem: Problem, player: str, why: str) -> None:
+        if self._rows is not None:
+            self._rows.left_out(problem, why)
+        if player != "house":  # expected: not all problems have a house kernel
+            self._said(f"{problem.stem} {player}: left out: {why}")
+
+    def _said(self, text: str) -> None:
+        self._clear()
+        say(text)
+
+    def _draw(self) -> None:
+        if self._sweep is not None:
+            self._shown.draw(self._words(self._sweep))
+
+    def _words(self, sweep: Sweep) -> str:
+        progress, pool = sweep.progress, sweep.pool
+        total = max(progress.total, 1)
+        filled = round(_BAR * min(progress.done / total, 1.0))
+        parts = [f"{'█' * filled}{'░' * (_BAR - filled)} {progress.done}/{progress.total}"]
+        if len(self._recent) > 1:
+            each = (self._recent[-1] - self._recent[0]) / (len(self._recent) - 1)
+            left = each * max(progress.total - progress.done - progress.unanswered, 0)
+            parts.append(f"{each:.1f} s each, {_duration(left)} to go")
+        good = progress.verdicts[Verdict.PASS.value]
+        parts.append(f"✓ {good}  ✗ {progress.judged - good}")
+        if progress.writing:
+            parts.append(f"{progress.writing} writing")
+        if pool.spent.usd or pool.usd:
+            limit = f" of ${pool.usd:g}" if pool.usd is not None else ""
+            parts.append(f"${pool.spent.usd:.2f}{limit}")
+        return "   ".join(parts)
+
+    def _clear(self) -> None:
+        self._shown.clear()
+
+
+def _line(result: CellResult) -> str:
+    cell = result.cell
+    report = result.report
+    speed = by_clock(report.speedup, report.clock) if report is not None else None
+    said = f" {brief_words(speed.median, report.outcome)}" if speed is not None and report is not None else ""
+    attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
+    only = " (at this size only)" if report is not None and report.one_size_only else ""
+    if report is not None and report.holds_at_other_sizes:
+        only += f", faster at other sizes: {report.holds_at_other_sizes}"
+    detail = "" if result.passed else f" {result.detail}"
+    who = f"{result.problem_id:02d}_{cell.slug} {cell.player}{attempt}"
+    return f"{who}: {result.verdict}{said}{only} {result.seconds:.1f} s{detail}"
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours}:{rest // 60:02d} h" if hours else f"{rest // 60}:{rest % 60:02d} min"
