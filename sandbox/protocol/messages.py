@@ -16,7 +16,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import Transfers
 from sandbox.protocol.verdict import Verdict
 
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
 
 
 class OutputFinding(msgspec.Struct, frozen=True):

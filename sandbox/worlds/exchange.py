@@ -298,7 +298,8 @@ class Exchange:
         for meaningful in distributions:
             for seed in fresh_seeds(tries):
                 again = messages.DrawAgain(slot, of_trial(seed, self.prepared.seeds[slot]), meaningful)
-                if all(self.ask(again)):
+                fits = self.ask(again)
+                if all(fits):
                     self._begin(replace(again, replace=True))
                     return True
         return False
@@ -307,7 +308,8 @@ class Exchange:
         """Replaces the inputs of one rank only, as `replace` does. The inputs of all other ranks stay as they are."""
         for seed in fresh_seeds(tries):
             again = messages.DrawAgain(slot, seed, alone=rank)
-            if all(self.ask(again)):
+            fits = self.ask(again)
+            if all(fits):
                 self._begin(replace(again, replace=True))
                 return True
         self.prepared.misfits[rank] += 1
