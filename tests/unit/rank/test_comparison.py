@@ -393,7 +393,7 @@ class AwayFromBaseline(TrustedRank):
         )
         self.plain = lambda slot: flatten(torch.zeros(slot))  # type: ignore[method-assign]
         self.said: list[object] = []
-        self.reply = lambda message, fds=(): self.said.append(message)  # type: ignore[method-assign]
+        self.reply = lambda order, contents, fds=(): self.said.append(contents)  # type: ignore[method-assign]
 
 
 def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
