@@ -238,7 +238,10 @@ class Versus:
 
     def judge(self) -> Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
-        found = [side.judge() for side in self.sides]
+        found = []
+        for side in self.sides:
+            found.append(side.judge())
+            side.contender.processes.pause()  # its processes must not slow the other one's check
         if self.run.rounds != 0 and all(failure is None for _, failure in found):
             self.sides[1].exchange.phase = "time"
             try:

@@ -10,6 +10,7 @@ from sandbox.protocol.events import Checked, PhaseStarted, RankChecked, Result, 
 from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
+from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Versus
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
@@ -73,10 +74,18 @@ def test_timing_starts_again_where_outputs_of_either_kernel_are_lost() -> None:
     assert result.rounds == 12
 
 
-def test_without_rounds_both_are_checked_alone() -> None:
-    result = fought(MadeMachine(), rounds=0)
+def test_without_rounds_both_are_checked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, judge, stopped = MadeMachine(), CorrectnessCheck.judge, []
+
+    def noted(check: CorrectnessCheck) -> Any:
+        stopped.append([world.processes.paused for world in machine.started["spare"]])
+        return judge(check)
+
+    monkeypatch.setattr(CorrectnessCheck, "judge", noted)
+    result = fought(machine, rounds=0)
     assert verdicts(result) == (Verdict.PASS, Verdict.PASS)
     assert result.speedup is None
+    assert stopped == [[False, False], [False, True]]  # the rival's world starts first
 
 
 @pytest.mark.parametrize(("name", "side"), SIDES)
