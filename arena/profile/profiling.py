@@ -36,8 +36,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
-from sandbox.worlds.ncu_world import find_ncu, ncu_world
-from sandbox.worlds.profiled_world import ProfileFailed, profile_world
+from sandbox.worlds.profiled_world import ProfileFailed, find_ncu, ncu_world, profile_world
 
 
 def profile_text(found: Profiled) -> str:

@@ -112,20 +112,16 @@ class Frame(NamedTuple):
     value: int
 
 
-class BadFrame(ValueError):
-    """16 bytes that are not a header."""
-
-
 def encode(kind: int, arg: int = 0, value: int = 0) -> bytes:
     """The 16 bytes of a header."""
     return _FRAME.pack(MAGIC, kind, 0, arg, value)
 
 
 def decode(data: bytes) -> Frame:
-    """Decodes 16 bytes. Raises BadFrame."""
+    """Decodes 16 bytes. Raises ValueError."""
     magic, kind, zero, arg, value = _FRAME.unpack(data)
     if magic != MAGIC or zero or kind not in Kind._value2member_map_:
-        raise BadFrame(f"not a frame: {data.hex()}")
+        raise ValueError(f"not a frame: {data.hex()}")
     return Frame(Kind(kind), arg, value)
 
 

@@ -20,7 +20,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeSource
-from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, SmallFiles, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 from sandbox.worlds.world_process import MEMORY_CHECK_SECONDS
@@ -94,8 +94,9 @@ class Awaiting:
                     raise SettingRefused(failed.text) from None
                 if _FILE_TOO_LARGE in failed.text:
                     most = resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 10
-                    raise SmallFiles(
-                        f"a file may have at most {most} KiB here, and ranks share memory through files"
+                    raise HarnessFailed(
+                        f"a file may have at most {most} KiB here, and ranks share memory through files",
+                        "Start pkb-arena in a shell with `ulimit -f unlimited`.",
                     ) from None
                 printed = _printed(world)
                 raised = _RAISED.findall(printed) if failed.kind == "DIED" else []

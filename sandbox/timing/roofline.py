@@ -36,8 +36,7 @@ class Peaks(msgspec.Struct, frozen=True):
         """Peaks that no machine of this kind reaches. A call that is faster than they allow has skipped work."""
         if self.known:
             return Peaks(self.flops * 4, self.local * 16, self.link * 8, self.device)
-        most = kind_of(self.device).out_of_reach
-        return Peaks(most.flops, most.local, most.link, self.device)
+        return Peaks(*kind_of(self.device).out_of_reach, self.device)
 
 
 def bound_us(setting: Setting, peaks: Peaks) -> tuple[float, str]:

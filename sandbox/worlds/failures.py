@@ -42,21 +42,16 @@ class OutputsLost(Exception):
 class HarnessFailed(Exception):
     """The oracle world, a reference world, the machine or the harness failed. The kernel is not at fault."""
 
-    advice = ""
-    """What to do, instead of the usual advice."""
-
-
-class SmallFiles(HarnessFailed):
-    """Ranks share memory through files, which may not be as large as a world needs."""
-
-    advice = "Start pkb-arena in a shell with `ulimit -f unlimited`."
+    def __init__(self, message: str, advice: str = "") -> None:
+        """advice: what to do, instead of the usual advice."""
+        super().__init__(message)
+        self.advice = advice
 
 
 class MachineTooBusy(HarnessFailed):
     """Processes of a world waited for cores that programs outside the arena used."""
 
-    advice = "The kernel is not at fault. Run it again when fewer programs run on this machine."
-
     def __init__(self, what: str) -> None:
         """what: the part of the run that could not go on."""
-        super().__init__(f"this machine is too busy: other programs use nearly all of its cores, and {what}")
+        advice = "The kernel is not at fault. Run it again when fewer programs run on this machine."
+        super().__init__(f"this machine is too busy: other programs use nearly all of its cores, and {what}", advice)

@@ -5,6 +5,7 @@ import math
 import os
 import secrets
 import select
+import shutil
 import socket
 import subprocess
 import time
@@ -30,14 +31,23 @@ from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel, write_read_only
 from sandbox.protocol.profile import (
+    APPLICATION,
+    KERNEL,
     MOST_BYTES,
+    MOST_FILE,
+    MOST_TEXT,
     SAID,
     TOLD,
+    NcuAnswer,
+    NcuPlan,
     Outside,
     ProfilePlan,
     RankProfile,
+    Replay,
     WorldProfile,
+    decode_answer,
     decode_report,
+    encode,
 )
 from sandbox.worlds.first_process import FILES, SHOWN
 
@@ -180,7 +190,7 @@ def profile_world(
         outside = counted_row(controls, place.gpus, deadline) if kind.on_gpus else None
         if outside is not None:
             deadline = time.monotonic() + REPORT_S
-        texts, at_work = _read([end for end, _ in pipes], deadline)
+        texts, at_work = _read([end for end, _ in pipes], MOST_BYTES, deadline)
         lines = place.printed()
         last = lines[-1] if lines else ""
         if outside is not None:
@@ -189,8 +199,8 @@ def profile_world(
         return WorldProfile(_reported(texts, at_work, last))
 
 
-def _read(ends: list[int], deadline: float) -> tuple[list[bytes], set[int]]:
-    """The bytes of each pipe until its end, at most MOST_BYTES, and the ranks whose pipes were open at the deadline.
+def _read(ends: list[int], most: int, deadline: float) -> tuple[list[bytes], set[int]]:
+    """The bytes of each pipe until its end or until they are more than `most`, and the places of pipes open at the deadline.
 
     The deadline is shorter after a rank has failed.
     """
@@ -201,7 +211,7 @@ def _read(ends: list[int], deadline: float) -> tuple[list[bytes], set[int]]:
         for end in ready:
             piece = os.read(end, 1 << 16)
             texts[end] += piece
-            if not piece or len(texts[end]) > MOST_BYTES:
+            if not piece or len(texts[end]) > most:
                 waiting.discard(end)
                 if _failed(bytes(texts[end])):
                     deadline = min(deadline, time.monotonic() + AFTER_FAILURE_S)
@@ -337,3 +347,69 @@ def _tell(controls: Sequence[socket.socket], number: int) -> bool:
     except ConnectionError:
         return False
     return True
+
+
+SECTIONS = ["SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "LaunchStats", "WarpStateStats"]
+REPLAYS = [
+    Replay(mode=KERNEL, limit_s=60.0, launches=8, wait_ms=2_000, sections=SECTIONS),
+    Replay(mode=APPLICATION, limit_s=360.0, launches=32, wait_ms=20_000, sections=SECTIONS),
+]
+MORE_S = 60.0
+"""Seconds to read and send the report, in addition to the limits of all replays."""
+SYSTEM = ("/usr", "/opt")
+"""Folders that can be read in every jail."""
+PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")
+
+
+def find_ncu() -> str:
+    """The path of ncu, which is the same inside the jail; empty if it is not installed."""
+    if found := shutil.which("ncu"):
+        return found
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    folders = [Path(home) / "bin"] if home else []
+    for place in PLACES:
+        folders += sorted(Path("/").glob(place.lstrip("/")), reverse=True)
+    return next((str(folder / "ncu") for folder in folders if os.access(folder / "ncu", os.X_OK)), "")
+
+
+def ncu_world(
+    setting: Setting,
+    kernel_name: str,
+    kernel: Kernel,
+    kind: DeviceKind,
+    jail: Jail,
+    ncu: str,
+    readable: tuple[Path, ...] = (),
+    replays: list[Replay] = REPLAYS,
+) -> tuple[NcuAnswer, bytes]:
+    """Profiles the launches of one call on rank 0. Takes minutes. Returns what ncu found, and the report file's bytes.
+
+    Both are as untrusted as the kernel. The file is empty if no replay gave a report.
+
+    Raises:
+        ProfileFailed: the world sent no valid answer in time.
+    """
+    program = Path(ncu).resolve()
+    if not any(program.is_relative_to(system) for system in SYSTEM):
+        readable = (*readable, program.parent)
+    with Place(setting, kernel, kind, jail, readable) as place:
+        (answer, to_answer), (file, to_file) = place.pipe(), place.pipe()
+        plan = NcuPlan(place.plan(kernel_name), ncu, to_answer, to_file, replays)
+        place.start("sandbox.rank.profiling.ncu", encode(plan), (to_answer, to_file))
+        deadline = time.monotonic() + sum(each.limit_s for each in replays) + MORE_S
+        text, data = _read_whole(answer, MOST_TEXT, deadline), _read_whole(file, MOST_FILE, deadline)
+        try:
+            return decode_answer(text), data
+        except msgspec.DecodeError:
+            last = place.printed()[-1:] or ["it printed nothing"]
+            raise ProfileFailed(f"the world under ncu sent no valid answer: {last[0]}") from None
+
+
+def _read_whole(end: int, most: int, deadline: float) -> bytes:
+    """All bytes of a pipe. Raises ProfileFailed if they are too many or too late."""
+    (text,), late = _read([end], most, deadline)
+    if len(text) > most:
+        raise ProfileFailed(f"the world under ncu sent more than {most >> 20} MiB")
+    if late:
+        raise ProfileFailed("the world under ncu did not end in time")
+    return text

@@ -143,7 +143,7 @@ class RankWire:
         while len(self._buffer) >= frames.SIZE:
             try:
                 frame = frames.decode(bytes(self._buffer[: frames.SIZE]))
-            except frames.BadFrame as error:
+            except ValueError as error:
                 self._buffer.clear()
                 raise WorldFailed("PROTOCOL", self.rank, text=str(error)) from None
             size = frames.SIZE

@@ -154,7 +154,7 @@ class Wires:
             for wire in self.ranks:
                 wire.close_line()
         for at in range(0, len(data) - frames.SIZE + 1, frames.SIZE):
-            with contextlib.suppress(frames.BadFrame):
+            with contextlib.suppress(ValueError):
                 frame = frames.decode(data[at : at + frames.SIZE])
                 if frame.arg < len(self.ranks):
                     wire = self.ranks[frame.arg]

@@ -21,7 +21,7 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
 from sandbox.timing.roofline import Peaks
-from sandbox.worlds.ncu_world import find_ncu
+from sandbox.worlds.profiled_world import find_ncu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240)]
 

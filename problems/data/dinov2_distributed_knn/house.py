@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.blocks import row_keys
+from sandbox.kit.blocks import candidates
 
 SOURCE = (
-    row_keys.SOURCE
+    candidates.KEYS
     + r"""
 const int LIST = 1024, MOST = LIST / 2;
 // Stores this rank's queries at all ranks. x: n halves (two bytes each); y: the queries of all ranks, symmetric, this rank's from

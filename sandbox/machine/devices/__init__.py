@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 from sandbox.machine import placement, scheduling
-from sandbox.machine.devices.kind import DeviceKind, Pace, Throughput
+from sandbox.machine.devices.kind import DeviceKind, Pace
 from sandbox.machine.placement import RankGpu, cuda_environment, gpu_device_files, rank_gpus
 
 
@@ -27,7 +27,7 @@ class Cuda(DeviceKind):
     has_gate = True
     spins = True
     sees_foreign_work = True
-    out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)
+    out_of_reach = 5e15, 2e13, 2e12
 
     outlives_kernels = True
     host_bytes = 6 << 30  # the CUDA context and the code loaded into it (measured: 3.5 GiB)
@@ -72,7 +72,7 @@ class Cpu(DeviceKind):
     has_gate = False
     spins = False
     sees_foreign_work = False
-    out_of_reach = Throughput(flops=2e13, local=4e12, link=4e12)
+    out_of_reach = 2e13, 4e12, 4e12
 
     outlives_kernels = False
     host_bytes = 0

@@ -6,8 +6,6 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from sandbox.machine.placement import RankGpu
 from sandbox.machine.scheduling import Share
 
@@ -73,14 +71,6 @@ def distinct_calls(call_s: float) -> int:
     return max(1, min(MOST_DISTINCT, int(DISTINCT_SECONDS / max(call_s, 1e-7))))
 
 
-class Throughput(msgspec.Struct, frozen=True):
-    """Peaks of a rank: floating-point operations per second, bytes per second of its memory and of its link."""
-
-    flops: float
-    local: float
-    link: float
-
-
 class DeviceKind:
     """Base of the kinds of device. Sizes are in bytes, times in seconds."""
 
@@ -118,8 +108,8 @@ class DeviceKind:
     """Whether the referee may spin while it waits for an answer, because ranks on such devices leave cores free."""
     sees_foreign_work: bool
     """Whether a rank can detect foreign work on its device."""
-    out_of_reach: Throughput
-    """Peaks that no device of this kind reaches, for machines without calibration."""
+    out_of_reach: tuple[float, float, float]
+    """Peaks that no rank of this kind reaches, for machines without calibration: (flops, local, link) of `Peaks`."""
 
     # --- worlds ----------------------------------------------------------------------------------------------
     outlives_kernels: bool

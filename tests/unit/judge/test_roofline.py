@@ -64,5 +64,5 @@ def test_what_is_impossible_lies_far_beyond_what_was_measured_or_what_any_device
     measured = Peaks(1.0, 1.0, 1.0, device).impossible()
     assert (measured.flops, measured.local, measured.link) == (4.0, 16.0, 8.0)
     never = Peaks(device=device).impossible()
-    assert never.flops == KINDS[device].out_of_reach.flops
+    assert never.flops == KINDS[device].out_of_reach[0]
     assert never.known

@@ -11,7 +11,7 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.jail import memory
 from sandbox.machine.devices import KINDS, Cpu, kind_of
-from sandbox.machine.devices.kind import Pace, Throughput
+from sandbox.machine.devices.kind import Pace
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol import events
 from sandbox.protocol.events import Finished, Refused, Run, Setting
@@ -26,7 +26,7 @@ class Fake(Cpu):
 
     name = "fake"
     pace = Pace(batch_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1)
-    out_of_reach = Throughput(flops=1e15, local=2e15, link=3e15)
+    out_of_reach = 1e15, 2e15, 3e15
 
     def __init__(self) -> None:
         self.settled: list[int] = []

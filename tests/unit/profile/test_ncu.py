@@ -23,8 +23,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.profile import APPLICATION, KERNEL, NcuAnswer, NcuPlan, Replay, encode
 from sandbox.rank.profiling.ncu import command, reason
-from sandbox.worlds.ncu_world import REPLAYS, ncu_world
-from sandbox.worlds.profiled_world import Place
+from sandbox.worlds.profiled_world import REPLAYS, Place, ncu_world
 
 HERE = Path(__file__).parent
 REPORT = (HERE / "ncu_report.csv").read_text()

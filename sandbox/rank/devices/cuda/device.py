@@ -238,10 +238,10 @@ class CudaDevice(Device):
         return peaks | {"link": max((peaks[way] for way in ways if way in peaks), default=0.0)}
 
     def transfer_ways(self) -> Ways:
-        """The ways of sandbox.rank.devices.cuda.transfers."""
-        from sandbox.rank.devices.cuda import transfers
+        """The ways of sandbox.rank.devices.cuda.calibration."""
+        from sandbox.rank.devices.cuda import calibration
 
-        return transfers.ways()
+        return calibration.ways()
 
 
 def device(rank: int) -> CudaDevice:
