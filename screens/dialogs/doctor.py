@@ -15,8 +15,7 @@ from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
 from screens.dialogs.dialog import Dialog
-from screens.widgets.drawn_rows import MeasuredPage, Remeasured
-from screens.widgets.text_lines import PlainStatic, hanging
+from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured, hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 

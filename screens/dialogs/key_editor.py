@@ -17,8 +17,7 @@ from screens.app_protocol import dismiss_in_front
 from screens.dialogs.dialog import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
-from screens.widgets.drawn_rows import MeasuredPane, Remeasured
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has the rest, if that is at least `_LEAST_HELP`."""

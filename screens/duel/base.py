@@ -21,44 +21,25 @@ from screens.base import BaseScreen, PanePlace
 from screens.duel import words as duel_words
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
+from screens.widgets.line_chart import NO_VERDICT, ChartLine, LineChart, Point, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.text_lines import PlainStatic
 from screens.widgets.writing import Writing
 
 _LEAST_SECONDS = 30.0
-_STYLES: dict[SideName, str] = {"left": "one", "right": "two"}
+"""Least length of the x-axis of the race."""
 
 
 def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
     """Returns a player's kernels by the second of their verdicts; for one that is being timed, its speedup so far."""
     found: list[Point] = []
     for attempt in state.side(name).attempts:
-        if attempt.judged is not None:
-            speed = attempt.judged.speedup
-            words = figures.end_words(attempt.judged.outcome)
-            if attempt.passed and speed is not None:
-                found.append(Point(attempt.judged.at, speed.median, speed.low, speed.high, words))
-            else:
-                found.append(Point(attempt.judged.at, None, words=words))
+        if (judged := attempt.judged) is not None:
+            found.append(verdict_point(judged.at, judged.speedup if attempt.passed else None, judged.outcome))
         elif attempt.samples:
             last = attempt.samples[-1]
             found.append(Point(last.at, last.speedup.median, last.speedup.low, last.speedup.high))
     return tuple(found)
-
-
-class RaceChart(LineChart):
-    """Redraws when a verdict or a round arrived, and as the clock moves on."""
-
-    EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
-
-    def show(self, state: DuelState, now: float) -> None:
-        """Draws the duel so far. now: seconds since it began."""
-        lines = [ChartLine(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
-        # The axis ends at the current time; the clock shows how much time is left.
-        until = max(_LEAST_SECONDS, float(int(now)))
-        scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)
-        self.plot(lines, until=until, scale=scale, axis=figures.clock)
 
 
 REFRESH_S = 0.1
@@ -107,7 +88,7 @@ class DuelScreen(BaseScreen):
         with Horizontal(id="duel-panes"):
             yield from self._side_pane("left")
             with Vertical(id="race-pane"):
-                yield RaceChart(id="race")
+                yield LineChart(id="race")
                 with VerticalScroll(id="attempts"):
                     yield PlainStatic(id="left-attempts")
                     yield PlainStatic(id="right-attempts")
@@ -165,7 +146,10 @@ class DuelScreen(BaseScreen):
             return
         state, now = self.state, self.now
         self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
-        self.query_one(RaceChart).show(state, now)
+        lines = [ChartLine(f"{duel_words.COLOURS[name]} bold", points_of(state, name), holds=True) for name in SIDES]
+        # The axis ends at the current time; the clock shows how much time is left.
+        until = max(_LEAST_SECONDS, float(int(now)))
+        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=NO_VERDICT)
         if not self.changed:
             return
         self.changed = False

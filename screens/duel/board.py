@@ -20,8 +20,7 @@ from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import struck_out
 from screens.services import Services
-from screens.widgets.drawn_rows import MeasuredPane, Remeasured
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
 _FIGURES = 33
 """Columns of the figures behind a name."""

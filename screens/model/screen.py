@@ -19,6 +19,7 @@ from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Kernel
+from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, PanePlace
@@ -26,7 +27,7 @@ from screens.model import words
 from screens.model.model_session import ModelPlan, ModelSession
 from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.line_chart import GainsChart
+from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 from screens.widgets.text_lines import PlainStatic
@@ -76,7 +77,7 @@ class ModelScreen(BaseScreen):
             with Vertical(id="model-side"):
                 yield OptionList(id="kernels")
                 with Vertical(id="gains-pane"):
-                    yield GainsChart(id="gains")
+                    yield LineChart(id="gains")
                 with VerticalScroll(id="verdict-pane"):
                     yield PlainStatic(id="verdict")
         yield PlainStatic(id="model-phase")
@@ -114,9 +115,20 @@ class ModelScreen(BaseScreen):
         self.show_keys()
         self.query_one("#model-title", PlainStatic).update_if_new(words.title(session))
         self.query_one("#model-best", PlainStatic).update_if_new(words.best(session))
-        self.query_one(GainsChart).show(session.state)
+        self._draw_gains()
         self._draw_rows()
         self._draw_text()
+
+    def _draw_gains(self) -> None:
+        """Draws the speedup of every judged kernel over time."""
+        points = [
+            verdict_point(each.judged_at, report.interval if report.passed else None, report.outcome)
+            for each in self.session.state.kernels
+            if (report := each.report) is not None
+        ]
+        until = max((point.x for point in points), default=1.0)
+        lines = [ChartLine(ACCENT, tuple(points), holds=True)]
+        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=NO_VERDICT)
 
     def _draw_rows(self) -> None:
         """Draws only rows whose words changed, so that the cursor stays where it is."""

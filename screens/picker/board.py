@@ -25,10 +25,9 @@ from screens.dialogs.dialog import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
 from screens.services import Services
-from screens.widgets.drawn_rows import Measured, MeasuredPane, Remeasured
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import Measured, MeasuredPane, PlainStatic, Remeasured
 
 ONE_ROW_FROM = 132
 """Minimum width of the list for one row per run, in columns."""

@@ -15,10 +15,9 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
-from screens.widgets.drawn_rows import MeasuredPage, MeasuredPane, Remeasured
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput, redraw_with_theme
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPage, MeasuredPane, PlainStatic, Remeasured
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable

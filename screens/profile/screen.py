@@ -28,9 +28,8 @@ from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.profile import words
-from screens.widgets.drawn_rows import MeasuredPage, Remeasured
 from screens.widgets.key_line import KeyLine, entitle
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured
 
 REFRESH_S = 0.25
 

@@ -26,10 +26,9 @@ from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.sweep.replay import CellReplay
-from screens.widgets.drawn_rows import Measured, Remeasured
 from screens.widgets.key_line import KeyLine
 from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import Measured, PlainStatic, Remeasured
 
 WAITING = "…"
 _MOST_NAME = 22
