@@ -16,7 +16,6 @@ from textual.widgets.option_list import Option
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
 from screens.widgets.key_line import entitle
-from screens.widgets.tables import FilterInput, redraw_with_theme
 from screens.widgets.text_lines import MeasuredPage, MeasuredPane, PlainStatic, Remeasured
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from problems.specification import Problem
     from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
+    from screens.widgets.tables import FilterInput
 
 LEGEND = "▲ faster  ≈ same speed  ~ too noisy  ▼ slower  ✗ failed  ·  "
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -69,7 +69,6 @@ class PickerScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
-        redraw_with_theme(self, self._fill_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until problems and engine are loaded, only the keys that work everywhere do something."""
@@ -81,6 +80,13 @@ class PickerScreen(BaseScreen):
         from screens.picker.problem_table import ProblemTable
 
         return self.query_one("#problems", ProblemTable)
+
+    @property
+    def filter(self) -> FilterInput:
+        """The field above the table; only after `show`."""
+        from screens.widgets.tables import FilterInput
+
+        return self.query_one(FilterInput)
 
     async def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
         """Fills the screen; called again when results changed."""
@@ -96,10 +102,10 @@ class PickerScreen(BaseScreen):
         """Fills the panes. The first paint has empty panes, because their contents double its time."""
         from screens.picker.problem_table import ProblemTable
         from screens.widgets.key_line import KeyLine
+        from screens.widgets.tables import FilterInput
 
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
-        box = FilterInput(placeholder=words, id="filter", compact=True)
-        box.display = False
+        box = FilterInput(words, id="filter")
         await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
         await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
@@ -154,7 +160,7 @@ class PickerScreen(BaseScreen):
     def _rows(self) -> list[ProblemRow]:
         from screens.picker.problem_table import ProblemRow
 
-        words = self.query_one("#filter", Input).value.lower().split()
+        words = self.filter.words
         services = self.parent_app.services
         rows = (
             ProblemRow(
@@ -238,13 +244,10 @@ class PickerScreen(BaseScreen):
         self._fill()
 
     def action_filter(self) -> None:
-        self.query_one("#filter").display = True
-        self.query_one("#filter").focus()
+        self.filter.open()
 
     def action_clear_filter(self) -> None:
-        box = self.query_one("#filter", Input)
-        box.value = ""
-        box.display = False
+        self.filter.close()
         if not self.query_one("#category-pane").display:  # no other widget shows or changes the category
             self.query_one("#categories", OptionList).highlighted = 0
         self.table.focus()

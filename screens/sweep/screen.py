@@ -5,12 +5,10 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
 
 from arena.errors import why
@@ -27,7 +25,7 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.sweep.replay import CellReplay
 from screens.widgets.key_line import KeyLine
-from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
+from screens.widgets.tables import LEAST_TITLE, PLAIN, FigureTable, FilterInput, has_word, room_beside
 from screens.widgets.text_lines import Measured, PlainStatic, Remeasured
 
 WAITING = "…"
@@ -95,13 +93,12 @@ EMPTY = """No sweep yet. This command starts one; it is shown here while it runs
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
-LEAST_TITLE = 14
-_CELL = 15
-"""Width of a cell, in columns: the longest words with a count behind them."""
+_ID, _CELL = 3, 15
+"""Widths of an id and of a cell, in columns: the longest words of an outcome with its count."""
 _STATES = ("solved", "unsolved", "wrong", "open")
 
 
-class GridTable(DataTable[Text], Measured):
+class GridTable(FigureTable, Measured):
     """The table of cells. Its binding of enter shows in the key line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
@@ -124,8 +121,6 @@ class SweepScreen(BaseScreen):
         self._voids = NO_VOIDS
         self._reader: Follower | None = None
         self._reading = False
-        self._shown: dict[tuple[str, str], str] = {}
-        """Words of every cell on the screen."""
         self._rows: list[Problem] = []
         self._columns: list[str] = []
         self._width = 0
@@ -136,14 +131,12 @@ class SweepScreen(BaseScreen):
             yield PlainStatic("reading…", id="sweep-title")
             yield PlainStatic("", id="sweep-standing")
         words = "id, words, category, or: solved unsolved wrong open"
-        yield FilterInput(placeholder=words, id="sweep-filter")
-        yield GridTable(id="sweep-grid", cursor_type="cell", zebra_stripes=False)
+        yield FilterInput(words, id="sweep-filter")
+        yield GridTable(id="sweep-grid", by_cell=True)
         yield PlainStatic("", id="sweep-cell")
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#sweep-filter").display = False
-        redraw_with_theme(self, self._redraw)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
 
@@ -165,8 +158,7 @@ class SweepScreen(BaseScreen):
         self.grid = SweepGrid(self._voids)
         self._reader = Follower(self.paths[number])
         self._columns, self._rows = [], []
-        self._shown.clear()
-        self.query_one("#sweep-grid", DataTable).clear(columns=True)
+        self.query_one(GridTable).fill([], [])
         self._follow()
 
     def _follow(self) -> None:
@@ -200,50 +192,36 @@ class SweepScreen(BaseScreen):
     @on(Remeasured)
     def _fill_width(self) -> None:
         """Draws the table for a new width: titles have the room that the players leave."""
-        if self.query_one("#sweep-grid").size.width != self._width:
-            self._redraw()
-
-    def _redraw(self) -> None:
-        if self._rows:
+        if self._rows and self.query_one(GridTable).size.width != self._width:
             self._draw_table(self._rows)
-            self._show()
 
     def _show(self) -> None:
         """Draws the table anew if rows or columns changed; else updates only the cells that changed."""
         rows = self._matching()
         if rows != self._rows or self.grid.players != self._columns:
             self._draw_table(rows)
-        table = self.query_one("#sweep-grid", DataTable)
+        table = self.query_one(GridTable)
         for y, problem in enumerate(self._rows):
             for x, player in enumerate(self._columns, 2):
-                words, colour = self._words(problem, player)
-                if self._shown.get((problem.slug, player)) != words:
-                    self._shown[problem.slug, player] = words
-                    table.update_cell_at(Coordinate(y, x), self._styled(words, colour))
+                table.put(y, x, self._words(problem, player))
         self._show_standing()
         self._show_cell()
 
     def _draw_table(self, rows: list[Problem]) -> None:
-        table = self.query_one("#sweep-grid", DataTable)
-        at = table.cursor_coordinate
+        table = self.query_one(GridTable)
         self._rows, self._columns, self._width = rows, list(self.grid.players), table.size.width
-        self._shown.clear()
-        table.clear(columns=True)
+        heads = list(map(player_heading, self._columns))
+        cells = [[self._words(problem, player) for player in self._columns] for problem in rows]
+        # A cell may get longer words later, but only of a verdict.
+        widths = [max(len(head), _CELL, *(len(row[n][0]) for row in cells)) for n, head in enumerate(heads)]
+        room = room_beside(self._width, [_ID, *widths])
+        titles = max(LEAST_TITLE, min(room, max((len(problem.title) for problem in rows), default=0)))
+        named = [[(f"{each.id:>3}", "muted"), (figures.cut(each.title, titles), PLAIN)] for each in rows]
         table.fixed_columns = 2
-        table.add_column("id", width=3)
-        # A list of pairs, because the names of two players may be cut to the same words.
-        headings = [(name, max(len(name), _CELL)) for name in map(player_heading, self._columns)]
-        # Each column has an empty cell on both sides. An id has three digits. The scrollbar takes two cells.
-        room = table.size.width - sum(width + 2 for width in (3, *(width for _, width in headings))) - 2 - 2
-        longest = max((len(problem.title) for problem in rows), default=0)
-        titles = max(LEAST_TITLE, min(room, longest))
-        table.add_column("problem", width=titles)
-        for name, width in headings:
-            table.add_column(name, width=width)
-        for problem in rows:
-            title = Text(figures.cut(problem.title, titles), no_wrap=True)
-            table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *[Text("")] * len(self._columns))
-        table.cursor_coordinate = Coordinate(min(at.row, max(len(rows) - 1, 0)), max(at.column, 2))
+        table.fill(
+            ["id", "problem", *heads], [a + b for a, b in zip(named, cells, strict=True)], [_ID, titles, *widths]
+        )
+        table.move_cursor(column=max(table.cursor_column, 2))
 
     def _words(self, problem: Problem, player: str) -> tuple[str, str]:
         plan = self.grid.plan
@@ -251,9 +229,6 @@ class SweepScreen(BaseScreen):
 
     def _square(self, problem: Problem, player: str) -> Square | None:
         return self.grid.squares.get((problem.slug, player))
-
-    def _styled(self, words: str, colour: str) -> Text:
-        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
 
     def _show_standing(self) -> None:
         name = self.paths[self.number].stem if self.paths else ""
@@ -267,7 +242,7 @@ class SweepScreen(BaseScreen):
         catalogue = self.services.catalogue
         assert catalogue is not None
         wanted = set(self.grid.slugs)
-        words = self.query_one("#sweep-filter", Input).value.lower().split()
+        words = self.query_one(FilterInput).words
         return [
             problem
             for problem in catalogue.problems
@@ -281,7 +256,7 @@ class SweepScreen(BaseScreen):
             solved = any(square.passed for square in tried)
             wrong = any(square.passed < len(square.marks) for square in tried)
             return {"solved": solved, "unsolved": not solved, "wrong": wrong, "open": len(tried) < len(squares)}[word]
-        return word == str(problem.id) or word in f"{problem.stem} {problem.title} {problem.category}".lower()
+        return has_word(problem, word)
 
     @property
     def idle_actions(self) -> frozenset[str]:
@@ -289,9 +264,7 @@ class SweepScreen(BaseScreen):
         return idle if self.paths else idle | {"filter_sweep", "open_cell"}
 
     def action_filter_sweep(self) -> None:
-        box = self.query_one("#sweep-filter", Input)
-        box.display = True
-        box.focus()
+        self.query_one(FilterInput).open()
 
     @on(Input.Changed, "#sweep-filter")
     def _filtered(self) -> None:
@@ -353,10 +326,7 @@ class SweepScreen(BaseScreen):
             self._begin((self.number + 1) % len(self.paths))
 
     def action_leave_sweep(self) -> None:
-        box = self.query_one("#sweep-filter", Input)
-        if box.display:
-            box.value = ""
-            box.display = False
+        if self.query_one(FilterInput).close():
             self.query_one("#sweep-grid").focus()
         else:
             self.dismiss()
