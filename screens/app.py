@@ -309,7 +309,7 @@ class ArenaApp(NavigatingApp):
 
     def _welcome(self, problems: list[Problem]) -> None:
         from arena.machine.facts import machine_words
-        from screens.picker.welcome import Welcome
+        from screens.dialogs.questions import Welcome
 
         first = problems[0]
 

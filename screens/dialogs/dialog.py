@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
 from textual.widgets import Markdown, Select
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from screens.actions import bindings, key_of
 from screens.app_protocol import dismiss_in_front
 from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
+
+
+T = TypeVar("T")
 
 
 class _Fence(MarkdownFence):
@@ -40,6 +46,18 @@ class Page(Markdown):
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
         return _Fence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
+
+
+def field(name: str, control: Widget, classes: str = "") -> Horizontal:
+    """Returns the row of a field, with its name in front."""
+    label = PlainStatic(name, classes="label", id=f"{control.id}-label" if control.id else None)
+    return Horizontal(label, control, classes=f"row {classes}")
+
+
+def one_of(id: str, options: Mapping[str, T] | Iterable[T], value: T) -> Select[T]:
+    """Returns a list to choose one from. options: values, or values by the words for them."""
+    named = options if isinstance(options, Mapping) else {str(option): option for option in options}
+    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True)
 
 
 def on_the_app(binding: Binding) -> Binding:
@@ -66,6 +84,22 @@ class Dialog(ModalScreen[ScreenResultType]):
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
         return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
+
+    def frame(
+        self, title: str, keys: str, kind: type[Container] = Vertical, classes: str = "", id: str | None = None
+    ) -> Container:
+        """Returns the frame around a dialog's contents. keys: what they do, on its lower border."""
+        frame = kind(classes=f"dialog {classes}", id=id)
+        entitle(frame, title, keys)
+        return frame
+
+    def report(self, words: str, colour: str = "$muted") -> None:
+        """Shows words in the line `#report`."""
+        self.query_one("#report", PlainStatic).update(Content.styled(words, colour))
+
+    def refuse(self, why: str) -> None:
+        """Shows in the line `#report` why the dialog does not do what was asked."""
+        self.report(f"✗ {why}", "$error")
 
     def jump(self) -> None:
         """Shows a letter at every field and goes to the one that is pressed."""
@@ -101,9 +135,7 @@ class Reader(Dialog[None]):
         self._title, self._sections = title, sections
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog large reader") as page:
-            entitle(page, self._title)
-            page.border_subtitle = "esc back"
+        with self.frame(self._title, "esc back", VerticalScroll, "large reader"):
             yield Page(self._sections[0])
 
     def on_mount(self) -> None:
@@ -120,12 +152,16 @@ class DecidingDialog(Dialog[ScreenResultType]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
+        Binding("f5,ctrl+s", "decide", "go ahead", show=False, priority=True),
         Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
     ]
 
     def decide(self) -> None:
         """Takes the values of the fields, or shows what is wrong with them."""
         raise NotImplementedError
+
+    def action_decide(self) -> None:
+        self.decide()
 
     def action_decide_or_choose(self) -> None:
         """Confirms the dialog; if a list is open, leaves enter to the list."""

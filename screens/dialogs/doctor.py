@@ -51,9 +51,7 @@ class DoctorScreen(Dialog[None]):
         self._findings: list[MachineFinding] = []
 
     def compose(self) -> ComposeResult:
-        with MeasuredPage(classes="dialog large reader") as page:
-            page.border_title = "Doctor"
-            page.border_subtitle = "esc back"
+        with self.frame("Doctor", "esc back", MeasuredPage, "large reader"):
             yield PlainStatic("checking…", id="findings")
 
     def on_mount(self) -> None:

@@ -46,9 +46,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
         self.category = ALL
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            dialog.border_title = "Duels"
-            dialog.border_subtitle = "esc back"
+        with self.frame("Duels", "esc back", MeasuredPane, "large"):
             yield PlainStatic("reading…", id="ratings")
             yield OptionList(id="duels")
 

@@ -55,9 +55,8 @@ class ResultsDialog(Dialog[None]):
         self.entries: list[RunRecord] = []
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            entitle(dialog, f"Results · {self.problem.id} · {self.problem.title}")
-            dialog.border_subtitle = "x voids, or takes that back · esc back"
+        title = f"Results · {self.problem.id} · {self.problem.title}"
+        with self.frame(title, "x voids, or takes that back · esc back", MeasuredPane, "large"):
             yield PlainStatic("reading…", id="board-note")
             yield OptionList(id="results")
 
@@ -138,10 +137,8 @@ class BoardDialog(Dialog[Problem | None]):
         """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            dialog.border_title = "Board"
-            view, find = self.key_words("next_view"), self.key_words("filter")
-            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc"
+        keys = f"{self.key_words('next_view')} view · {self.key_words('filter')} filter · enter opens · x voids · esc"
+        with self.frame("Board", keys, MeasuredPane, "large"):
             yield PlainStatic("reading…", id="board-note")
             yield FilterInput("id, words or category of problems", id="board-filter")
             yield FigureTable(id="board")
