@@ -27,8 +27,7 @@ from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.screen import KernelScreen
 from screens.kernel.source.source_pane import SourcePane
-from screens.record.animated_svg import animated_svg
-from screens.record.recording import Recording, asciicast
+from screens.record.recording import Recording, animated_svg, asciicast
 from screens.services import Services
 from screens.themes import DEFAULT, FOLDER, load_themes
 
