@@ -14,7 +14,7 @@ from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured, hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
 from screens.app_protocol import dismiss_in_front
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
 from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Button, OptionList
 from textual.widgets.option_list import Option
 
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.widgets.text_lines import PlainStatic
 
 

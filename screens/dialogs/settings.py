@@ -11,7 +11,7 @@ from textual.widgets import Button, Input, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
-from screens.dialogs.dialog import Dialog, field, one_of
+from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.text_lines import PlainStatic
 

@@ -12,7 +12,7 @@ from arena.errors import ArenaError
 from arena.paths import Paths
 from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
-from screens.dialogs.dialog import DecidingDialog, field, one_of
+from screens.dialogs import DecidingDialog, field, one_of
 from screens.dialogs.questions import Question
 from screens.widgets.text_lines import PlainStatic
 

@@ -17,7 +17,7 @@ from arena.duel.journal import ALL, AbandonedDuel, DuelRecord, Rating, abandoned
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.dialogs.result_line import struck_out
 from screens.services import Services
 from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured

@@ -14,7 +14,7 @@ from arena.errors import why
 from sandbox.protocol.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.duel.base import REFRESH_S, DuelScreen
+from screens.duel import REFRESH_S, DuelScreen
 from screens.duel.seek_bar import SeekBar, SeekMark
 
 PACES = (1, 2, 5, 10, 20)

@@ -24,7 +24,7 @@ from arena.settings import load_settings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
-from screens.dialogs.dialog import DecidingDialog, Dialog, field, one_of
+from screens.dialogs import DecidingDialog, Dialog, field, one_of
 from screens.duel.live import GUEST, YOU, DuelStart, make_players, opponents
 from screens.services import Services
 from screens.widgets.text_lines import PlainStatic

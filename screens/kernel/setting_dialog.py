@@ -8,7 +8,7 @@ from textual.widgets import Input, Select
 from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
-from screens.dialogs.dialog import DecidingDialog, field, one_of
+from screens.dialogs import DecidingDialog, field, one_of
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.text_lines import PlainStatic
 

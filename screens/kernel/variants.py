@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
 from arena.workspace.kernels import Workspace
-from screens.dialogs.dialog import Dialog, field
+from screens.dialogs import Dialog, field
 from screens.widgets.text_lines import PlainStatic
 
 

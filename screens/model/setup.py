@@ -17,7 +17,7 @@ from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from screens.dialogs.dialog import DecidingDialog, field, one_of
+from screens.dialogs import DecidingDialog, field, one_of
 from screens.model.model_session import ModelPlan
 from screens.widgets.text_lines import PlainStatic
 

@@ -19,7 +19,7 @@ from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
 from screens.services import Services

@@ -17,7 +17,7 @@ from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, RunStarted
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.services import Services
 from screens.widgets.key_line import entitle
 from screens.widgets.source import SOURCE_STYLES, Source

@@ -17,17 +17,16 @@ from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
-from screens.dialogs import doctor
-from screens.dialogs.dialog import Reader
+from screens.dialogs import Reader, doctor
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.screen import KernelScreen
-from screens.model.screen import ModelScreen
-from screens.profile.screen import ProfileScreen
-from screens.sweep.screen import SweepScreen
+from screens.model import ModelScreen
+from screens.profile import ProfileScreen
+from screens.sweep import SweepScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.widgets.key_line import entitle
 

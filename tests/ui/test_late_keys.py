@@ -13,7 +13,7 @@ from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Question
 from screens.duel.setup import DuelSetup
 from screens.kernel.setting_dialog import SettingDialog
-from screens.profile.screen import ProfileScreen
+from screens.profile import ProfileScreen
 
 pytestmark = pytest.mark.slow
 

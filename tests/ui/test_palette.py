@@ -9,7 +9,7 @@ from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Welcome
 from screens.kernel.screen import KernelScreen
 from screens.palette import ActionCommands, ProblemCommands
-from screens.sweep.screen import SweepScreen
+from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,8 @@ from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
+from screens.picker import PickerScreen
 from screens.picker.problem_table import ProblemRow, columns_for
-from screens.picker.screen import PickerScreen
 
 
 def stored(player: str, speedup: float) -> RunRecord:

@@ -14,7 +14,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from arena.records.header import read_header
-from screens.record.recorder import LONGEST_GAP_S, STEP_S, told
+from screens.record import LONGEST_GAP_S, STEP_S, told
 from screens.record.recording import Recording, animated_svg, asciicast
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
