@@ -101,7 +101,7 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     room = int(60 * 0.96) - 4  # a dialog's max-width, without its corners
     folder = Path(dialog.__file__).parents[1]
     sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
-    keys = [words for text in sources for words in re.findall(r'border_subtitle = "([^"]+)"', text)]
+    keys = [words for text in sources for words in re.findall(r'"([^"{\n]+ · esc[^"{\n]*)"', text)]
     assert len(keys) > 10
     assert [words for words in keys if len(words) > room] == []
 
