@@ -28,6 +28,21 @@ PROBLEMS = ("collective/allreduce", "collective/allgather", "tensor/gemm_allredu
 Opener = Callable[..., "AsyncIterator[tuple[ArenaApp, Pilot[None]]]"]
 
 
+LOOKS = {"columns", "size", "theme"}
+"""Parameters of tests that say the same at several sizes, or in several themes."""
+_with_first_look: set[tuple[str, str]] = set()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a test as `further` if the same test has another size or theme already."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if LOOKS & parameters.keys():
+        rest = {name: value for name, value in parameters.items() if name not in LOOKS}
+        if (case := (item.location[2].partition("[")[0], repr(rest))) in _with_first_look:
+            item.add_marker(pytest.mark.further)
+        _with_first_look.add(case)
+
+
 class FewProblems(Services):
     """Three problems instead of all: pictures stay the same when problems are added."""
 

@@ -208,10 +208,10 @@ async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, servic
         assert paths.settings_file.exists()
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "contrast", "ansi"])
-async def test_every_theme_paints_every_screen(open_app, events, until, screen_text, name) -> None:
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
+async def test_every_theme_paints_every_screen(open_app, events, until, screen_text, theme) -> None:
     async with open_app(problem="13") as (app, pilot):
-        app.theme = name
+        app.theme = theme
         for event in events("wrong"):
             app.screen.apply(event)
         await until(pilot, lambda: "✗ WRONG" in screen_text(app))
