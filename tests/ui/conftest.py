@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 from waiting import comes_true
@@ -19,6 +20,8 @@ from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
 from screens.kernel.screen import KernelScreen
 from screens.services import Services
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.editor import Editor
 
 HERE = Path(__file__).parent
 REFEREE = (sys.executable, "-P", str(HERE.parent / "unit" / "scripted_referee.py"))
@@ -102,6 +105,29 @@ async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 def until() -> Callable[..., Awaitable[None]]:
     """`await until(pilot, condition)`."""
     return _until
+
+
+class EditorPage(App[None]):
+    """The editor alone."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield Editor(id="kernel")
+
+
+@pytest.fixture
+def editing() -> Callable[..., "AbstractAsyncContextManager[tuple[Pilot[None], Editor]]"]:
+    """`async with editing(size) as (pilot, editor)`: the editor alone, focused."""
+
+    @asynccontextmanager
+    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pilot[None], Editor]]:
+        async with EditorPage().run_test(size=size) as pilot:
+            pilot.app.query_one(Editor).focus()
+            yield pilot, pilot.app.query_one(Editor)
+
+    return opened
 
 
 @pytest.fixture
