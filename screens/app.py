@@ -15,7 +15,7 @@ from screens.actions import key_words
 from screens.base import BaseScreen
 from screens.keyed_app import KeyedApp
 from screens.keymap import keymap_fault
-from screens.picker.screen import PickerScreen
+from screens.picker import PickerScreen
 from screens.services import Services
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class NavigatingApp(KeyedApp):
         from arena.settings import load_settings
         from screens.dialogs.questions import Question
         from screens.kernel.screen import KernelScreen
-        from screens.model.screen import ModelScreen
+        from screens.model import ModelScreen
         from screens.model.setup import NO_MODEL, ModelSetup
 
         services = self.services
@@ -242,7 +242,7 @@ class NavigatingApp(KeyedApp):
 
     def show_sweeps(self) -> None:
         """Shows the newest sweep, during or after it."""
-        from screens.sweep.screen import SweepScreen
+        from screens.sweep import SweepScreen
 
         self.push_screen(SweepScreen(self))
 
@@ -309,7 +309,7 @@ class ArenaApp(NavigatingApp):
 
     def _welcome(self, problems: list[Problem]) -> None:
         from arena.machine.facts import machine_words
-        from screens.picker.welcome import Welcome
+        from screens.dialogs.questions import Welcome
 
         first = problems[0]
 

@@ -30,6 +30,8 @@ _ONE_WORD = {
 }
 _LEAST, _MOST = 0.01, 1000.0
 """Limits of an interval as shown if it is too noisy: in the first rounds it can span ten decades."""
+_KEPT = 0.75
+"""Least share of a text that is cut which stays, where it would end after a whole word or before a parenthesis."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = "·░▒▓█"
 
@@ -220,9 +222,10 @@ def cut(text: str, width: int) -> str:
         return text
     kept = text[: max(0, width - 1)]
     whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
-    if len(whole) >= 0.6 * len(kept):
-        kept = whole
-    return f"{without_open_parenthesis(kept).rstrip(' (+,:;-')}…"
+    for shorter in (whole, without_open_parenthesis(whole)):
+        if len(shorter) >= _KEPT * len(kept):
+            kept = shorter
+    return f"{kept.rstrip(' (+,:;-')}…"
 
 
 def without_open_parenthesis(text: str) -> str:

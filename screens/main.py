@@ -64,13 +64,13 @@ def _raise(error: BaseException) -> NoReturn:
 
 
 def _play_demo(script: DemoScript, loop: bool) -> int:
-    from screens.demo.app import run_demo
+    from screens.demo import run_demo
 
     return run_demo(script, loop)
 
 
 def _record(plan: RecordPlan) -> float:
-    from screens.record.recorder import record
+    from screens.record import record
 
     return record(plan)
 

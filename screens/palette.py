@@ -19,7 +19,7 @@ from textual.screen import Screen
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import AppProtocol, dismiss_in_front
 from screens.base import PANE_ACTIONS, BaseScreen
-from screens.dialogs.dialog import Dialog, on_the_app
+from screens.dialogs import Dialog, on_the_app
 
 _WORDS = re.compile(r"[a-z0-9]+")
 _ALL, _WHOLE, _START, _WORD, _INSIDE, _SPREAD = 1.0, 0.95, 0.9, 0.8, 0.6, 0.4

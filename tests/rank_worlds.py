@@ -42,7 +42,12 @@ class Worlds:
         )
 
     def run(
-        self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float = 60, **environment: str
+        self,
+        function: Callable[..., Any],
+        world: int,
+        *arguments: Any,
+        timeout_s: float = PATIENCE_S,
+        **environment: str,
     ) -> list[Any]:
         """Returns the results of function(rank, world, *arguments). Fails with the first failed rank's traceback."""
         request = {

@@ -30,7 +30,7 @@ from sandbox.protocol.events import (
 )
 
 RELAY = Path(__file__).with_name("referee_relay.py")
-END_S = 30.0
+END_S = 60.0
 """Seconds for cancelling a run that its engine left. Then the referee is killed; the next engine gets a new one."""
 
 

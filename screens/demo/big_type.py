@@ -7,12 +7,10 @@ A glyph has 5 x 7 dots. Textual's own `Digits` has only digits, three rows high,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
-from rich.segment import Segment
-from textual.strip import Strip
-
-from screens.widgets.drawn_rows import DrawnRows
+from textual.content import Content
+from textual.widget import Widget
 
 Alignment = Literal["left", "center", "right"]
 DOTS_WIDE, DOTS_HIGH = 5, 7
@@ -109,28 +107,13 @@ def _broken(text: str, most: int) -> list[str]:
     return lines
 
 
-class BigType(DrawnRows):
+class BigType(Widget):
     """Words in the largest type that fits the widget."""
 
-    DEFAULT_CSS = """
-    BigType {
-        height: 4;
-        width: 1fr;
-        & .big--foreground { color: $foreground; }
-        & .big--accent { color: $accent; }
-        & .big--warning { color: $warning; }
-        & .big--success { color: $success; }
-        & .big--error { color: $error; }
-        & .big--muted { color: $muted; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"big--{name}" for name in ("foreground", "accent", "warning", "success", "error", "muted")
-    }
+    DEFAULT_CSS = "BigType { height: 4; width: 1fr; text-wrap: nowrap; }"
 
     def __init__(self, align: Alignment = "left", *, id: str | None = None, classes: str = "") -> None:
-        super().__init__(id=id)
-        self.set_classes(classes)
+        super().__init__(id=id, classes=classes)
         self._align = align
         self.text, self._colour = "", "$foreground"
 
@@ -138,14 +121,12 @@ class BigType(DrawnRows):
         """Shows a text in a theme colour, such as "$accent"; draws again only if one of them changed."""
         if (text, colour) != (self.text, self._colour):
             self.text, self._colour = text, colour
-            self.stale()
+            self.refresh()
 
-    def draw(self) -> list[Strip]:
+    def render(self) -> Content:
         width, height = self.content_size
         rows = big_type(self.text, width, height)
-        style = self.get_component_rich_style(f"big--{self._colour.removeprefix('$')}")
         longest = max(map(len, rows), default=0)
-        left = {"left": 0, "center": (width - longest) // 2, "right": width - longest}[self._align]
-        blank = [Strip.blank(width, style)] * ((height - len(rows)) // 2)
-        drawn = [Strip([Segment(" " * max(0, left) + row, style)]).adjust_cell_length(width, style) for row in rows]
-        return [*blank, *drawn]
+        left = max(0, {"left": 0, "center": (width - longest) // 2, "right": width - longest}[self._align])
+        above = "\n" * ((height - len(rows)) // 2)
+        return Content.styled(above + "\n".join(" " * left + row for row in rows), self._colour)

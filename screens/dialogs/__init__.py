@@ -1,0 +1,170 @@
+"""Bases of dialogs: modal screens that `escape` closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from textual.actions import SkipAction
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Offset
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
+from textual.widgets import Markdown, Select
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
+
+from screens.actions import bindings, key_of
+from screens.app_protocol import dismiss_in_front
+from screens.widgets.key_line import entitle
+from screens.widgets.text_lines import PlainStatic
+
+if TYPE_CHECKING:
+    from screens.app_protocol import AppProtocol
+
+
+T = TypeVar("T")
+
+
+class _Fence(MarkdownFence):
+    """Code that names no language is text. Textual would guess a language and mark Σ, X̂ and · as errors."""
+
+    @classmethod
+    def highlight(cls, code: str, language: str, *arguments: Any, **named: Any) -> Content:
+        return super().highlight(code, language or "text", *arguments, **named)
+
+
+class Page(Markdown):
+    """A page that does not open its links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, open_links=False)
+
+    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
+        return _Fence if block_name in ("fence", "code_block") else super().get_block_class(block_name)
+
+
+def field(name: str, control: Widget, classes: str = "") -> Horizontal:
+    """Returns the row of a field, with its name in front."""
+    label = PlainStatic(name, classes="label", id=f"{control.id}-label" if control.id else None)
+    return Horizontal(label, control, classes=f"row {classes}")
+
+
+def one_of(id: str, options: Mapping[str, T] | Iterable[T], value: T) -> Select[T]:
+    """Returns a list to choose one from. options: values, or values by the words for them."""
+    named = options if isinstance(options, Mapping) else {str(option): option for option in options}
+    return Select(named.items(), value=value, allow_blank=False, id=id, compact=True)
+
+
+def on_the_app(binding: Binding) -> Binding:
+    """Turns a binding of the app into one for a modal screen."""
+    return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """Base of all dialogs. Subclasses with rules of their own add their stylesheet to this CSS_PATH.
+
+    Textual ignores bindings behind a modal screen, so the keys that work everywhere are bound here, too.
+    """
+
+    dismiss = dismiss_in_front
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
+    TO_READ: ClassVar[bool] = False
+    """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
+    BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+
+    def key_words(self, action: str) -> str:
+        """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
+        return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
+
+    def frame(
+        self, title: str, keys: str, kind: type[Container] = Vertical, classes: str = "", id: str | None = None
+    ) -> Container:
+        """Returns the frame around a dialog's contents. keys: what they do, on its lower border."""
+        frame = kind(classes=f"dialog {classes}", id=id)
+        entitle(frame, title, keys)
+        return frame
+
+    def report(self, words: str, colour: str = "$muted") -> None:
+        """Shows words in the line `#report`."""
+        self.query_one("#report", PlainStatic).update(Content.styled(words, colour))
+
+    def refuse(self, why: str) -> None:
+        """Shows in the line `#report` why the dialog does not do what was asked."""
+        self.report(f"✗ {why}", "$error")
+
+    def jump(self) -> None:
+        """Shows a letter at every field and goes to the one that is pressed."""
+        from screens.pane_jump import NEXT, PaneJump, Stop
+
+        fields = [field for field in self.focus_chain if self.find_widget(field).visible_region.area]
+        letters = dict(zip(ascii_lowercase, fields, strict=False))
+        beside = Offset(3, 0)  # left of the field, so that its value stays visible
+        stops = [Stop(letter, letter, "", field.region.offset - beside) for letter, field in letters.items()]
+
+        def chosen(name: str | None) -> None:
+            if name == NEXT:
+                self.focus_next()
+            elif name in letters:
+                letters[name].focus()
+
+        self.app.push_screen(PaneJump(stops, self.key_words("jump")), chosen)
+
+    def on_resize(self) -> None:
+        """Keeps the focused widget visible."""
+        if (focused := self.focused) is not None:
+            self.call_after_refresh(focused.scroll_visible, animate=False)
+
+
+class Reader(Dialog[None]):
+    """Markdown in a scrolling pane. The first section appears at once, the others later, because each takes a while."""
+
+    TO_READ = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "dismiss", "back")]
+
+    def __init__(self, title: str, *sections: str) -> None:
+        super().__init__()
+        self._title, self._sections = title, sections
+
+    def compose(self) -> ComposeResult:
+        with self.frame(self._title, "esc back", VerticalScroll, "large reader"):
+            yield Page(self._sections[0])
+
+    def on_mount(self) -> None:
+        self.run_worker(self._mount_the_rest())
+
+    async def _mount_the_rest(self) -> None:
+        page = self.query_one(VerticalScroll)
+        for section in self._sections[1:]:
+            await page.mount(Page(section))
+
+
+class DecidingDialog(Dialog[ScreenResultType]):
+    """A dialog of fields. Enter confirms it from any field. Space opens a list, in which enter then chooses."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("f5,ctrl+s", "decide", "go ahead", show=False, priority=True),
+        Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
+    ]
+
+    def decide(self) -> None:
+        """Takes the values of the fields, or shows what is wrong with them."""
+        raise NotImplementedError
+
+    def action_decide(self) -> None:
+        self.decide()
+
+    def action_decide_or_choose(self) -> None:
+        """Confirms the dialog; if a list is open, leaves enter to the list."""
+        if any(select.expanded for select in self.query(Select)):
+            raise SkipAction
+        self.decide()

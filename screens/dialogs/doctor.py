@@ -14,9 +14,8 @@ from arena.machine.transfers import transfers_finding
 from arena.paths import find_paths
 from arena.runs.clock_findings import clock_finding
 from arena.words.untrusted_text import printable
-from screens.dialogs.dialog import Dialog
-from screens.widgets.drawn_rows import MeasuredPage, Remeasured
-from screens.widgets.text_lines import PlainStatic, hanging
+from screens.dialogs import Dialog
+from screens.widgets.text_lines import MeasuredPage, PlainStatic, Remeasured, hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 
@@ -52,9 +51,7 @@ class DoctorScreen(Dialog[None]):
         self._findings: list[MachineFinding] = []
 
     def compose(self) -> ComposeResult:
-        with MeasuredPage(classes="dialog large reader") as page:
-            page.border_title = "Doctor"
-            page.border_subtitle = "esc back"
+        with self.frame("Doctor", "esc back", MeasuredPage, "large reader"):
             yield PlainStatic("checking…", id="findings")
 
     def on_mount(self) -> None:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
-from screens.dialogs.dialog import Dialog, Reader
+from screens.dialogs import Dialog, Reader
 
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 

@@ -14,11 +14,10 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
 from screens.app_protocol import dismiss_in_front
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
-from screens.widgets.drawn_rows import MeasuredPane, Remeasured
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has the rest, if that is at least `_LEAST_HELP`."""
@@ -71,9 +70,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._dropped = sorted(set(keymap) - names)
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            dialog.border_title = "Keys"
-            dialog.border_subtitle = "enter changes · ⌫ resets · ^r all · ^s saves · esc"
+        with self.frame("Keys", "enter changes · ⌫ resets · ^r all · ^s saves · esc", MeasuredPane, "large"):
             yield OptionList(id="actions")
             yield PlainStatic("", id="sentence")
             yield PlainStatic("", id="report")
@@ -111,13 +108,11 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._explain()
 
     def _report(self, fault: str = "") -> None:
-        report = self.query_one("#report", PlainStatic)
         if fault:
-            report.update(Content.styled(f"✗ {fault}", "$error"))
+            self.refuse(fault)
         else:
             count = len(self._keymap)
-            words = "the usual keys" if not count else f"{count} key{'s' if count > 1 else ''} of your own"
-            report.update(Content.styled(words, "$muted"))
+            self.report("the usual keys" if not count else f"{count} key{'s' if count > 1 else ''} of your own")
 
     def _current(self) -> Action | None:
         actions = self.query_one("#actions", OptionList)

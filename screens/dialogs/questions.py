@@ -5,12 +5,12 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
+from textual.content import Content
 from textual.widgets import Button, OptionList
 from textual.widgets.option_list import Option
 
-from screens.dialogs.dialog import Dialog
-from screens.widgets.key_line import entitle
+from screens.dialogs import Dialog
 from screens.widgets.text_lines import PlainStatic
 
 
@@ -24,9 +24,7 @@ class Question(Dialog[bool | None]):
         self._title, self._text, self._yes, self._no = title, text, yes, no
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            entitle(dialog, self._title)
-            dialog.border_subtitle = "enter chooses · tab the other · esc neither"
+        with self.frame(self._title, "enter chooses · tab the other · esc neither"):
             yield PlainStatic(self._text)
             with Horizontal(classes="buttons"):
                 yield Button(self._yes, variant="primary", id="yes", compact=True)
@@ -67,11 +65,7 @@ class Choose(Dialog[str | None]):
         self._title, self._options = title, options
 
     def compose(self) -> ComposeResult:
-        from textual.content import Content
-
-        with Vertical(classes="dialog") as dialog:
-            entitle(dialog, self._title)
-            dialog.border_subtitle = "enter chooses · esc back"
+        with self.frame(self._title, "enter chooses · esc back"):
             width = max(map(len, self._options), default=0)
             yield OptionList(
                 *(
@@ -83,3 +77,37 @@ class Choose(Dialog[str | None]):
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option.id)
+
+
+class Welcome(Dialog[bool]):
+    """Dismisses with True to open the first problem and run its starter kernel."""
+
+    TO_READ = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "dismiss(True)", "run a first kernel"),
+        Binding("escape", "dismiss(False)", "look around"),
+    ]
+
+    def __init__(self, machine: str, problems: int, first: str) -> None:
+        super().__init__()
+        self._machine, self._problems, self._first = machine, problems, first
+
+    def compose(self) -> ComposeResult:
+        with self.frame("Welcome to pkb-arena", ""):
+            rows = [
+                ("", "Write a multi-GPU kernel and save it. Every save shows whether it is correct, and its speedup."),
+                ("", ""),
+                ("here      ", self._machine), ("problems  ", str(self._problems)), ("first     ", self._first),
+                ("", ""),
+                ("enter ", "opens it with a correct kernel and runs it"),
+                ("esc   ", "goes to the list of problems"),
+                (f"{self.key_words('help'):<5} ", f"help; {self.key_words('command_palette')}: menu of all commands"),
+            ]  # fmt: skip
+            yield PlainStatic(
+                Content("\n").join(
+                    Content.assemble(
+                        (name, "$muted" if name.strip() in ("here", "problems", "first") else "bold $accent"), words
+                    )
+                    for name, words in rows
+                )
+            )

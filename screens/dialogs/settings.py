@@ -6,13 +6,12 @@ import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
+from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Button, Input, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.text_lines import PlainStatic
 
@@ -35,16 +34,12 @@ class SettingsScreen(Dialog[Settings | None]):
         """Whether escape was pressed since the last change."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large") as dialog:
-            dialog.border_title = "Settings"
-            dialog.border_subtitle = f"{self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
+        keys = f"{self.key_words('save')} saves · {self.key_words('jump')} letters · esc back"
+        with self.frame("Settings", keys, classes="large"):
             with VerticalScroll(can_focus=False):
-                for field in setting_fields():
-                    with Vertical(classes="setting"):
-                        with Horizontal(classes="row"):
-                            yield PlainStatic(field.name, classes="label")
-                            yield self._control(field)
-                        yield PlainStatic(_sentence(field), classes="sentence")
+                for setting in setting_fields():
+                    sentence = PlainStatic(_sentence(setting), classes="sentence")
+                    yield Vertical(field(setting.name, self._control(setting)), sentence, classes="setting")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
@@ -60,32 +55,30 @@ class SettingsScreen(Dialog[Settings | None]):
     def _next_field(self) -> None:
         self.focus_next()
 
-    def _control(self, field: SettingField) -> Input | Select[str] | Select[bool] | Button:
-        value = getattr(self._settings, field.name)
-        name = f"set-{field.name}"
-        if field.name == "keymap":
+    def _control(self, setting: SettingField) -> Input | Select[str] | Select[bool] | Button:
+        value = getattr(self._settings, setting.name)
+        name = f"set-{setting.name}"
+        if setting.name == "keymap":
             return Button(self._keymap_words(), id=name, compact=True)
-        if field.kind is bool:
-            return Select((("no", False), ("yes", True)), value=value, allow_blank=False, id=name, compact=True)
-        choices = tuple(self._themes) if field.name == "theme" else field.choices
+        if setting.kind is bool:
+            return one_of(name, {"no": False, "yes": True}, bool(value))
+        choices = tuple(self._themes) if setting.name == "theme" else setting.choices
         if choices:
-            options = [(choice or AUTOMATIC, choice) for choice in choices]
-            return Select(
-                options, value=value if value in choices else choices[0], allow_blank=False, id=name, compact=True
-            )
+            options = {choice or AUTOMATIC: choice for choice in choices}
+            return one_of(name, options, value if value in choices else choices[0])
         return Input(_text(value), id=name, compact=True)
 
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for field in setting_fields():
-            control = self.query_one(f"#set-{field.name}")
+        for setting in setting_fields():
+            control = self.query_one(f"#set-{setting.name}")
             match control:
                 case Select():
-                    values[field.name] = control.value
+                    values[setting.name] = control.value
                 case Input():
-                    values[field.name] = _value(field, control.value)
+                    values[setting.name] = _value(setting, control.value)
                 case Button():
-                    values[field.name] = self._keymap
+                    values[setting.name] = self._keymap
         return values
 
     def _keymap_words(self) -> str:
@@ -105,19 +98,19 @@ class SettingsScreen(Dialog[Settings | None]):
 
     def _read(self) -> Settings:
         checked = check_settings(self._values())
-        shown = {field.name: getattr(checked, field.name) for field in setting_fields()}
+        shown = {each.name: getattr(checked, each.name) for each in setting_fields()}
         return msgspec.structs.replace(self._settings, **shown)  # what is not shown here stays as it is
 
     @on(Input.Changed)
     @on(Select.Changed)
     def _report(self) -> None:
-        report, self._sure = self.query_one("#report", PlainStatic), False
+        self._sure = False
         try:
             self._read()
         except ArenaError as error:
-            report.update(Content.styled(f"✗ {error.one_line}", "$error"))
+            self.refuse(error.one_line)
         else:
-            report.update(Content.styled(f"file: {self._file}", "$muted"))
+            self.report(f"file: {self._file}")
 
     def action_back(self) -> None:
         """Leaves; if something was changed, only on the second press of the key."""
@@ -127,9 +120,7 @@ class SettingsScreen(Dialog[Settings | None]):
             changed = True
         if changed and not self._sure:
             self._sure = True
-            self.query_one("#report", PlainStatic).update(
-                Content.styled(f"! not saved: {self.key_words('save')} saves, esc again leaves without", "$warning")
-            )
+            self.report(f"! not saved: {self.key_words('save')} saves, esc again leaves without", "$warning")
             return
         self.dismiss(None)
 
@@ -146,19 +137,21 @@ def _text(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _value(field: SettingField, text: str) -> object:
+def _value(setting: SettingField, text: str) -> object:
     """Returns the typed text as the field's type if it can be converted; else the text, which the check refuses."""
     text = text.strip()
-    if field.kind is list:
+    if setting.kind is list:
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return msgspec.convert(text, field.kind, strict=False)
+        return msgspec.convert(text, setting.kind, strict=False)
     except msgspec.ValidationError:
         return text
 
 
-def _sentence(field: SettingField) -> str:
+def _sentence(setting: SettingField) -> str:
     """Returns a field's description. A list shows "(automatic)" for an empty value; keys have a dialog of their own."""
-    if field.name == "keymap":
+    if setting.name == "keymap":
         return "Keys of your own: enter lists all actions; press the key that one of them should have."
-    return field.description.replace("; empty takes", f"; {AUTOMATIC} takes") if field.choices else field.description
+    return (
+        setting.description.replace("; empty takes", f"; {AUTOMATIC} takes") if setting.choices else setting.description
+    )

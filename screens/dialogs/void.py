@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input, Select
 
@@ -14,9 +12,8 @@ from arena.errors import ArenaError
 from arena.paths import Paths
 from arena.records.run_record import RunRecord
 from arena.words.untrusted_text import printable
-from screens.dialogs.dialog import DecidingDialog
+from screens.dialogs import DecidingDialog, field, one_of
 from screens.dialogs.questions import Question
-from screens.widgets.key_line import entitle
 from screens.widgets.text_lines import PlainStatic
 
 RESULT, KERNEL = "this result", "all players' results of this code"
@@ -25,30 +22,19 @@ RESULT, KERNEL = "this result", "all players' results of this code"
 class VoidDialog(DecidingDialog[tuple[bool, str] | None]):
     """Dismisses with (whether to void all results of the kernel, note)."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "void it", priority=True)]
-
     def __init__(self, entry: RunRecord) -> None:
         super().__init__()
         self._entry = entry
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            entitle(dialog, printable(f"Void · {self._entry.player} · {self._entry.sha256[:8]}"))
-            dialog.border_subtitle = "enter voids · space opens the list · esc back"
-            with Horizontal(classes="row"):
-                yield PlainStatic("note", classes="label")
-                yield Input(placeholder="why it is not earned", id="note", compact=True)
-            with Horizontal(classes="row"):
-                yield PlainStatic("what", classes="label")
-                choices = [(words, words) for words in (RESULT, KERNEL)]
-                yield Select(choices, value=RESULT, allow_blank=False, id="what", compact=True)
+        title = printable(f"Void · {self._entry.player} · {self._entry.sha256[:8]}")
+        with self.frame(title, "enter voids · space opens the list · esc back"):
+            yield field("note", Input(placeholder="why it is not earned", id="note", compact=True))
+            yield field("what", one_of("what", (RESULT, KERNEL), RESULT))
             words = "It stays in the journal, struck out, in no standing and no score. x takes that back."
             yield PlainStatic(words, classes="below")
 
     def decide(self) -> None:
-        self.action_take()
-
-    def action_take(self) -> None:
         note = self.query_one("#note", Input).value.strip()
         if note:
             self.dismiss((self.query_one("#what", Select).value == KERNEL, note))

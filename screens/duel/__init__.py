@@ -1,0 +1,249 @@
+"""The duel: two panes, the race between them, the clock below. Live duels and replays share this screen."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import ContentSwitcher
+
+from arena.duel.card import svg_card, text_card
+from arena.duel.events import SIDES, AnyDuelEvent, SideName, other
+from arena.duel.state import DuelState
+from arena.errors import UsageError
+from arena.workspace.kernel_folder import shown_text
+from sandbox.protocol.kernel_files import Kernel
+from screens import figures
+from screens.actions import Scope
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen, PanePlace
+from screens.duel import words as duel_words
+from screens.widgets.editor import Editor
+from screens.widgets.key_line import KeyLine, entitle
+from screens.widgets.line_chart import NO_VERDICT, ChartLine, LineChart, Point, verdict_point
+from screens.widgets.source import SOURCE_STYLES, Source
+from screens.widgets.text_lines import PlainStatic
+from screens.widgets.writing import Writing
+
+_LEAST_SECONDS = 30.0
+"""Least length of the x-axis of the race."""
+
+
+def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
+    """Returns a player's kernels by the second of their verdicts; for one that is being timed, its speedup so far."""
+    found: list[Point] = []
+    for attempt in state.side(name).attempts:
+        if (judged := attempt.judged) is not None:
+            found.append(verdict_point(judged.at, judged.speedup if attempt.passed else None, judged.outcome))
+        elif attempt.samples:
+            last = attempt.samples[-1]
+            found.append(Point(last.at, last.speedup.median, last.speedup.low, last.speedup.high))
+    return tuple(found)
+
+
+REFRESH_S = 0.1
+THREE_PANES = 200
+"""Columns from which the race fits between the kernels."""
+NARROW = 100
+"""Columns from which the score also names the clocks."""
+
+
+class DuelScreen(BaseScreen):
+    """Shows a `DuelState`, which subclasses fill."""
+
+    CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("duel.tcss")]
+    SCOPE: ClassVar[Scope] = "duel"
+    PLACES: ClassVar[tuple[PanePlace, ...]] = (
+        PanePlace("l", "#left-pane", "left"),
+        PanePlace("a", "#race-pane", "race and attempts"),
+        PanePlace("r", "#right-pane", "right"),
+    )
+
+    def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:
+        """edits: the player whose pane is an editor."""
+        super().__init__(parent_app)
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
+        self.HORIZONTAL_BREAKPOINTS = [*(self.HORIZONTAL_BREAKPOINTS or ()), (THREE_PANES, "-broad")]
+        self.services = parent_app.services
+        self.state = state
+        self.edits = edits
+        self.panes: dict[SideName, Source] = {
+            name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source") for name in SIDES
+        }
+        self.finals: dict[SideName, Source] = {name: Source(id=f"{name}-final") for name in SIDES}
+        """The kernels that the panes show after the duel."""
+        self.hidden: SideName | None = other(edits) if edits is not None else None
+        """The player whose kernels are hidden until the final, so that the local player cannot copy them."""
+        self.changed = True
+        self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
+        """Number of the kernel that each pane shows; 0: none."""
+        self._attempts: dict[SideName, Content] = {}
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="duel-head"):
+            yield PlainStatic(id="duel-title")
+            yield PlainStatic(id="duel-score")
+        yield PlainStatic(id="duel-result")
+        with Horizontal(id="duel-panes"):
+            yield from self._side_pane("left")
+            with Vertical(id="race-pane"):
+                yield LineChart(id="race")
+                with VerticalScroll(id="attempts"):
+                    yield PlainStatic(id="left-attempts")
+                    yield PlainStatic(id="right-attempts")
+            yield from self._side_pane("right")
+        yield PlainStatic(id="duel-clock")
+        yield from self.compose_below()
+        yield KeyLine()
+
+    def compose_below(self) -> ComposeResult:
+        """Lines between the clock and the keys."""
+        yield from ()
+
+    def _side_pane(self, name: SideName) -> ComposeResult:
+        with Vertical(id=f"{name}-pane", classes="duel-side"):
+            with ContentSwitcher(initial=f"{name}-source", id=f"{name}-text"):
+                yield self.panes[name]
+                yield Writing(id=f"{name}-writing")
+                yield self.finals[name]
+            yield PlainStatic(id=f"{name}-status", classes="duel-status")
+
+    def on_mount(self) -> None:
+        self.query_one("#race-pane").border_title = "race"
+        self.set_interval(REFRESH_S, self.draw)
+        self.panes[self.edits or "left"].focus()
+        self.draw()
+
+    def on_resize(self) -> None:
+        """Draws again, because the texts depend on the width."""
+        self.changed = True
+
+    # --- the duel --------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the duel began."""
+        return self.state.at
+
+    def begin_again(self) -> None:
+        """Resets the duel to its start."""
+        self.state = DuelState(self.state.header)
+        self._shown = dict.fromkeys(SIDES, 0)
+        for name in SIDES:
+            self.panes[name].text = ""
+        self.changed = True
+
+    def hear(self, event: AnyDuelEvent) -> None:
+        """Handles an event that was already applied to `state`."""
+        self.changed = True
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Draws what has changed, ten times a second: pieces of text that arrive in between are drawn together."""
+        if not self.is_attached:
+            return
+        state, now = self.state, self.now
+        self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
+        lines = [ChartLine(f"{duel_words.COLOURS[name]} bold", points_of(state, name), holds=True) for name in SIDES]
+        # The axis ends at the current time; the clock shows how much time is left.
+        until = max(_LEAST_SECONDS, float(int(now)))
+        self.query_one(LineChart).plot(lines, until=until, axis=figures.clock, empty=NO_VERDICT)
+        if not self.changed:
+            return
+        self.changed = False
+        self.show_keys()
+        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
+        brief = self.size.width < NARROW
+        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, brief))
+        self._draw_result()
+        for name in SIDES:
+            side = state.side(name)
+            player = state.header.player(name).short
+            over = state.ended is not None
+            pane, concealed = self.query_one(f"#{name}-pane"), name == self.hidden and not over
+            below = "hidden until the final" if concealed else ""
+            entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
+            pane.set_class(concealed, "concealed")
+            self.panes[name].soft_wrap = concealed
+            running = duel_words.status(side, state.header.budget_usd)
+            words = duel_words.final_status(state, name, brief) if over else running
+            self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
+            self._draw_attempts(name, duel_words.attempts(side, name, player, over))
+            if over:
+                self._draw_final(name)
+            elif name != self.edits:
+                self._draw_source(name)
+
+    def _draw_attempts(self, name: SideName, line: Content) -> None:
+        """Lists all kernels of a player, and scrolls to the newest ones."""
+        shown = self.query_one(f"#{name}-attempts", PlainStatic)
+        if not line.is_same(self._attempts.get(name, Content())):
+            self._attempts[name] = line
+            shown.update(line)
+            self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)
+
+    def _draw_result(self) -> None:
+        """Shows the result above the panes once the duel has ended."""
+        over = self.state.ended is not None
+        result = self.query_one("#duel-result", PlainStatic)
+        if over:
+            result.update_if_new(duel_words.result(self.state))
+        result.display = over
+
+    def _draw_final(self, name: SideName) -> None:
+        """Shows the kernel that counts, in place of the text that was written last."""
+        switcher, kernel = (self.query_one(f"#{name}-text", ContentSwitcher), duel_words.final_kernel(self.state, name))
+        if kernel is None or switcher.current == f"{name}-final":
+            return  # there is none, or it is shown already
+        had_focus = self.focused is self.panes[name]
+        self.finals[name].text = shown_text(Kernel(kernel.source, kernel.files))
+        switcher.current = f"{name}-final"
+        if had_focus:
+            self.finals[name].focus()
+
+    def _draw_source(self, name: SideName) -> None:
+        """Shows the text that is being written, else the last submission."""
+        side = self.state.side(name)
+        switcher = self.query_one(f"#{name}-text", ContentSwitcher)
+        if name == self.hidden:
+            path = self.state.header.player(name).kernel_path
+            plays = f"\n# Plays in {path}" if path else ""
+            self.panes[
+                name
+            ].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree.{plays}"
+            return
+        shown = f"{name}-writing" if side.writing else f"{name}-source"
+        if switcher.current != shown:
+            switcher.current = shown
+        if side.writing:
+            self.query_one(f"#{name}-writing", Writing).show(side.text)
+        elif side.last is not None and self._shown[name] != side.last.number:
+            self._shown[name] = side.last.number
+            self.panes[name].text = shown_text(Kernel(side.last.source, side.last.files))
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def action_share(self) -> None:
+        """Writes the card beside the duel's journal, and copies its text to the clipboard."""
+        self.start(self._share(), "share")
+
+    async def _share(self) -> None:
+        state = self.state
+        if state.ended is None:
+            self.say("The card exists when the duel is decided")
+            return
+        path = self.services.paths.duels / f"{state.header.duel_id}.svg"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(svg_card(state), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
+        self.app.copy_to_clipboard(text_card(state.header, state.ended))
+        self.say(f"Text copied, picture written: {path}")
+
+    def action_leave_duel(self) -> None:
+        """Leaves the duel; before its end only on a second press of the key."""
+        if self.state.over or self.is_sure("leave_duel", "leaves: the duel is not counted"):
+            self.dismiss()

@@ -17,11 +17,10 @@ from arena.duel.journal import ALL, AbandonedDuel, DuelRecord, Rating, abandoned
 from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.dialogs.result_line import struck_out
 from screens.services import Services
-from screens.widgets.drawn_rows import MeasuredPane, Remeasured
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
 _FIGURES = 33
 """Columns of the figures behind a name."""
@@ -47,9 +46,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
         self.category = ALL
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            dialog.border_title = "Duels"
-            dialog.border_subtitle = "esc back"
+        with self.frame("Duels", "esc back", MeasuredPane, "large"):
             yield PlainStatic("reading…", id="ratings")
             yield OptionList(id="duels")
 

@@ -24,7 +24,7 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel
 from screens.actions import bindings
 from screens.app_protocol import AppProtocol, DuelPlan
-from screens.duel.base import DuelScreen
+from screens.duel import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, entitle

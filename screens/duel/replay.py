@@ -14,7 +14,7 @@ from arena.errors import why
 from sandbox.protocol.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.duel.base import REFRESH_S, DuelScreen
+from screens.duel import REFRESH_S, DuelScreen
 from screens.duel.seek_bar import SeekBar, SeekMark
 
 PACES = (1, 2, 5, 10, 20)
@@ -125,10 +125,10 @@ def _mark(event: events.AnyDuelEvent) -> SeekMark | None:
     match event:
         case events.KernelJudged():
             good = event.verdict is Verdict.PASS
-            return SeekMark(event.at, "✓" if good else "✗", "success" if good else "error")
+            return SeekMark(event.at, "✓" if good else "✗", "$success" if good else "$error")
         case events.FinalBegan():
-            return SeekMark(event.at, "◆", "accent")
+            return SeekMark(event.at, "◆", "$accent bold")
         case events.DuelEnded() if event.winner != "draw":
-            return SeekMark(event.at, "★", "accent")
+            return SeekMark(event.at, "★", "$accent bold")
         case _:
             return None

@@ -1,12 +1,10 @@
 """The bar of a replay: the position, and marks of events. A click seeks."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from rich.segment import Segment
-from rich.style import Style
+from textual.content import Content
 from textual.events import Click
 from textual.message import Message
-from textual.strip import Strip
 from textual.widget import Widget
 
 from screens import figures
@@ -18,27 +16,13 @@ class SeekMark(NamedTuple):
     at: float
     sign: str
     style: str
-    """ "success", "error" or "accent"."""
+    """A theme colour, such as "$error"."""
 
 
 class SeekBar(Widget):
     """One line: the current time, the bar with its marks, the length, and a word such as the pace."""
 
-    DEFAULT_CSS = """
-    SeekBar {
-        height: 1;
-        margin: 0 1;
-        & .seek--played { color: $accent; }
-        & .seek--rest { color: $rule; }
-        & .seek--text { color: $muted; }
-        & .seek--success { color: $success; }
-        & .seek--error { color: $error; }
-        & .seek--accent { color: $accent; text-style: bold; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"seek--{name}" for name in ("played", "rest", "text", "success", "error", "accent")
-    }
+    DEFAULT_CSS = "SeekBar { height: 1; margin: 0 1; text-wrap: nowrap; }"
 
     class Sought(Message):
         """A place on the bar was clicked."""
@@ -80,21 +64,17 @@ class SeekBar(Widget):
     def _cell(self, at: float) -> int:
         return min(self._cells() - 1, int(at / self._length * self._cells())) if self._length else 0
 
-    def render_line(self, y: int) -> Strip:
+    def render(self) -> Content:
         here, marks = self._cell(self._shown[0]), {self._cell(mark.at): mark for mark in self._marks}
-        segments = [Segment(self._left, self._style("text"))]
+        parts = [(self._left, "$muted")]
         for cell in range(self._cells()):
             if cell == here:
-                segments.append(Segment("●", self._style("accent")))
+                parts.append(("●", "$accent bold"))
             elif cell in marks:
-                segments.append(Segment(marks[cell].sign, self._style(marks[cell].style)))
+                parts.append((marks[cell].sign, marks[cell].style))
             else:
-                segments.append(Segment("━", self._style("played" if cell < here else "rest")))
-        segments.append(Segment(self._right, self._style("text")))
-        return Strip(segments).crop(0, self.size.width)
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"seek--{name}")
+                parts.append(("━", "$accent" if cell < here else "$rule"))
+        return Content.assemble(*parts, (self._right, "$muted"))
 
     def on_click(self, event: Click) -> None:
         cell = event.x - len(self._left)

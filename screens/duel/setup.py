@@ -5,26 +5,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Button, Input, Select
 
+from arena.duel.events import SideName
 from arena.errors import ArenaError
 from arena.machine.facts import choose_device
 from arena.models.budget import has_prices
-from arena.players.make_player import FILE
-from arena.players.player import PlayerSetup
+from arena.players.make_player import AGENT, FILE, MODEL, make_player
+from arena.players.player import Player, PlayerSetup
 from arena.players.program.jailed import known_programs
 from arena.setting_choice import Choice
 from arena.settings import load_settings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
-from screens.dialogs.dialog import DecidingDialog, Dialog
+from screens.dialogs import DecidingDialog, Dialog, field, one_of
 from screens.duel.live import GUEST, YOU, DuelStart, make_players, opponents
-from screens.duel.player_row import PROGRAM, PlayerRow
 from screens.services import Services
 from screens.widgets.text_lines import PlainStatic
 
@@ -35,6 +36,88 @@ _SENTENCES = (
     "Both play at the same time. Every save is judged; in the end the best kernels of both players run against "
     "each other on fresh inputs. A guest plays from a file of their own, beside yours in the workspace."
 )
+
+
+PROGRAM = "agent: a program of yours"
+"""Entry for a program in the list of players; its path has its own line."""
+
+
+class PlayerRow(Vertical):
+    """One player, which is checked in a thread as soon as it is chosen."""
+
+    class Known(Message):
+        """The check of the player has ended, or its program is not named yet."""
+
+    def __init__(
+        self, side: SideName, players: list[str], chosen: str, setup: PlayerSetup, facts: dict[str, str]
+    ) -> None:
+        """facts: sentences below players, by their word."""
+        super().__init__(id=f"row-{side}", classes="player-row")
+        self._side: SideName = side
+        self._players, self._chosen = players, chosen
+        self._setup, self._facts = setup, facts
+        self.player: Player | None = None
+        """The model or agent program; None: not checked yet, unable to play, or another kind of player."""
+        self.known = False
+        """Whether the player was checked and can play."""
+        self.trouble = ""
+        """Why it cannot play."""
+
+    def compose(self) -> ComposeResult:
+        yield field(self._side, one_of(f"player-{self._side}", self._players, self._chosen))
+        program = Input(placeholder="./my_agent.py --fast", id=f"program-{self._side}", compact=True)
+        yield field("", program, "program")
+        yield PlainStatic("", classes="sentence player-facts")
+
+    def on_mount(self) -> None:
+        self.query_one(".program").display = False
+        self.query_one(".player-facts").display = False
+
+    @property
+    def word(self) -> str:
+        """The player, as on the command line."""
+        chosen = str(self.query_one(Select).value)
+        return f"{AGENT}{self.query_one(Input).value.strip()}" if chosen == PROGRAM else chosen
+
+    async def check(self) -> None:
+        """Checks whether the player can play; shows its facts, or the error."""
+        self.player, self.known, self.trouble = None, False, ""
+        try:
+            if self.word.startswith((AGENT, MODEL)):
+                self.player = await asyncio.to_thread(make_player, self.word, self._setup)
+            self.known = True
+            self._say(self.player.facts if self.player is not None else self._facts.get(self.word, ""), "$muted")
+        except ArenaError as error:
+            self.trouble = error.one_line
+            self._say(f"✗ {self.trouble}", "$error")
+        self.post_message(self.Known())
+
+    def _say(self, words: str, style: str) -> None:
+        shown = self.query_one(".player-facts", PlainStatic)
+        shown.update(Content.styled(printable(words), style))
+        shown.display = bool(words)
+
+    @on(Select.Changed)
+    def _chosen_another(self) -> None:
+        by_path = self.query_one(Select).value == PROGRAM
+        self.query_one(".program").display = by_path
+        self.player, self.known, self.trouble = None, False, ""
+        self._say("checking…" if self.word.startswith(AGENT) else "", "$muted")
+        if by_path and not self.query_one(Input).value:
+            self._say("a path, or a command that begins with one; it runs in a jail of its own", "$muted")
+            self.query_one(Input).focus()
+            self.post_message(self.Known())
+        else:
+            self._check_soon()
+
+    @on(Input.Blurred)
+    def _named(self) -> None:
+        if self.query_one(Input).value:
+            self._check_soon()
+
+    @work(group="check", exclusive=True, exit_on_error=False)
+    async def _check_soon(self) -> None:
+        await self.check()
 
 
 class DuelSetup(DecidingDialog[DuelStart | None]):
@@ -77,22 +160,17 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
         """Whether dollars could be limited when the limit's row was last drawn; None: no player costs money."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            preset = self.choice.preset if self.choice is not None else ""
-            dialog.border_title = " · ".join(filter(None, (f"Duel · {self.problem.id} {self.problem.slug}", preset)))
-            dialog.border_subtitle = "space opens a list · enter starts · esc back"
+        preset = self.choice.preset if self.choice is not None else ""
+        title = " · ".join(filter(None, (f"Duel · {self.problem.id} {self.problem.slug}", preset)))
+        with self.frame(title, "space opens a list · enter starts · esc back"):
             yield from self._rows
-            with Horizontal(classes="row"):
-                yield PlainStatic("minutes", classes="label")
-                yield Input(MINUTES, id="minutes", compact=True)
-            with Horizontal(classes="row"):
-                yield PlainStatic("dollars", classes="label")
-                yield Input(id="dollars", disabled=True, placeholder="no player costs money", compact=True)
+            yield field("minutes", Input(MINUTES, id="minutes", compact=True))
+            dollars = Input(id="dollars", disabled=True, placeholder="no player costs money", compact=True)
+            yield field("dollars", dollars)
             yield PlainStatic("", id="limit-facts", classes="sentence")
-            yield PlainStatic("", id="duel-trouble")
+            yield PlainStatic("", id="report")
             yield PlainStatic(_SENTENCES, classes="note")
-            with Horizontal(classes="buttons"):
-                yield Button("start", variant="primary", id="start", compact=True)
+            yield Horizontal(Button("start", variant="primary", id="start", compact=True), classes="buttons")
 
     def on_mount(self) -> None:
         self.query_one("#start").focus()
@@ -140,7 +218,7 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     @on(Input.Changed)
     def _changed(self) -> None:
         """Clears the error: the change may have solved it."""
-        self.query_one("#duel-trouble", PlainStatic).update("")
+        self.report("")
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -150,26 +228,25 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
 
     async def _check_and_start(self) -> None:
         """Checks the players again, because a path may have just been typed. Then checks the numbers and starts."""
-        trouble = self.query_one("#duel-trouble", PlainStatic)
         words = tuple(row.word for row in self._rows)
         kernel = next((path for word, path in self._kernels.items() if word in words), None)
         left, right = map(self._player, words)
         if left == right or f"{FILE}{kernel}" in (left, right):
-            trouble.update("✗ choose two different players")
+            self.refuse("choose two different players")
             return
         for row in self._rows:
             await row.check()
             if row.trouble:
-                trouble.update(f"✗ {row.word} cannot play: see above")
+                self.refuse(f"{row.word} cannot play: see above")
                 return
         minutes, dollars = (self.query_one(f"#{name}", Input).value.strip() for name in ("minutes", "dollars"))
         clock, limit = _number(minutes, 0.05, 24 * 60), _number(dollars, 1e-6, 1e6)
         if clock is None and (minutes or YOU in (left, right)):
-            trouble.update("✗ minutes: a number from 0.05 to 1440" + (", or nothing" if left != YOU else ""))
+            self.refuse("minutes: a number from 0.05 to 1440" + (", or nothing" if left != YOU else ""))
         elif limit is None and dollars:
-            trouble.update("✗ dollars: a number above 0, or nothing")
+            self.refuse("dollars: a number above 0, or nothing")
         elif limit is not None and (unpriced := self._unpriced()):
-            trouble.update(f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings")
+            self.refuse(f"{unpriced[0].word} has no prices: leave dollars empty, or add them to the settings")
         else:
             await self._start(DuelPlan(left, right, clock, limit, self.choice, kernel))
 
@@ -182,12 +259,11 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
 
     async def _start(self, plan: DuelPlan) -> None:
         """Makes the players, which may read a keyring and test a jail. The dialog stays open until that is done."""
-        trouble = self.query_one("#duel-trouble", PlainStatic)
-        trouble.update("starting…")
+        self.report("starting…")
         try:
             start = await asyncio.to_thread(make_players, self.services, self.problem, plan)
         except ArenaError as error:
-            trouble.update(f"✗ {error.one_line}")
+            self.refuse(error.one_line)
         else:
             self.dismiss(start)
 

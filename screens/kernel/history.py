@@ -19,7 +19,7 @@ from sandbox.protocol.events import Rival
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
 from screens.kernel.kernel_session import KernelSession

@@ -400,7 +400,7 @@ class KernelScreen(EditingScreen):
         self.start(self._profile(), "profile", exclusive=True)
 
     async def _profile(self) -> None:
-        from screens.profile.screen import ProfileScreen
+        from screens.profile import ProfileScreen
 
         with self.parent_app.keys_wait():
             request, sha256 = await self.session.profile_request()

@@ -6,14 +6,13 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from arena.errors import ArenaError
 from arena.workspace.kernels import Workspace
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog, field
 from screens.widgets.text_lines import PlainStatic
 
 
@@ -32,9 +31,7 @@ class VariantsDialog(Dialog[Path | None]):
         self._found = workspace.variants(path)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Kernels"
-            dialog.border_subtitle = "enter opens · with a name: copies · ^r renames · esc"
+        with self.frame("Kernels", "enter opens · with a name: copies · ^r renames · esc"):
             marks = ("in the editor" if path == self._path else "" for path in self._found)
             yield OptionList(
                 *(
@@ -46,9 +43,7 @@ class VariantsDialog(Dialog[Path | None]):
                     for path, mark in zip(self._found, marks, strict=True)
                 )
             )
-            with Horizontal(classes="row below"):
-                yield PlainStatic("new name", classes="label")
-                yield Input(placeholder="two-shot, or two-shot/ for a folder", compact=True)
+            yield field("new name", Input(placeholder="two-shot, or two-shot/ for a folder", compact=True), "below")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
@@ -65,7 +60,7 @@ class VariantsDialog(Dialog[Path | None]):
         try:
             new = self._workspace.copy(self._path, self._text, self.query_one(Input).value)
         except ArenaError as error:
-            self._complain(error)
+            self.refuse(error.one_line)
         else:
             self.dismiss(new)
 
@@ -74,9 +69,6 @@ class VariantsDialog(Dialog[Path | None]):
             new = self._workspace.rename(self._path, self.query_one(Input).value)
             self._workspace.save_draft(new, self._text)
         except ArenaError as error:
-            self._complain(error)
+            self.refuse(error.one_line)
         else:
             self.dismiss(new)
-
-    def _complain(self, error: ArenaError) -> None:
-        self.query_one("#report", PlainStatic).update(Content.styled(f"✗ {error.one_line}", "$error"))

@@ -2,12 +2,10 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
@@ -19,7 +17,7 @@ from arena.runs.origin import Origin
 from arena.settings import ModelSettings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
-from screens.dialogs.dialog import DecidingDialog, Dialog
+from screens.dialogs import DecidingDialog, field, one_of
 from screens.model.model_session import ModelPlan
 from screens.widgets.text_lines import PlainStatic
 
@@ -43,8 +41,6 @@ NO_MODEL = (
 class ModelSetup(DecidingDialog[ModelPlan | None]):
     """Dismisses with the plan, once the API key of its model has been found."""
 
-    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
-
     def __init__(
         self, problem: Problem, setup: PlayerSetup, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
@@ -64,56 +60,21 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     def compose(self) -> ComposeResult:
         names = list(self.settings.models)
-        with Vertical(classes="dialog") as dialog:
-            what = f"Improve {printable(self.origin.name)}" if self.origin and self.improve else "Ask a model"
-            dialog.border_title = f"{what} · {self.problem.id} {self.problem.slug}"
-            dialog.border_subtitle = "space opens a list · enter starts · esc back"
-            with Horizontal(classes="row"):
-                yield PlainStatic("model", classes="label")
-                yield Select(
-                    ((name, name) for name in names), value=names[0], allow_blank=False, id="model", compact=True
-                )
+        what = f"Improve {printable(self.origin.name)}" if self.origin and self.improve else "Ask a model"
+        title = f"{what} · {self.problem.id} {self.problem.slug}"
+        with self.frame(title, "space opens a list · enter starts · esc back"):
+            yield field("model", one_of("model", names, names[0]))
             yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             if self.origin is not None:
-                starts = (THE_BASELINE, printable(self.origin.name))
-                with Horizontal(classes="row"):
-                    yield PlainStatic("from", classes="label")
-                    yield Select(
-                        zip(starts, (False, True), strict=True),
-                        value=self.improve,
-                        allow_blank=False,
-                        id="from",
-                        compact=True,
-                    )
-            with Horizontal(classes="row"):
-                yield PlainStatic("how", classes="label")
-                yield Select(
-                    ((how, how) for how in (IMPROVE, INDEPENDENT)),
-                    value=IMPROVE,
-                    allow_blank=False,
-                    id="how",
-                    compact=True,
-                )
-            with Horizontal(classes="row"):
-                yield PlainStatic("sizes", classes="label")
-                yield Select(
-                    ((sizes, sizes) for sizes in (ONE_SETTING, OTHER_SIZES)),
-                    value=ONE_SETTING,
-                    allow_blank=False,
-                    id="sizes",
-                    compact=True,
-                )
-            with Horizontal(classes="row"):
-                yield PlainStatic("answers", classes="label")
-                yield Input(ANSWERS, id="answers", compact=True)
-            with Horizontal(classes="row"):
-                yield PlainStatic("", classes="label", id="limit-label")
-                yield Input(DOLLARS, id="limit", placeholder="no limit", compact=True)
-            yield PlainStatic("", id="model-trouble")
-            note = _SENTENCES if self.origin is None else f"{_SENTENCES} {_IMPROVES}"
-            yield PlainStatic(note, classes="note")
-            with Horizontal(classes="buttons"):
-                yield Button("start", variant="primary", id="start", compact=True)
+                starts = {THE_BASELINE: False, printable(self.origin.name): True}
+                yield field("from", one_of("from", starts, self.improve))
+            yield field("how", one_of("how", (IMPROVE, INDEPENDENT), IMPROVE))
+            yield field("sizes", one_of("sizes", (ONE_SETTING, OTHER_SIZES), ONE_SETTING))
+            yield field("answers", Input(ANSWERS, id="answers", compact=True))
+            yield field("", Input(DOLLARS, id="limit", placeholder="no limit", compact=True))
+            yield PlainStatic("", id="report")
+            yield PlainStatic(_SENTENCES if self.origin is None else f"{_SENTENCES} {_IMPROVES}", classes="note")
+            yield Horizontal(Button("start", variant="primary", id="start", compact=True), classes="buttons")
 
     def on_mount(self) -> None:
         self.query_one("#start").focus()
@@ -140,12 +101,11 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     @on(Button.Pressed)
     def decide(self) -> None:
-        trouble = self.query_one("#model-trouble", PlainStatic)
         try:
             answers = _answers(self.query_one("#answers", Input).value)
             limit = _limit(self.query_one("#limit", Input).value)
         except UsageError as error:
-            trouble.update(f"✗ {error.message}")
+            self.refuse(error.message)
             return
         how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
         other_sizes = self.query_one("#sizes", Select).value == OTHER_SIZES
@@ -166,7 +126,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         try:
             player = await asyncio.to_thread(ModelPlayer, PlayerName(kind, name), setup)
         except UsageError as error:
-            self.query_one("#model-trouble", PlainStatic).update(f"✗ {error.one_line}")
+            self.refuse(error.one_line)
             return
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
         origin = self.origin if self.origin is not None and self.query_one("#from", Select).value else None

@@ -4,11 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import DataTable, Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -21,14 +19,22 @@ from arena.words.untrusted_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.dialogs.result_line import result_line
 from screens.dialogs.void import ask_to_void
 from screens.services import Services
-from screens.widgets.drawn_rows import Measured, MeasuredPane, Remeasured
 from screens.widgets.key_line import entitle
-from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.tables import (
+    LEAST_TITLE,
+    MOST_TITLE,
+    PLAIN,
+    Figure,
+    FigureTable,
+    FilterInput,
+    has_word,
+    room_beside,
+)
+from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
 ONE_ROW_FROM = 132
 """Minimum width of the list for one row per run, in columns."""
@@ -49,9 +55,8 @@ class ResultsDialog(Dialog[None]):
         self.entries: list[RunRecord] = []
 
     def compose(self) -> ComposeResult:
-        with MeasuredPane(classes="dialog large") as dialog:
-            entitle(dialog, f"Results · {self.problem.id} · {self.problem.title}")
-            dialog.border_subtitle = "x voids, or takes that back · esc back"
+        title = f"Results · {self.problem.id} · {self.problem.title}"
+        with self.frame(title, "x voids, or takes that back · esc back", MeasuredPane, "large"):
             yield PlainStatic("reading…", id="board-note")
             yield OptionList(id="results")
 
@@ -101,26 +106,8 @@ _NOTES = {
 }
 OTHER_SIZES = "other sizes"
 """The column beside a player whose faster kernels were judged at other sizes."""
-_METER = 8
-TITLE_WIDTH = (20, 110)
-"""Minimum and maximum width of the title, in columns."""
-
-
-class BoardTable(DataTable[Text], Measured):
-    """A table whose first two columns stay visible. All columns have their widths from the start.
-
-    Textual would measure a column only when the table is idle, and cells painted before would keep the old width.
-    """
-
-    def fill(self, heads: list[str], rows: list[list[Text]]) -> None:
-        """Replaces all columns and rows."""
-        self.clear(columns=True)
-        self.fixed_columns = 2
-        for number, head in enumerate(heads):
-            cells = [Text(head), *(row[number] for row in rows if number < len(row))]
-            self.add_column(cells[0], width=max(cell.cell_len for cell in cells))
-        for row in rows:
-            self.add_row(*row)
+_METER, _ID = 8, 3
+"""Columns of a meter, and of an id."""
 
 
 class BoardDialog(Dialog[Problem | None]):
@@ -150,18 +137,13 @@ class BoardDialog(Dialog[Problem | None]):
         """Width that the table was drawn for, in columns."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large") as dialog:
-            dialog.border_title = "Board"
-            view, find = self.key_words("next_view"), self.key_words("filter")
-            dialog.border_subtitle = f"{view} view · {find} filter · enter opens · x voids · esc"
+        keys = f"{self.key_words('next_view')} view · {self.key_words('filter')} filter · enter opens · x voids · esc"
+        with self.frame("Board", keys, MeasuredPane, "large"):
             yield PlainStatic("reading…", id="board-note")
-            box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
-            box.display = False
-            yield box
-            yield BoardTable(id="board", cursor_type="row", zebra_stripes=False)
+            yield FilterInput("id, words or category of problems", id="board-filter")
+            yield FigureTable(id="board")
 
     def on_mount(self) -> None:
-        redraw_with_theme(self, self._show)
         self._read_again()
 
     async def _read(self) -> None:
@@ -194,8 +176,7 @@ class BoardDialog(Dialog[Problem | None]):
         if not self._known:
             return
         table = self._board
-        self._width = table.size.width
-        at = table.cursor_row
+        self._width, table.fixed_columns = table.size.width, 2
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
         note = _NOTES[self.view]
         if self.view == PROBLEMS and not self.players:
@@ -212,7 +193,6 @@ class BoardDialog(Dialog[Problem | None]):
             CURVE: self._show_curve,
             BOUND: self._show_bound,
         }[self.view]()
-        table.move_cursor(row=min(at, max(table.row_count - 1, 0)))
 
     @property
     def _models(self) -> list[str]:
@@ -220,8 +200,8 @@ class BoardDialog(Dialog[Problem | None]):
         return [f"│ {model.name}" for model in self._published.model]
 
     @property
-    def _board(self) -> BoardTable:
-        return self.query_one(BoardTable)
+    def _board(self) -> FigureTable:
+        return self.query_one(FigureTable)
 
     def _marked(self, view: str) -> str:
         return f"▸{view}" if view == self.view else view
@@ -233,14 +213,14 @@ class BoardDialog(Dialog[Problem | None]):
     def _show_problems(self) -> None:
         """Shows the problems that any player has a result for."""
         tried = {number for held in self.standings.values() for number in held}
-        words = self.query_one("#board-filter", Input).value.lower().split()
+        words = self.query_one(FilterInput).words
         self._listed = [
             problem
             for problem in self._catalogue.problems
-            if problem.id in tried and all(_matches(problem, word) for word in words)
+            if problem.id in tried and all(has_word(problem, word) for word in words)
         ]
         heads: list[str] = []
-        columns: list[list[tuple[str, str]]] = []
+        columns: list[list[Figure]] = []
         for player in self.players:
             held = [self.standings[player].get(problem.id) for problem in self._listed]
             heads.append(printable(player))
@@ -251,48 +231,47 @@ class BoardDialog(Dialog[Problem | None]):
         widths = [
             max(len(head), *(len(words) for words, _ in cells), 0) for head, cells in zip(heads, columns, strict=True)
         ]
-        least, most = TITLE_WIDTH
-        # Each column has an empty cell on both sides. An id has three digits. The scrollbar takes two cells.
-        room = self._width - sum(width + 2 for width in (3, *widths)) - 2 - 2
-        width = max(least, min(room, most))
-        rows = []
-        for at, problem in enumerate(self._listed):
-            title = Text(figures.cut(problem.title, width))
-            cells = [self._styled(*column[at]) for column in columns]
-            rows.append([self._styled(f"{problem.id:>3}", "muted"), title, *cells])
-        self._board.fill(["id", "problem", *heads], rows)
+        width = max(LEAST_TITLE, min(room_beside(self._width, [_ID, *widths]), MOST_TITLE))
+        rows = [
+            [(f"{each.id:>3}", "muted"), (figures.cut(each.title, width), PLAIN), *(column[at] for column in columns)]
+            for at, each in enumerate(self._listed)
+        ]
+        self._board.fill(["id", "problem", *heads], rows, [_ID])
+
+    @property
+    def _groups(self) -> list[tuple[str, list[Problem]]]:
+        """All problems, then those of each category, with their names."""
+        return [("all", self._catalogue.problems), *self._catalogue.categories.items()]
 
     def _show_categories(self) -> None:
-        rows = []
-        for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
+        rows: list[list[Figure]] = []
+        for name, problems in self._groups:
             ours = [_tally_words(definitions.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
             theirs = [
-                self._styled(f"│ {_tally_words(self._published.tally(model, category), with_all=True)}", "muted")
+                _tally_words(self._published.tally(model, category), with_all=True)
                 for model in self._published.model
                 if not category or category in self._published.problems
             ]
-            rows.append([Text(name), self._styled(f"{len(problems):>3}", "muted"), *map(Text, ours), *theirs])
+            rows.append([(name, PLAIN), (f"{len(problems):>3}", "muted"), *_plain(ours), *_published(theirs)])
         self._board.fill(["category", "", *self._names, *self._models], rows)
 
     def _show_curve(self) -> None:
-        rows = []
+        rows: list[list[Figure]] = []
         for number, factor in enumerate(definitions.FACTORS):
             ours = [
                 _share_words(definitions.fast_p(self.standings[player], self._catalogue.problems, factor))
                 for player in self.players
             ]
-            theirs = [
-                self._styled(f"│ {_share_words(model.curve[number])}", "muted") for model in self._published.model
-            ]
+            theirs = [_share_words(model.curve[number]) for model in self._published.model]
             words = "correct" if factor == 0.0 else f"> {factor:g}×"
-            rows.append([Text(words), Text(""), *map(Text, ours), *theirs])
+            rows.append([(words, PLAIN), ("", PLAIN), *_plain(ours), *_published(theirs)])
         self._board.fill(["p", "", *self._names, *self._models], rows)
 
     def _show_bound(self) -> None:
         """Shows two rows for each category, and a third if kernels without a roofline were left out."""
-        rows = []
-        for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
+        rows: list[list[Figure]] = []
+        for name, problems in self._groups:
             scores = [definitions.bound_scores(self.standings[player], problems) for player in self.players]
             lines = [
                 ("of bound", [bound_words(score.percent) or "–" for score in scores]),
@@ -301,11 +280,8 @@ class BoardDialog(Dialog[Problem | None]):
             if any(score.no_roofline for score in scores):
                 lines.append(("no roofline", [str(score.no_roofline or "") for score in scores]))
             for number, (words, cells) in enumerate(lines):
-                rows.append([Text("" if number else name), self._styled(words, "muted"), *map(Text, cells)])
+                rows.append([("" if number else name, PLAIN), (words, "muted"), *_plain(cells)])
         self._board.fill(["category", "", *self._names], rows)
-
-    def _styled(self, words: str, colour: str) -> Text:
-        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
 
     # --- keys ----------------------------------------------------------------------------------------------
 
@@ -313,9 +289,7 @@ class BoardDialog(Dialog[Problem | None]):
         """Opens the filter, in the view by problem: the other views count all problems."""
         self.view = PROBLEMS
         self._show()
-        box = self.query_one("#board-filter", Input)
-        box.display = True
-        box.focus()
+        self.query_one(FilterInput).open()
 
     @on(Input.Changed, "#board-filter")
     def _filtered(self) -> None:
@@ -328,18 +302,13 @@ class BoardDialog(Dialog[Problem | None]):
 
     def action_back(self) -> None:
         """Closes the filter if it is open, else the dialog."""
-        box = self.query_one("#board-filter", Input)
-        if not box.display:
+        if self.query_one(FilterInput).close():
+            self._board.focus()
+        else:
             self.dismiss(None)
-            return
-        box.value = ""
-        box.display = False
-        self.query_one("#board").focus()
 
     def action_results(self) -> None:
         """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""
-        from screens.picker.board import ResultsDialog
-
         at = self.query_one("#board", DataTable).cursor_row
         if self.view == PROBLEMS and at < len(self._listed):
             self.app.push_screen(ResultsDialog(self.services, self._listed[at]), lambda _: self._read_again())
@@ -357,10 +326,12 @@ class BoardDialog(Dialog[Problem | None]):
             self.dismiss(self._listed[event.cursor_row])
 
 
-def _matches(problem: Problem, word: str) -> bool:
-    if word.isdecimal():
-        return word == str(problem.id)
-    return word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
+def _plain(cells: list[str]) -> list[Figure]:
+    return [(words, PLAIN) for words in cells]
+
+
+def _published(cells: list[str]) -> list[Figure]:
+    return [(f"│ {words}", "muted") for words in cells]
 
 
 def _tally_words(counted: definitions.Tally, with_all: bool = False) -> str:

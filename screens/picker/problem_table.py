@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable
 
 from arena.words.headline import outcome_words
 from screens import figures
-from screens.widgets.tables import cell_colour
+from screens.widgets.tables import LEAST_TITLE, MOST_TITLE, PLAIN, Figure, FigureTable, has_word, room_beside
 
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
 """Widths of the columns beside the title, in the order of their importance."""
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
-TITLE_WIDTH = (12, 110)
-"""Minimum and maximum width of the title, in columns."""
 WANTED = {"house": 60, "best": 60, "device": 60, "class": 80, "collective": 80, "ranks": 80}
 """Minimum width of the title beside each further column. A wider terminal never shows fewer columns."""
 DIGITS_WITHIN_S = 1.5
@@ -51,15 +47,9 @@ class ProblemRow:
         return f"solved {outcome_words(standing.best.outcome) if standing.best else ''}"
 
     def matches(self, words: list[str]) -> bool:
-        """Whether every word is the id or in the names, title, origin, domain, class, collectives or state."""
-        problem = self.problem
+        """Whether every word is in the state or, as `has_word` says, in the problem."""
         state = self.state.split()
-        text = " ".join(
-            [problem.slug, problem.title, problem.origin, problem.domain, problem.category,
-             *problem.also, *problem.collectives, f"class {problem.class_}", f"class:{problem.class_}"]
-        ).lower()  # fmt: skip
-        exact = {*state, str(problem.id)}
-        return all(word in exact or (word not in STATES and word in text) for word in words)
+        return all(word in state or (word not in STATES and has_word(self.problem, word)) for word in words)
 
 
 STATES = {"solved", "unsolved", "wrong", "slower", "faster"}
@@ -97,9 +87,8 @@ def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
 
     results: the width of every column of results that is not empty.
     """
-    least, most = TITLE_WIDTH
     shown = ["id", "problem", *(["you"] if "you" in results else [])]
-    room = width - 2 - WIDTHS["id"] - results.get("you", 0) - 2 * len(shown)  # 2 for the scrollbar
+    room = room_beside(width, [WIDTHS["id"], *([results["you"]] if "you" in results else [])])
     for name, wanted in WANTED.items():
         if name in ("house", "best", "device") and name not in results:
             continue
@@ -107,7 +96,7 @@ def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
             break
         shown.append(name)
         room -= cells + 2
-    return [name for name in COLUMNS if name in shown], max(least, min(room, most))
+    return [name for name in COLUMNS if name in shown], max(LEAST_TITLE, min(room, MOST_TITLE))
 
 
 def result_widths(rows: list[ProblemRow]) -> dict[str, int]:
@@ -121,8 +110,8 @@ def result_widths(rows: list[ProblemRow]) -> dict[str, int]:
     return {name: max(WIDTHS[name], *map(len, words)) for name, words in found.items() if words}
 
 
-class ProblemTable(DataTable[Text]):
-    """Rows are keyed by the problem's id."""
+class ProblemTable(FigureTable):
+    """The problems with their results."""
 
     BINDING_GROUP_TITLE = "Problems"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -136,7 +125,7 @@ class ProblemTable(DataTable[Text]):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(cursor_type="row", id=id, zebra_stripes=False)
+        super().__init__(id=id)
         self.sort_column = "id"
         self.rows_shown: list[ProblemRow] = []
         self._digits, self._typed_at = "", 0.0
@@ -147,16 +136,10 @@ class ProblemTable(DataTable[Text]):
         self.rows_shown = sorted(rows, key=_SORT_KEYS[self.sort_column])
         results = result_widths(rows)
         columns, title_width = columns_for(width, results)
-        self.clear(columns=True)
-        for name in columns:
-            mark = " ▾" if name == self.sort_column else ""
-            self.add_column(
-                Text(name + mark),
-                key=name,
-                width=title_width if name == "problem" else results.get(name, WIDTHS.get(name)),
-            )
-        for row in self.rows_shown:
-            self.add_row(*(self._cell(row, name, title_width) for name in columns), key=str(row.problem.id))
+        heads = [f"{name} ▾" if name == self.sort_column else name for name in columns]
+        widths = [title_width if name == "problem" else results.get(name, WIDTHS.get(name)) for name in columns]
+        cells = [[self._cell(row, name, title_width) for name in columns] for row in self.rows_shown]
+        self.fill(heads, cells, widths, columns)
         ids = [row.problem.id for row in self.rows_shown]
         if kept is not None and kept.id in ids:
             self.move_cursor(row=ids.index(kept.id), animate=False)
@@ -184,30 +167,23 @@ class ProblemTable(DataTable[Text]):
             return None
         return self.rows_shown[max(self.cursor_row, 0)].problem
 
-    def _cell(self, row: ProblemRow, column: str, width: int) -> Text:
-        problem = row.problem
+    def _cell(self, row: ProblemRow, column: str, width: int) -> Figure:
+        problem, best = row.problem, row.best
         match column:
             case "id":
-                return Text(f"{problem.id:>3}", style=cell_colour(self.app, "muted"))
+                return f"{problem.id:>3}", "muted"
             case "problem":
-                return Text(figures.cut(problem.title, width), no_wrap=True)
+                return figures.cut(problem.title, width), PLAIN
             case "class":
-                return Text(problem.class_)
+                return problem.class_, PLAIN
             case "collective":
-                words = figures.cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–"
-                return Text(words, style=cell_colour(self.app, "muted"), no_wrap=True)
+                return figures.cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–", "muted"
             case "ranks":
-                return Text(
-                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=cell_colour(self.app, "muted")
-                )
+                return figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), "muted"
             case "house":
-                return self._figure(*figures.standing_words(row.house))
+                return figures.standing_words(row.house)
             case "best":
-                return self._figure(*figures.best_words(row.best))
+                return figures.best_words(best)
             case "device":
-                words = f"{row.best.device}×{row.best.world}" if row.best else "–"
-                return Text(words, style=cell_colour(self.app, "muted"))
-        return self._figure(*figures.standing_words(row.standing))
-
-    def _figure(self, words: str, colour: str) -> Text:
-        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
+                return f"{best.device}×{best.world}" if best else "–", "muted"
+        return figures.standing_words(row.standing)

@@ -1,9 +1,15 @@
-"""A recording: the rows of a screen over time. Equal rows are stored once."""
+"""A recording: the rows of a screen over time, as an asciicast and as an animated SVG. Equal rows are stored once.
+
+The SVG has no script and no font from elsewhere; a viewer that cannot animate shows the last picture. Every row is drawn once
+for each thing that it shows, and is visible for as long as that stands there (SMIL, which browsers play in an `<img>`, too).
+"""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
 
+from rich.cells import cell_len
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -92,28 +98,111 @@ def asciicast(recording: Recording, created: float) -> Iterator[str]:
 
 def ansi(row: Row) -> str:
     """A row in colours of 24 bits."""
-    return "".join(_segment(segment) for segment in row) + _RESET
+    styled = ((segment.style or Style.null(), segment.text) for segment in row)
+    return "".join(style.render(text, color_system=ColorSystem.TRUECOLOR) for style, text in styled)
 
 
-def _segment(segment: Segment) -> str:
-    style = segment.style or Style.null()
-    codes = ["0"]
-    weights = (
-        (style.bold, "1"),
-        (style.dim, "2"),
-        (style.italic, "3"),
-        (style.underline, "4"),
-        (style.reverse, "7"),
-        (style.strike, "9"),
+CELL_WIDTH, CELL_HEIGHT, FONT = 8.4, 18.0, 14
+MARGIN, BAR = 10.0, 30.0
+_FACES = "ui-monospace, 'Cascadia Mono', 'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+_KEPT_TIME = 4
+"""Decimals of a time."""
+_LOOKS = {
+    "bold": 'font-weight="bold"',
+    "italic": 'font-style="italic"',
+    "dim": 'opacity="0.6"',
+    "underline": 'text-decoration="underline"',
+    "strike": 'text-decoration="line-through"',
+}
+"""Attributes of a text, by those of its style."""
+
+
+def animated_svg(recording: Recording, foreground: str, background: str) -> str:
+    """foreground, background: the theme's colours, "#rrggbb"."""
+    width = recording.columns * CELL_WIDTH + 2 * MARGIN
+    height = recording.lines * CELL_HEIGHT + 2 * MARGIN + BAR
+    rows = [line for y in range(recording.lines) for line in _row(recording, y, foreground, background)]
+    title = escape(recording.title)
+    head = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" role="img" '
+            f"aria-label={quoteattr(recording.title)}>"
+        ),
+        f"<title>{title}</title>",
+        f"<style>text {{ font-family: {_FACES}; font-size: {FONT}px; white-space: pre; }}</style>",
+        f'<rect width="100%" height="100%" rx="8" fill="{background}"/>',
+        *(
+            f'<circle cx="{MARGIN + 8 + 18 * number:.0f}" cy="16" r="5.5" fill="{colour}"/>'
+            for number, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+        ),
+        f'<text x="{width / 2:.1f}" y="20" text-anchor="middle" fill="{foreground}" opacity="0.7">{title}</text>',
+    ]
+    return "\n".join([*head, *rows, "</svg>"]) + "\n"
+
+
+def _colours(style: Style, foreground: str, background: str) -> tuple[str, str]:
+    """Returns (colour of the text, colour behind it)."""
+    front, back = (_hex(colour, usual) for colour, usual in ((style.color, foreground), (style.bgcolor, background)))
+    return (back, front) if style.reverse else (front, back)
+
+
+def _hex(colour: Color | None, usual: str) -> str:
+    return usual if colour is None or colour.is_default else colour.get_truecolor().hex
+
+
+def _row(recording: Recording, y: int, foreground: str, background: str) -> Iterator[str]:
+    spans = recording.row_spans(y)
+    by_row: dict[Row, list[tuple[float, float]]] = {}
+    for start, end, row in spans:
+        by_row.setdefault(row, []).append((start, end))
+    top = MARGIN + BAR + y * CELL_HEIGHT
+    for row, times in by_row.items():
+        drawn = "".join(_segments(row, top, foreground, background))
+        if not drawn:
+            continue
+        if len(by_row) == 1:
+            yield drawn
+            continue
+        last = times[-1][1] >= recording.length
+        yield f'<g visibility="{"visible" if last else "hidden"}">{_animation(times, recording.length)}{drawn}</g>'
+
+
+def _animation(times: list[tuple[float, float]], length: float) -> str:
+    """Visible in these spans, in a loop."""
+    values, places = [], []
+    if times[0][0] > 0.0:
+        values.append("hidden")
+        places.append(0.0)
+    for start, end in times:
+        values.append("visible")
+        places.append(start / length)
+        if end < length:
+            values.append("hidden")
+            places.append(end / length)
+    return (
+        f'<animate attributeName="visibility" calcMode="discrete" values="{";".join(values)}" '
+        f'keyTimes="{";".join(f"{place:.{_KEPT_TIME}f}" for place in places)}" dur="{length:.2f}s" repeatCount="indefinite"/>'
     )
-    for on, code in weights:
-        if on:
-            codes.append(code)
-    for colour, foreground in ((style.color, True), (style.bgcolor, False)):
-        if colour is not None and not colour.is_default:
-            codes += _exact(colour).get_ansi_codes(foreground)
-    return f"\x1b[{';'.join(codes)}m{segment.text}"
 
 
-def _exact(colour: Color) -> Color:
-    return Color.from_triplet(colour.get_truecolor()) if colour.type.value > ColorSystem.STANDARD else colour
+def _segments(row: Row, top: float, foreground: str, background: str) -> Iterator[str]:
+    column = 0
+    for segment in row:
+        style = segment.style or Style.null()
+        cells = cell_len(segment.text)
+        left, width = MARGIN + column * CELL_WIDTH, cells * CELL_WIDTH
+        front, back = _colours(style, foreground, background)
+        if back != background:
+            yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{CELL_HEIGHT + 0.2:.1f}" fill="{back}"/>'
+        column += cells
+        text = segment.text.rstrip()
+        shown = text.lstrip()
+        if not shown:
+            continue
+        before = cell_len(text) - cell_len(shown)
+        x = left + before * CELL_WIDTH
+        looks = "".join(f" {look}" for name, look in _LOOKS.items() if getattr(style, name))
+        yield (
+            f'<text x="{x:.1f}" y="{top + 13.4:.1f}" fill="{front}"{looks} xml:space="preserve" '
+            f'textLength="{cell_len(shown) * CELL_WIDTH:.1f}" lengthAdjust="spacingAndGlyphs">{escape(shown)}</text>'
+        )

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 
 from arena.records.header import read_events, read_header
@@ -18,7 +17,7 @@ from arena.workspace.kernel_folder import shown_text
 from problems.specification import Problem
 from sandbox.protocol.events import PHASES, AnyEvent, RunStarted
 from screens import figures
-from screens.dialogs.dialog import Dialog
+from screens.dialogs import Dialog
 from screens.services import Services
 from screens.widgets.key_line import entitle
 from screens.widgets.source import SOURCE_STYLES, Source
@@ -57,8 +56,7 @@ class CellReplay(Dialog[None]):
         self._missing = ""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog large", id="cell") as dialog:
-            dialog.border_subtitle = "n next attempt · space pace · home again · esc back"
+        with self.frame("", "n next attempt · space pace · home again · esc back", classes="large", id="cell"):
             yield PlainStatic("reading…", id="cell-told")
             yield Source("", id="cell-source")
 

@@ -12,7 +12,7 @@ from typing import Any
 from textual_serve.app_service import AppService
 
 from arena.paths import ROOT
-from screens.web.driver import NAME as DRIVER
+from screens.web.owner import DRIVER
 
 READY = b"__GANGLION__\n"
 """The first line that a Textual app writes."""

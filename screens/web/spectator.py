@@ -29,9 +29,9 @@ from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, remove_all_le
 from screens.actions import Scope, bindings
 from screens.app import ArenaApp
 from screens.base import BaseScreen
-from screens.duel.base import DuelScreen
+from screens.duel import DuelScreen
 from screens.kernel.source.source_pane import KERNEL
-from screens.record.recorder import RecordedKernelScreen, RecordedServices
+from screens.record import RecordedKernelScreen, RecordedServices
 from screens.services import Services
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import SourceBar

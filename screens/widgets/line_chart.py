@@ -3,13 +3,10 @@
 No library fits. textual-plot (0.10) has only linear scales and loads NumPy (0.1 s) into the app. plotext returns text
 in its own colours, without themes and without a band behind a line.
 
-To use it: derive from `LineChart` (the stylesheet or DEFAULT_CSS gives the colours of `chart--NAME`), or put one on a
-screen. Call `plot` after every change: it draws only if its arguments differ. Example, two players of a race:
+To use it: put one on a screen. Call `plot` after every change: it draws only if its arguments differ. Example, two players:
 
-    chart.plot(
-        (ChartLine("one", left_points, holds=True), ChartLine("two", right_points, holds=True)),
-        until=600.0, scale=scale_of(every_speedup), axis=figures.clock,
-    )
+    lines = (ChartLine("$accent bold", left_points, holds=True), ChartLine("$warning bold", right_points, holds=True))
+    chart.plot(lines, until=600.0, axis=figures.clock, empty=NO_VERDICT)
 """
 
 from __future__ import annotations
@@ -20,17 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
+from textual.content import Content
+from textual.widget import Widget
 
-from arena.players.writing_state import KernelState, WritingState
-from arena.words.headline import by_clock
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.events import Interval
 from screens import figures
-from screens.widgets.drawn_rows import DrawnRows
 
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
@@ -70,6 +63,11 @@ AIR = 0.07
 _AXIS_FROM = 5
 """Minimum rows of a chart that uses one of them for the x-axis."""
 _STEPS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
+_AXIS, _FAILED = "$muted", "$error bold"
+ACCENT = "$accent bold"
+"""The style of a line that is alone."""
+NO_VERDICT = ("The chart starts with the first verdict.", "No verdict yet.")
+"""Texts for a chart of verdicts without any."""
 
 
 class Point(NamedTuple):
@@ -85,12 +83,17 @@ class Point(NamedTuple):
     """The label of a line that ends here; if empty, the label is the value."""
 
 
+def verdict_point(at: float, speed: Interval | None, said: str) -> Point:
+    """Returns the point of a kernel that was judged at second `at`. speed: None for a cross. said: the outcome."""
+    return Point(at, speed.median, speed.low, speed.high, figures.end_words(said)) if speed else Point(at, None)
+
+
 @dataclass(frozen=True)
 class ChartLine:
     """One line."""
 
     style: str
-    """ "one" or "two": the component class chart--one or chart--two."""
+    """A theme colour, such as "$accent bold"."""
     points: tuple[Point, ...]
     holds: bool = False
     """Whether each value holds until the next one, and the last to the end: steps instead of slopes."""
@@ -126,25 +129,10 @@ def ticks_of(low: float, high: float, most: int) -> list[float]:
     return [1.0]
 
 
-class LineChart(DrawnRows):
+class LineChart(Widget):
     """One or more lines, with their last values to the right."""
 
-    DEFAULT_CSS = """
-    LineChart {
-        height: 1fr;
-        & .chart--one { color: $accent; text-style: bold; }
-        & .chart--two { color: $warning; text-style: bold; }
-        & .chart--band { background: $band; }
-        & .chart--axis { color: $muted; }
-        & .chart--failed { color: $error; text-style: bold; }
-        & .chart--empty { color: $muted; }
-    }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"chart--{name}" for name in ("one", "two", "band", "axis", "failed", "empty")
-    }
-    EMPTY: ClassVar[tuple[str, ...]] = ("Nothing to draw yet.",)
-    """Texts for an empty chart; the first that fits is shown. `plot` can replace them."""
+    DEFAULT_CSS = "LineChart { height: 1fr; text-wrap: nowrap; }"
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -159,19 +147,22 @@ class LineChart(DrawnRows):
         lines: Sequence[ChartLine],
         *,
         until: float,
-        scale: tuple[float, float],
         axis: Callable[[float], str],
         empty: tuple[str, ...] = (),
+        scale: tuple[float, float] | None = None,
     ) -> None:
         """Draws lines, unless they are already shown.
 
-        until: the right end of the x-axis; its left end is 0. scale: as `scale_of` returns it; the rest is cut off.
-        axis: returns the label of a value on the x-axis: "40 rounds", "2:30".
+        until: the right end of the x-axis; its left end is 0. axis: returns the label of a value there: "40 rounds", "2:30".
+        empty: texts for a chart without points; the first that fits is shown. scale: as `scale_of` returns it, the rest
+        is cut off; None: that of all points.
         """
+        if scale is None:
+            scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)
         if (tuple(lines), until, scale, empty) != (self._lines, self._until, self._scale, self._empty):
-            self._empty = empty
-            self._lines, self._until, self._scale, self._axis = tuple(lines), until, scale, axis
-            self.stale()
+            self._lines, self._until, self._scale, self._empty = tuple(lines), until, scale, empty
+            self._axis = axis
+            self.refresh()
 
     @property
     def end_words(self) -> str:
@@ -182,11 +173,13 @@ class LineChart(DrawnRows):
 
     # --- drawing ---------------------------------------------------------------------------------------------
 
-    def draw(self) -> list[Strip]:
+    def render(self) -> Content:
+        """The rows for the current size."""
         width, height = self.content_size
         columns = width - LEFT - RIGHT
         if not any(line.points for line in self._lines) or columns < 6 or height < 2:
-            return self._draw_empty(width, height)
+            text = next((words for words in self._empty if len(words) <= width), "")
+            return Content.styled("\n" * ((height - 1) // 2) + text.center(width), _AXIS)
         rows = height - 1 if height >= _AXIS_FROM else height
         grids = [self._grid(line, columns, rows) for line in self._lines]
         bands = self._bands(columns, rows)
@@ -196,16 +189,12 @@ class LineChart(DrawnRows):
         labels[one] = 1.0
         last = self._last_labels(rows)
         drawn = [
-            Strip(
-                [
-                    self._label(labels.get(y), one == y),
-                    *self._row(y, one == y, grids, bands, crosses),
-                    *last.get(y, [Segment(" " * RIGHT, self.rich_style)]),
-                ]
+            Content.assemble(
+                self._label(labels.get(y), one == y), *self._row(y, one == y, grids, bands, crosses), last.get(y, "")
             )
             for y in range(rows)
         ]
-        return drawn if rows == height else [*drawn, self._x_axis(columns)]
+        return Content("\n").join(drawn if rows == height else [*drawn, self._x_axis(columns)])
 
     def _dot(self, value: float, rows: int) -> int:
         """Returns the dot row of a value, from the top. Values outside the scale are clamped to a row beyond it."""
@@ -263,30 +252,30 @@ class LineChart(DrawnRows):
 
     def _row(
         self, y: int, one: bool, grids: Sequence[BrailleGrid], bands: Sequence[range], crosses: set[tuple[int, int]]
-    ) -> Iterator[Segment]:
-        """Yields the segments of a row, one for neighbouring cells of the same style. one: whether 1.0 is on it."""
+    ) -> Iterator[tuple[str, str]]:
+        """Yields the texts of a row, one for neighbouring cells of the same style. one: whether 1.0 is on it."""
         cells = [self._cell(x, y, one, grids, y in band, (x, y) in crosses) for x, band in enumerate(bands)]
-        for (name, inside), group in groupby(cells, key=itemgetter(1)):
-            style = self._style(name) + self._style("band") if inside else self._style(name)
-            yield Segment("".join(text for text, _ in group), style)
+        for style, group in groupby(cells, key=itemgetter(1)):
+            yield "".join(text for text, _ in group), style
 
     def _cell(
         self, x: int, y: int, one: bool, grids: Sequence[BrailleGrid], inside: bool, cross: bool
-    ) -> tuple[str, tuple[str, bool]]:
-        """Returns a character, the name of its style, and whether an interval lies behind it."""
+    ) -> tuple[str, str]:
+        """Returns a character and its style. inside: whether it lies in an interval."""
         if cross:
-            return "✗", ("failed", False)
+            return "✗", _FAILED
+        band = " on $band" if inside else ""
         for line, grid in zip(self._lines, grids, strict=True):
             if (cell := grid.cell(x, y)) != " ":
-                return cell, (line.style, inside)
-        return "┄" if one else " ", ("axis", inside)
+                return cell, line.style + band
+        return "┄" if one else " ", _AXIS + band
 
-    def _label(self, value: float | None, one: bool) -> Segment:
+    def _label(self, value: float | None, one: bool) -> tuple[str, str]:
         if value is None:
-            return Segment("      │", self._style("axis"))
-        return Segment(f"{figures.factor(value):>5} {'┼' if one else '┤'}", self._style("axis"))
+            return "      │", _AXIS
+        return f"{figures.factor(value):>5} {'┼' if one else '┤'}", _AXIS
 
-    def _last_labels(self, rows: int) -> dict[int, list[Segment]]:
+    def _last_labels(self, rows: int) -> dict[int, tuple[str, str]]:
         """Returns the last values of the lines by row, with the ends of their intervals above and below."""
         found: dict[int, tuple[str, str]] = {}
         for line in reversed(self._lines):
@@ -295,50 +284,15 @@ class LineChart(DrawnRows):
                 continue
             for end in (last.low, last.high):
                 if end is not None and end > 0.0 and math.isfinite(end):
-                    found.setdefault(self._row_of(end, rows), (figures.end_factor(end), "axis"))
+                    found.setdefault(self._row_of(end, rows), (figures.end_factor(end), _AXIS))
             row = self._row_of(last.y, rows)
-            while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
+            while found.get(row, ("", _AXIS))[1] != _AXIS and row + 1 < rows:
                 row += 1  # another line's value is on this row
             found[row] = (last.words or f"{figures.factor(last.y)}×", line.style)
-        return {row: [Segment(f" {words}".ljust(RIGHT), self._style(style))] for row, (words, style) in found.items()}
+        return {row: (f" {words}", style) for row, (words, style) in found.items()}
 
-    def _x_axis(self, columns: int) -> Strip:
+    def _x_axis(self, columns: int) -> Content:
         left, right = self._axis(0.0), self._axis(self._until)
         if len(left) + len(right) + 1 > columns:
             left = ""
-        words = left + right.rjust(columns - len(left))
-        return Strip([Segment(" " * LEFT + words + " " * RIGHT, self._style("axis"))])
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"chart--{name}", partial=name == "band")
-
-    def _draw_empty(self, width: int, height: int) -> list[Strip]:
-        text = next((words for words in self._empty or self.EMPTY if len(words) <= width), "")
-        rows = [Strip.blank(width, self.rich_style)] * height
-        if height:
-            left = (width - len(text)) // 2
-            words = Strip([Segment(" " * left, self.rich_style), Segment(text, self._style("empty"))])
-            rows[(height - 1) // 2] = words.adjust_cell_length(width, self.rich_style)
-        return rows
-
-
-def point_of(kernel: KernelState) -> Point:
-    """Returns the point of a judged kernel."""
-    report = kernel.report
-    speed = by_clock(report.speedup, report.clock) if report is not None else None
-    if report is None or report.verdict is not Verdict.PASS or speed is None:
-        return Point(kernel.judged_at, None)
-    return Point(kernel.judged_at, speed.median, words=figures.end_words(report.outcome))
-
-
-class GainsChart(LineChart):
-    """Redraws when a verdict arrived."""
-
-    EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
-
-    def show(self, state: WritingState) -> None:
-        """Shows the kernels judged so far."""
-        points = tuple(point_of(kernel) for kernel in state.kernels if kernel.report is not None)
-        scale = scale_of(point.y for point in points if point.y is not None)
-        until = max((point.x for point in points), default=1.0)
-        self.plot([ChartLine("one", points, holds=True)], until=until, scale=scale, axis=figures.clock)
+        return Content.styled(" " * LEFT + left + right.rjust(columns - len(left)), _AXIS)

@@ -1,34 +1,108 @@
-"""What screens with a table share: a filter above it, and the theme's colours for its cells.
+"""What screens with a table share: the table with colours of the theme, its title column, the filter above it."""
 
-Textual paints cells as Rich texts, whose colours do not follow a change of the theme.
-"""
-
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from textual.app import App
+from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.theme import Theme
-from textual.widget import Widget
-from textual.widgets import Input
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable, Input
+
+from problems.specification import Problem
+
+Figure = tuple[str, str]
+"""The words of a cell, and the name of their theme colour."""
+PLAIN = "foreground"
+LEAST_TITLE, MOST_TITLE = 14, 110
+"""Minimum and maximum width of a problem's title, in columns."""
 
 
-def cell_colour(app: App[object], name: str) -> str:
-    """Returns a theme variable as a Rich colour, without Textual's prefix "ansi_"; "" if the variable is unknown."""
-    return app.theme_variables.get(name, "").removeprefix("ansi_")
+def room_beside(width: int, columns: Iterable[int]) -> int:
+    """Returns the cells that columns of these widths leave for one more. The scrollbar takes one cell."""
+    return width - 1 - sum(each + 2 for each in columns) - 2  # each column has an empty cell on both sides
 
 
-def redraw_with_theme(widget: Widget, draw: Callable[[], object]) -> None:
-    """Calls `draw` after every change of the theme. widget: the mounted widget that owns the cells."""
+class FigureTable(DataTable[Text]):
+    """A table whose cells have colours of the theme, and whose columns have their widths from the start.
 
-    def changed(theme: Theme) -> None:
-        widget.call_after_refresh(draw)
+    Textual paints cells as Rich texts, whose colours do not follow a change of the theme. It would measure a column only
+    when the table is idle, and cells painted before would keep the old width.
+    """
 
-    widget.app.theme_changed_signal.subscribe(widget, changed)
+    def __init__(self, *, id: str | None = None, by_cell: bool = False) -> None:
+        super().__init__(id=id, cursor_type="cell" if by_cell else "row", zebra_stripes=False)
+        self._heads: list[tuple[str, str, int | None]] = []
+        self._figures: list[list[Figure]] = []
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._draw))
+
+    def fill(
+        self,
+        heads: Sequence[str],
+        rows: list[list[Figure]],
+        widths: Sequence[int | None] = (),
+        names: Sequence[str] = (),
+    ) -> None:
+        """Replaces all columns and rows; the cursor keeps its place.
+
+        widths: those of the first columns; None or missing: as wide as its words. names: keys of the columns.
+        """
+        more = [None] * len(heads)
+        self._heads = list(zip(names or map(str, range(len(heads))), heads, [*widths, *more], strict=False))
+        self._figures = rows
+        self._draw()
+
+    def put(self, row: int, column: int, figure: Figure) -> None:
+        """Replaces one cell."""
+        if self._figures[row][column] != figure:
+            self._figures[row][column] = figure
+            self.update_cell_at(Coordinate(row, column), self._text(figure))
+
+    def _draw(self) -> None:
+        at = self.cursor_coordinate
+        self.clear(columns=True)
+        for number, (name, head, width) in enumerate(self._heads):
+            cells = [Text(head), *(Text(row[number][0]) for row in self._figures if number < len(row))]
+            self.add_column(cells[0], key=name, width=max(cell.cell_len for cell in cells) if width is None else width)
+        for row in self._figures:
+            self.add_row(*map(self._text, row))
+        self.cursor_coordinate = at
+
+    def _text(self, figure: Figure) -> Text:
+        words, colour = figure
+        return Text(words, style=self.app.theme_variables.get(colour, "").removeprefix("ansi_"), no_wrap=True)
+
+
+def has_word(problem: Problem, word: str) -> bool:
+    """Whether a word in lower case is a problem's id, or in its names, title, origin, domain, class or collectives."""
+    if word.isdecimal():
+        return word == str(problem.id)
+    names = [problem.stem, problem.title, problem.origin, problem.domain, problem.category, *problem.also]
+    return word in " ".join([*names, *problem.collectives, f"class {problem.class_} class:{problem.class_}"]).lower()
 
 
 class FilterInput(Input):
-    """A filter field. The down key moves to the list, by the screen's action `to_table`."""
+    """A filter field, hidden until it is opened. The down key moves to the list, by the screen's action `to_table`."""
 
     BINDING_GROUP_TITLE = "Filter"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_table", "to the list", show=False)]
+
+    def __init__(self, placeholder: str, *, id: str) -> None:
+        super().__init__(placeholder=placeholder, id=id, compact=True)
+        self.display = False
+
+    @property
+    def words(self) -> list[str]:
+        """What was typed, as words in lower case."""
+        return self.value.lower().split()
+
+    def open(self) -> None:
+        """Shows the field and focuses it."""
+        self.display = True
+        self.focus()
+
+    def close(self) -> bool:
+        """Empties and hides the field; returns False if it was hidden already."""
+        was_open, self.display, self.value = self.display, False, ""
+        return was_open

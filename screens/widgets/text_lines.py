@@ -1,10 +1,13 @@
-"""Lines of a text: edits of whole lines (indentation, comment signs), widths, and marks that stay with their lines."""
+"""Lines of a text: wrapping to a measured width, edits of whole lines (indentation, comment signs), marks that stay with them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static
 
 from arena.words.untrusted_text import masked
@@ -37,6 +40,25 @@ class PlainStatic(Static):
             self._last_content = content
             other = last is None or len(content.plain) != len(last.plain)
             self.update(content, layout=layout or (other and self.styles.auto_dimensions))
+
+
+class Remeasured(Message):
+    """A widget has its new size. If a drawing can change that size, its handler must compare the width first."""
+
+
+class Measured(Widget):
+    """Posts `Remeasured`. A subclass names this base last: Textual takes default styles from the first base only."""
+
+    def on_resize(self) -> None:
+        self.post_message(Remeasured())
+
+
+class MeasuredPane(Vertical, Measured):
+    """The frame of a dialog, or a pane."""
+
+
+class MeasuredPage(VerticalScroll, Measured):
+    """A frame or a pane whose contents scroll."""
 
 
 def indented(lines: Sequence[str], width: int) -> list[str]:

@@ -1,9 +1,5 @@
 """The end of a growing text, coloured line by line."""
 
-import builtins
-import keyword
-import re
-from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -12,7 +8,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.words.untrusted_text import printable
-from screens.widgets.highlight import Language, has_fence, line_languages
+from screens.widgets.highlight import Language, has_fence, line_languages, spans_of
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 _TAIL = 16_000
@@ -22,22 +18,6 @@ _LINE = 1_000
 _STRIPS = 1_000
 _CODE = ("import ", "from ", '"""', "#", "def ", "class ", "@")
 """How an answer begins if it is only a Python file."""
-_WORDS = re.compile(
-    r"(?P<comment>#.*)"
-    r"|(?P<string>[rbfuRBFU]{0,2}(?:\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?))"
-    r"|(?P<decorator>^\s*@[\w.]+)"
-    rf"|(?P<keyword>\b(?:{'|'.join(keyword.kwlist)})\b)"
-    r"|(?P<number>\b\d[\w.]*)"
-    rf"|(?P<builtin>(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name[0].islower())})\b)"
-    r"|(?P<name>(?<=def )\w+|(?<=class )\w+)|\w+"
-)
-
-
-def _spans(line: str) -> Iterator[tuple[int, int, str]]:
-    """Yields the coloured words of a line by a rough pattern, because Pygments would take half a millisecond."""
-    for match in _WORDS.finditer(line):
-        if match.lastgroup is not None:
-            yield match.start(), match.end(), match.lastgroup
 
 
 class Writing(Widget):
@@ -52,7 +32,7 @@ class Writing(Widget):
         self._styles: dict[str, Style] = {}
         self._languages: list[Language] = []
         """The language of every line: an answer is prose with code in fences, or only code."""
-        self._strips: dict[tuple[str, int, bool], Strip] = {}
+        self._strips: dict[tuple[str, int, Language], Strip] = {}
         """Cache of drawn lines: most lines of a growing text only move up."""
 
     def show(self, text: str) -> None:
@@ -77,21 +57,21 @@ class Writing(Widget):
         at = max(0, len(self._lines) - height) + y
         if at >= len(self._lines):
             return Strip.blank(width, self._style(""))
-        code = self._languages[at] not in ("prose", "plain")
+        language = self._languages[at]
         if at == len(self._lines) - 1:
-            return self._drawn(self._lines[at], width, code, cursor=True)
+            return self._drawn(self._lines[at], width, language, cursor=True)
         line = self._lines[at][:_LINE]
-        key = (line, width, code)
+        key = (line, width, language)
         if key not in self._strips:
             if len(self._strips) > _STRIPS:
                 self._strips.clear()
-            self._strips[key] = self._drawn(line, width, code)
+            self._strips[key] = self._drawn(line, width, language)
         return self._strips[key]
 
-    def _drawn(self, text: str, width: int, code: bool, cursor: bool = False) -> Strip:
+    def _drawn(self, text: str, width: int, language: Language, cursor: bool = False) -> Strip:
         line, plain = printable(text[:_LINE]).replace("\n", " ")[:width], self._style("")
         segments, at = [], 0
-        for start, end, kind in _spans(line) if code else ():
+        for start, end, kind in spans_of(line, language):
             segments.append(Segment(line[at:start], plain))
             segments.append(Segment(line[start:end], self._style(kind)))
             at = end

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 KERNEL = """
 import torch.distributed as dist
@@ -39,7 +40,7 @@ def on_disk(home: Path, tmp_path: Path) -> OnDisk:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=PATIENCE_S,
             check=False,
         )
 

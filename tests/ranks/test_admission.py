@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from waiting import PATIENCE_S
 
 from problems.specification import ProblemError, load_problem
 from sandbox.admission.admission import admit, require_code
@@ -50,7 +51,7 @@ ALONE_IN_THE_WORLD = {"input": Verdict.PASS, **dict.fromkeys(("silent", "int8_wi
 def examined(made_problem: Callable[..., Path]) -> Examined:
     """examined(world=2, inputs=..., baseline=..., check=...): the row of a tiny problem."""
 
-    def examine(world: int = 2, timeout: float = 60, **files: str) -> AdmissionRow:
+    def examine(world: int = 2, timeout: float = PATIENCE_S, **files: str) -> AdmissionRow:
         return admit(load_problem(made_problem(**files)), world, "float32", timeout=timeout)
 
     return examine
@@ -86,26 +87,24 @@ def test_an_honest_problem_is_admitted_and_every_cheat_is_rejected(examined: Exa
     assert row.tried("rounded_once") == row.tried("other_order") == Verdict.PASS
 
 
+LENIENT = {"check": "rms_floor = 0.2\nmax_floor = 0.2\n"}
 PASSING: dict[str, dict[str, str]] = {
+    "fp8 int8_wire bits6 drop_small": LENIENT,
     "zeros": {"baseline": "def solution(x):\n    return x * 0\n"},
     "constant": {"baseline": "def solution(x):\n    return x * 0 + 1\n"},
     "input": {"baseline": "def solution(x):\n    return x.clone()\n"},
     "other_trial": {"inputs": FIXED},
-    "fp8": {"check": "rms_floor = 0.2\nmax_floor = 0.2\n"},
     "one_wrong": {"inputs": HONEST + "\ndef canonical(outputs, setting):\n    return outputs[:4]\n"},
     "silent": {"baseline": ALONE},
     "one_stale": {"check": "rms_floor = 90\nmax_floor = 90\n"},
-    "int8_wire": {"check": "rms_floor = 0.2\nmax_floor = 0.2\n"},
     "int16_wire": {"check": "rms_floor = 1e-4\nmax_floor = 1e-3\n"},
-    "bits6": {"check": "rms_floor = 0.2\nmax_floor = 0.2\n"},
-    "drop_small": {"check": "rms_floor = 0.2\nmax_floor = 0.2\n"},
 }
 
 
-@pytest.mark.parametrize("cheat", PASSING)
-def test_a_cheat_that_passes_speaks_against_admission(examined: Examined, cheat: str) -> None:
-    files: dict[str, str] = {"check": "", **PASSING[cheat]}
-    assert f"{cheat} passes" in examined(**files).against
+@pytest.mark.parametrize("cheats", PASSING)
+def test_cheats_that_pass_speak_against_admission(examined: Examined, cheats: str) -> None:
+    files: dict[str, str] = {"check": "", **PASSING[cheats]}
+    assert {f"{cheat} passes" for cheat in cheats.split()} <= {*examined(**files).against}
 
 
 def test_what_the_card_excuses_does_not_speak_against_admission(made_problem: Callable[..., Path]) -> None:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+from waiting import PATIENCE_S
 
 from sandbox.admission import ranks
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
@@ -30,14 +31,14 @@ def test_every_rank_returns_what_it_computed_with_the_others() -> None:
         return rank, total
 
     before = children()
-    found = in_gloo_ranks(3, work, timeout=100)
+    found = in_gloo_ranks(3, work, timeout=PATIENCE_S)
     assert [rank for rank, _ in found] == [0, 1, 2]
     assert all(float(total) == 6.0 for _, total in found)
     assert children() == before
 
 
 def test_more_than_a_pipe_holds_comes_back() -> None:
-    (large,) = in_gloo_ranks(1, lambda rank, world: torch.ones(1 << 20), timeout=100)
+    (large,) = in_gloo_ranks(1, lambda rank, world: torch.ones(1 << 20), timeout=PATIENCE_S)
     assert float(large.sum()) == 1 << 20
 
 
@@ -45,10 +46,10 @@ def test_the_first_rank_that_raises_is_named_and_the_others_do_not_wait(before: 
     def work(rank: int, world: int) -> None:
         if rank == 1:
             raise ValueError("no such size")
-        time.sleep(60)
+        time.sleep(600)
 
     with pytest.raises(RankFailed, match="ValueError: no such size") as caught:  # not: "did not finish"
-        in_gloo_ranks(3, work, timeout=60)
+        in_gloo_ranks(3, work, timeout=PATIENCE_S)
     assert caught.value.rank == 1
     assert children() <= before
 
@@ -61,10 +62,10 @@ def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int
     def work(rank: int, world: int) -> None:
         if rank == 1:
             end()
-        time.sleep(60)
+        time.sleep(600)
 
     with pytest.raises(RankFailed, match=f"rank 1: {words}"):
-        in_gloo_ranks(2, work, timeout=50)
+        in_gloo_ranks(2, work, timeout=90)
     assert children() <= before
 
 
@@ -78,12 +79,12 @@ def test_a_rank_that_a_signal_kills_is_the_cause_though_a_peer_reports_first(mon
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(RankFailed, match="rank 1: died of signal 9"):
-        in_gloo_ranks(2, work, timeout=50)
+        in_gloo_ranks(2, work, timeout=90)
 
 
 def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:
     def work(rank: int, world: int) -> None:
-        time.sleep(60)
+        time.sleep(600)
 
     with pytest.raises(RankFailed, match="rank 0: did not finish within 2 s"):
         in_gloo_ranks(2, work, timeout=2)
@@ -99,5 +100,5 @@ def test_no_rank_begins_before_all_have_joined(tmp_path: Path, monkeypatch: pyte
                 (tmp_path / "joined").touch()
 
     monkeypatch.setattr(ranks, "Device", Slow)
-    found = in_gloo_ranks(2, lambda rank, world: (tmp_path / "joined").exists(), timeout=100)
+    found = in_gloo_ranks(2, lambda rank, world: (tmp_path / "joined").exists(), timeout=PATIENCE_S)
     assert found == [True, True]  # a rank that ends early would break connections that its peers are making

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from house_agreement import off, real_leaves, same, sizes_of, wanted_leaves
+from waiting import PATIENCE_S
 
 from arena.paths import paths_in
 from arena.runs.engine import Engine
@@ -72,7 +73,7 @@ def agrees(in_ranks: Any, problem: Problem, world: int, settings: Sequence[tuple
                 found += [(off(problem, dtype, g, w), untouched) for (_, g), (_, w) in zip(got, wanted, strict=True)]
         return found
 
-    for figures in in_ranks(world, work, timeout=100):
+    for figures in in_ranks(world, work, timeout=PATIENCE_S):
         assert all(untouched for _, untouched in figures)
         # NaN is neither above nor within a limit, so the assertion uses `<=`.
         assert all(error <= 1.0 for error, _ in figures), max(figures)

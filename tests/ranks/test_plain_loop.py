@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from waiting import PATIENCE_S
 
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -30,7 +31,7 @@ def state(pid: int) -> str:
 
 async def all_stop(pids: list[int]) -> None:
     """Waits until all processes have stopped: a process handles a signal only when it gets a core."""
-    async with asyncio.timeout(90.0):
+    async with asyncio.timeout(PATIENCE_S):
         while any(state(pid) != "T" for pid in pids):
             await asyncio.sleep(0.01)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 from sandbox.protocol.result import Transfers, joined
@@ -42,7 +43,7 @@ def test_a_way_that_moves_half_of_a_block_is_a_failure() -> None:
             return Ways(SMALL, {"halves": Way(half)}, super().transfer_ways().seconds)
 
     with pytest.raises(RankFailed, match="halves has moved wrong data between ranks 0 and 1"):
-        in_gloo_ranks(2, lambda rank, world: transfers.measure(Halving()), timeout=110)
+        in_gloo_ranks(2, lambda rank, world: transfers.measure(Halving()), timeout=PATIENCE_S)
 
 
 def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine) -> None:

@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 from waiting import comes_true
@@ -19,6 +20,8 @@ from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
 from screens.kernel.screen import KernelScreen
 from screens.services import Services
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.editor import Editor
 
 HERE = Path(__file__).parent
 REFEREE = (sys.executable, "-P", str(HERE.parent / "unit" / "scripted_referee.py"))
@@ -26,6 +29,21 @@ REFEREE = (sys.executable, "-P", str(HERE.parent / "unit" / "scripted_referee.py
 PROBLEMS = ("collective/allreduce", "collective/allgather", "tensor/gemm_allreduce")
 
 Opener = Callable[..., "AsyncIterator[tuple[ArenaApp, Pilot[None]]]"]
+
+
+LOOKS = {"columns", "size", "theme"}
+"""Parameters of tests that say the same at several sizes, or in several themes."""
+_with_first_look: set[tuple[str, str]] = set()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a test as `further` if the same test has another size or theme already."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if LOOKS & parameters.keys():
+        rest = {name: value for name, value in parameters.items() if name not in LOOKS}
+        if (case := (item.location[2].partition("[")[0], repr(rest))) in _with_first_look:
+            item.add_marker(pytest.mark.further)
+        _with_first_look.add(case)
 
 
 class FewProblems(Services):
@@ -87,6 +105,29 @@ async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 def until() -> Callable[..., Awaitable[None]]:
     """`await until(pilot, condition)`."""
     return _until
+
+
+class EditorPage(App[None]):
+    """The editor alone."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield Editor(id="kernel")
+
+
+@pytest.fixture
+def editing() -> Callable[..., "AbstractAsyncContextManager[tuple[Pilot[None], Editor]]"]:
+    """`async with editing(size) as (pilot, editor)`: the editor alone, focused."""
+
+    @asynccontextmanager
+    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pilot[None], Editor]]:
+        async with EditorPage().run_test(size=size) as pilot:
+            pilot.app.query_one(Editor).focus()
+            yield pilot, pilot.app.query_one(Editor)
+
+    return opened
 
 
 @pytest.fixture

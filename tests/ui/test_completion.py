@@ -1,25 +1,14 @@
 """Completion of the kit's names in the editor, and the signature at the cursor."""
 
 import pytest
-from textual.app import App, ComposeResult
 from textual.events import Key
 from textual.widgets import OptionList
 
 from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
-from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.completion import CompletionList, name_at, names_for, signature_words
-from screens.widgets.editor import Editor
 
 SYMM = ("s", "y", "m", "m", "full_stop")
-
-
-class Page(App[None]):
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return VARIABLE_DEFAULTS
-
-    def compose(self) -> ComposeResult:
-        yield Editor(id="kernel")
 
 
 def names(text: str) -> list[str]:
@@ -75,11 +64,8 @@ def test_a_signature_is_as_full_as_there_is_room() -> None:
     assert signature_words(name, 12) == "symm.stage(…"
 
 
-async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one(editing) -> None:
+    async with editing() as (pilot, editor):
         await pilot.press(*SYMM)
         assert editor.completion.is_open
         await pilot.press("s")
@@ -93,28 +79,22 @@ async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one() -> No
         assert editor.text == "symm.stage\nsymm.wo"
 
 
-async def test_up_goes_round_and_what_is_chosen_is_explained() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_up_goes_round_and_what_is_chosen_is_explained(editing) -> None:
+    async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s", "up")
         await pilot.pause()
-        shown = app.query_one(CompletionList)
+        shown = pilot.app.query_one(CompletionList)
         assert shown.query_one(OptionList).highlighted == 2
         assert "their own slots and epochs" in str(shown.query_one("PlainStatic").render())
         await pilot.press("pageup")
         assert editor.completion.chosen.name == "signal"
 
 
-async def test_a_closed_list_takes_no_key() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_closed_list_takes_no_key(editing) -> None:
+    async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "escape")
         assert not editor.completion.is_open
-        assert not app.query_one(CompletionList).display
+        assert not pilot.app.query_one(CompletionList).display
         await pilot.press("p", "enter", "tab", "up", "down", "x")
         assert editor.text == "symm.p\n    x"
         await pilot.press("enter", *SYMM, *"out")  # the name is complete: enter ends the line
@@ -123,34 +103,25 @@ async def test_a_closed_list_takes_no_key() -> None:
 
 
 @pytest.mark.parametrize("text", ["# symm", '"symm', 'S = r"""\n__global__ void f(int x) {\nsymm'])
-async def test_comments_strings_and_cuda_have_no_list(text: str) -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_comments_strings_and_cuda_have_no_list(editing, text: str) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved(text)
         editor.move_cursor(editor.document.end)
         await pilot.press("full_stop")
         assert not editor.completion.is_open
 
 
-async def test_a_burst_of_keys_is_typed_as_it_is() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_burst_of_keys_is_typed_as_it_is(editing) -> None:
+    async with editing() as (pilot, editor):
         for key in (*"symm.stage", "enter", *"x", "enter", *"symm."):
-            app.post_message(Key("full_stop" if key == "." else key, key if len(key) == 1 else None))
+            pilot.app.post_message(Key("full_stop" if key == "." else key, key if len(key) == 1 else None))
         await pilot.pause()
         assert editor.text == "symm.stage\nx\nsymm."
         assert editor.completion.is_open
 
 
-async def test_the_list_goes_with_the_word_and_the_focus() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_the_list_goes_with_the_word_and_the_focus(editing) -> None:
+    async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s")
         await pilot.press("backspace")
         assert len(editor.completion.names) > 3
@@ -158,40 +129,34 @@ async def test_the_list_goes_with_the_word_and_the_focus() -> None:
         await pilot.pause()
         assert not editor.completion.is_open
         await pilot.press("full_stop")
-        app.set_focus(None)
+        pilot.app.set_focus(None)
         await pilot.pause()
         assert not editor.completion.is_open
 
 
 @pytest.mark.parametrize("height", [12, 24])
 @pytest.mark.parametrize("row", [0, 10, 60])
-async def test_the_list_leaves_the_line_of_the_cursor_in_sight(height: int, row: int) -> None:
-    app = Page()
-    async with app.run_test(size=(60, height)) as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_the_list_leaves_the_line_of_the_cursor_in_sight(editing, height: int, row: int) -> None:
+    async with editing((60, height)) as (pilot, editor):
         editor.open_saved("\n" * 60)
         editor.move_cursor((row, 0))
         await pilot.press(*SYMM)
         await pilot.pause()
-        region = app.query_one(CompletionList).region
+        region = pilot.app.query_one(CompletionList).region
         assert region.bottom <= height
         assert region.y >= 0
         assert not region.y <= editor.cursor_screen_offset.y < region.bottom
         assert 0 <= region.x <= region.right <= 60
 
 
-async def test_a_click_takes_a_name() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_click_takes_a_name(editing) -> None:
+    async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s")
         await pilot.pause()
         await pilot.click(OptionList, offset=(2, 2))
         await pilot.pause()
         assert editor.text == "symm.sub"
-        assert app.focused is editor
+        assert pilot.app.focused is editor
 
 
 @pytest.mark.slow

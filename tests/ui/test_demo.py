@@ -14,9 +14,8 @@ from arena import demo
 from arena.demo import DemoScript, DemoStage, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
-from screens.demo import app as demo_app
-from screens.demo import words
-from screens.demo.app import DemoApp
+from screens import demo as demo_app
+from screens.demo import DemoApp, words
 from screens.demo.big_type import big_type
 from screens.demo.screen import DemoScreen
 

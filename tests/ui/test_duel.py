@@ -202,21 +202,7 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         assert "10:00" not in screen_text(app)
 
 
-async def test_leaving_a_duel_takes_two_escapes_and_counts_for_nobody(open_app, until, paths) -> None:
-    async with open_app() as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        screen.panes["left"].insert("# not saved\n")
-        await pilot.press("escape")
-        assert app.screen is screen
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
-        await until(pilot, lambda: screen.state.stage == "abandoned")
-        assert duel_records(paths.duels) == []
-        path = app.services.workspace.kernel_path(screen.problem)
-        assert "# not saved" in app.services.workspace.draft(path)
-
-
-async def test_quitting_during_a_duel_takes_two_presses(open_app, until) -> None:
+async def test_quitting_and_leaving_a_duel_take_two_presses(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         ends = []
@@ -227,14 +213,15 @@ async def test_quitting_during_a_duel_takes_two_presses(open_app, until) -> None
         await pilot.press("ctrl+q")
         assert ends == [None]
         assert screen.state.stage == "playing"
-
-
-async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        first = await played(app, pilot, until)
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
-        assert app.screen.state.header.duel_id != first.state.header.duel_id
+        screen.panes["left"].insert("# not saved\n")
+        await pilot.press("escape")
+        assert app.screen is screen
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
+        await until(pilot, lambda: screen.state.stage == "abandoned")
+        assert duel_records(paths.duels) == []  # it counts for nobody
+        path = app.services.workspace.kernel_path(screen.problem)
+        assert "# not saved" in app.services.workspace.draft(path)
 
 
 async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
@@ -261,12 +248,6 @@ async def test_a_duel_that_is_left_while_the_rematch_is_prepared_is_left(open_ap
         await pilot.pause(0.3)
         assert app.screen is app.picker
         assert len(list(paths.duels.glob("*.jsonl"))) == 1
-
-
-async def test_f8_on_the_kernel_screen_asks_who_plays(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(app.screen, DuelSetup))
 
 
 async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(open_app, until, screen_text) -> None:
@@ -331,13 +312,18 @@ async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
 
 
-async def test_code_has_the_width_and_the_race_is_below(open_app, until) -> None:
+async def test_code_and_reasons_have_the_width(open_app, until, screen_text, monkeypatch) -> None:
     async with open_app(size=(100, 30)) as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         left, race = screen.query_one("#left-pane").region, screen.query_one("#race-pane").region
         assert left.width >= 60
         assert left.bottom <= race.y
         assert race.width == 100
+        reason = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ end"
+        monkeypatch.setattr(SideState, "stopped", reason)
+        screen.changed = True
+        await until(pilot, lambda: "→ end" in screen_text(app))
+        assert "✓ PASS" in screen_text(app)
         await pilot.resize_terminal(220, 40)
         await until(pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y)
 
@@ -374,13 +360,3 @@ async def test_a_terminal_of_12_rows_shows_code(open_app, until, screen_text) ->
         await started(app, pilot, until, prepare(app, you="pass\n# two\n# three", guest="pass"))
         await until(pilot, lambda: "3  # three" in screen_text(app))
         await until(pilot, lambda: "✓ PASS" in screen_text(app))
-
-
-async def test_the_reason_why_a_player_stopped_is_said_whole(open_app, until, screen_text, monkeypatch) -> None:
-    async with open_app(size=(100, 30)) as (app, pilot):
-        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
-        reason = "m-1 at 127.0.0.1:9: " + "connection attempts failed, " * 4 + "→ end"
-        monkeypatch.setattr(SideState, "stopped", reason)
-        screen.changed = True
-        await until(pilot, lambda: "→ end" in screen_text(app))
-        assert "✓ PASS" in screen_text(app)

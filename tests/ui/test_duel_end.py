@@ -11,8 +11,7 @@ from arena.duel.state import DuelState
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
-from screens.duel import words
-from screens.duel.base import points_of
+from screens.duel import points_of, words
 from screens.duel.board import DuelBoard
 from screens.duel.live import GUEST, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen

@@ -13,8 +13,7 @@ from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import NONE, WITH_AGENTS
 from screens.duel.live import LiveDuelScreen
-from screens.duel.player_row import PROGRAM
-from screens.duel.setup import DuelSetup
+from screens.duel.setup import PROGRAM, DuelSetup
 
 pytestmark = pytest.mark.slow
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
@@ -96,7 +95,7 @@ async def test_players_say_what_they_are_and_why_they_cannot_play(open_app, unti
         for player, said in words.items():
             assert said in await choose_player(screen, pilot, until, "right", player), player
         screen.query_one("#start").press()
-        await until(pilot, lambda: "cannot play" in str(screen.query_one("#duel-trouble").content))
+        await until(pilot, lambda: "cannot play" in str(screen.query_one("#report").content))
         assert app.screen is screen
 
 
@@ -135,7 +134,7 @@ async def test_a_limit_is_proposed_where_dollars_can_be_counted(open_app, until)
         assert limit(screen)[:2] == ("", False)
         screen.query_one("#dollars", Input).value = "2"
         screen.query_one("#start").press()
-        await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#duel-trouble").content))
+        await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#report").content))
         await choose_player(screen, pilot, until, "left", "you")
         await choose_player(screen, pilot, until, "right", "house")
         assert limit(screen) == ("", True, "")
@@ -149,7 +148,7 @@ async def test_a_program_by_its_path_plays_within_its_limit(open_app, until, scr
         screen.query_one("#player-right", Select).value = PROGRAM
         await pilot.pause()
         screen.query_one("#start").press()
-        await until(pilot, lambda: "cannot play" in str(screen.query_one("#duel-trouble").content))
+        await until(pilot, lambda: "cannot play" in str(screen.query_one("#report").content))
         path = screen.query_one("#program-right", Input)
         assert path.parent.display
         path.value = str(program)
@@ -205,7 +204,7 @@ async def test_a_kernel_of_ones_own_is_a_rival(open_app, until, type_kernel) -> 
         await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
         await choose_player(app.screen, pilot, until, "right", "file: kernel")
         app.screen.decide()
-        await until(pilot, lambda: "two different" in str(app.screen.query_one("#duel-trouble").content))
+        await until(pilot, lambda: "two different" in str(app.screen.query_one("#report").content))
         await choose_player(app.screen, pilot, until, "right", "file: ring")
         app.screen.decide()
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))

@@ -16,7 +16,6 @@ from arena.words.untrusted_text import masked
 from screens.kernel.source.diff_view import DiffView
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
-from screens.widgets.editor import Editor
 from screens.widgets.highlight import language_of, line_spans, parts_of
 from screens.widgets.search import next_place, pattern_of, places_of
 from screens.widgets.source import SOURCE_STYLES, Source
@@ -32,11 +31,6 @@ def solution(a):
     """Words; not code."""
     return a  # """ is no string here
 '''
-
-
-class Page(App[None]):
-    def compose(self) -> ComposeResult:
-        yield Editor(id="kernel")
 
 
 def kinds(row: int) -> dict[str, str]:
@@ -140,22 +134,16 @@ def test_languages_by_name() -> None:
     assert language_of("notes.txt") == "plain"
 
 
-async def test_enter_keeps_the_indentation_and_backspace_takes_one_level() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_enter_keeps_the_indentation_and_backspace_takes_one_level(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.show_saved("def solution(x):")
         editor.move_cursor(editor.document.end)
         await pilot.press("enter", *"pass", "enter", "backspace", *"y")
         assert editor.text == "def solution(x):\n    pass\ny"
 
 
-async def test_the_dirty_mark_goes_when_the_text_is_as_saved() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_the_dirty_mark_goes_when_the_text_is_as_saved(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.show_saved("ab")
         await pilot.press("c")
         await pilot.pause()
@@ -165,35 +153,26 @@ async def test_the_dirty_mark_goes_when_the_text_is_as_saved() -> None:
         assert not editor.dirty
 
 
-async def test_undo_ends_at_the_file_that_was_opened() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("one")
         await pilot.press("x", "ctrl+z", "ctrl+z", "ctrl+z")
         assert editor.text == "one"
         assert not editor.dirty
 
 
-async def test_keys_of_a_burst_work_in_the_order_typed() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_keys_of_a_burst_work_in_the_order_typed(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
         await pilot.pause()
         for key in ("down", "down", "end", "x", "backspace", "y", "up", "home", "z"):
-            app.post_message(Key(key, key if len(key) == 1 else None))
+            pilot.app.post_message(Key(key, key if len(key) == 1 else None))
         await pilot.pause()
         assert editor.text == "one\nztwo\nthreey"
 
 
-async def test_lines_are_drawn_as_they_are_now() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_lines_are_drawn_as_they_are_now(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree\nfour")
         await pilot.press("down", "down", *"new ")
         await pilot.press("down", "down")
@@ -203,11 +182,8 @@ async def test_lines_are_drawn_as_they_are_now() -> None:
         assert drawn == [["1", "eins"], ["2", "two"], ["3", "new", "three"], ["4", "four"]]
 
 
-async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.show_saved("one\ntwo\nthree")
         editor.move_cursor((1, 2))
         editor.show_saved("one\nzwei\nthree")
@@ -216,11 +192,8 @@ async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone() -> None:
         assert editor.text == "one\ntwo\nthree"
 
 
-async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("def f():\nreturn 1\n\nx = 2\n")
         editor.selection = Selection((1, 0), (4, 0))
         await pilot.press("tab")
@@ -235,11 +208,8 @@ async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back() -> N
         assert editor.text == "def f():\nre  turn 1\n\nx = 2\n"
 
 
-async def test_a_selection_within_a_line_is_not_lost_to_tab() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_selection_within_a_line_is_not_lost_to_tab(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("  one two")
         editor.selection = Selection((0, 2), (0, 5))
         await pilot.press("tab")
@@ -247,14 +217,11 @@ async def test_a_selection_within_a_line_is_not_lost_to_tab() -> None:
         assert editor.selected_text == "one"
         await pilot.press("shift+tab", "shift+tab")
         assert editor.text == "one two"
-        assert app.focused is editor
+        assert pilot.app.focused is editor
 
 
-async def test_lines_become_comments_in_their_own_language_and_back() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_lines_become_comments_in_their_own_language_and_back(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved(KERNEL)
         await pilot.pause()
         editor.selection = Selection((5, 3), (7, 3))
@@ -271,11 +238,8 @@ async def test_lines_become_comments_in_their_own_language_and_back() -> None:
         assert editor.text.splitlines()[3] == "// }"
 
 
-async def test_the_ends_of_the_text_have_keys() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_the_ends_of_the_text_have_keys(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
         await pilot.press("ctrl+end")
         assert editor.cursor_location == (2, 5)
@@ -283,11 +247,8 @@ async def test_the_ends_of_the_text_have_keys() -> None:
         assert editor.selected_text == "one\ntwo\nthree"
 
 
-async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes() -> None:
-    app = Page()
-    async with app.run_test() as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes(editing) -> None:
+    async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
         editor.mark_lines({1: "wrong here"})
         await pilot.press("enter")
@@ -307,11 +268,8 @@ async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes() -> No
         assert not editor.marks.words
 
 
-async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now() -> None:
-    app = Page()
-    async with app.run_test(size=(40, 10)) as pilot:
-        editor = app.query_one(Editor)
-        editor.focus()
+async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now(editing) -> None:
+    async with editing((40, 10)) as (pilot, editor):
         editor.open_saved(" ".join(f"word{n}" for n in range(20)) + "\nlast")
         editor.soft_wrap = True
         await pilot.pause()
@@ -326,10 +284,8 @@ HOSTILE = "# \x1b]0;title\x07 \x1b[2J \x9b31m \u202e\tend"
 MASKED = "# �]0;title� �[2J �31m �"
 
 
-async def test_control_characters_are_signs_in_their_columns() -> None:
-    app = Page()
-    async with app.run_test(size=(40, 10)) as pilot:
-        editor = app.query_one(Editor)
+async def test_control_characters_are_signs_in_their_columns(editing) -> None:
+    async with editing((40, 10)) as (pilot, editor):
         editor.open_saved(f"pass\n{HOSTILE}")
         await pilot.pause()
         assert editor.get_line(1).plain == f"{MASKED}\tend"
@@ -337,10 +293,8 @@ async def test_control_characters_are_signs_in_their_columns() -> None:
         assert editor.text == f"pass\n{HOSTILE}"
 
 
-async def test_signs_widen_the_text_so_that_the_end_of_a_line_can_be_reached() -> None:
-    app = Page()
-    async with app.run_test(size=(40, 10)) as pilot:
-        editor = app.query_one(Editor)
+async def test_signs_widen_the_text_so_that_the_end_of_a_line_can_be_reached(editing) -> None:
+    async with editing((40, 10)) as (pilot, editor):
         editor.open_saved("\x1b" * 100 + "end")
         await pilot.pause()
         editor.scroll_to(x=editor.max_scroll_x, animate=False)
@@ -398,10 +352,6 @@ def test_a_search_in_lower_case_finds_both() -> None:
     assert next_place(places, (0, 0), backward=True) == 2
 
 
-class Low(Page):
-    CSS = "Editor { height: 9; width: 40; }"
-
-
 CHANGES = {
     "type": lambda editor, rng: editor._replace_via_keyboard(rng.choice("xyz( )"), *editor.selection),
     "enter": lambda editor, rng: editor._new_line(),
@@ -420,11 +370,10 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("seed", [2, 4])
-async def test_random_changes_keep_lines_and_cursor(seed) -> None:
+async def test_random_changes_keep_lines_and_cursor(editing, seed) -> None:
     rng = random.Random(seed)
-    async with Low().run_test(size=(50, 12)) as pilot:
-        editor = pilot.app.query_one(Editor)
-        editor.focus()
+    async with editing((50, 12)) as (pilot, editor):
+        editor.styles.height, editor.styles.width = 9, 40
         for _ in range(80):
             CHANGES[rng.choice([*CHANGES, "undo", "undo"])](editor, rng)
             lines = editor.wrapped_document

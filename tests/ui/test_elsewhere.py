@@ -17,17 +17,16 @@ from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
-from screens.dialogs import doctor
-from screens.dialogs.dialog import Reader
+from screens.dialogs import Reader, doctor
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.questions import Welcome
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.screen import KernelScreen
-from screens.model.screen import ModelScreen
-from screens.picker.welcome import Welcome
-from screens.profile.screen import ProfileScreen
-from screens.sweep.screen import SweepScreen
+from screens.model import ModelScreen
+from screens.profile import ProfileScreen
+from screens.sweep import SweepScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.widgets.key_line import entitle
 
@@ -209,10 +208,10 @@ async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, servic
         assert paths.settings_file.exists()
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "contrast", "ansi"])
-async def test_every_theme_paints_every_screen(open_app, events, until, screen_text, name) -> None:
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
+async def test_every_theme_paints_every_screen(open_app, events, until, screen_text, theme) -> None:
     async with open_app(problem="13") as (app, pilot):
-        app.theme = name
+        app.theme = theme
         for event in events("wrong"):
             app.screen.apply(event)
         await until(pilot, lambda: "✗ WRONG" in screen_text(app))

@@ -9,7 +9,7 @@ from arena.duel.journal import read_duel_header
 from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
-from screens.sweep.screen import SweepScreen
+from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
 RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"

@@ -120,81 +120,64 @@ async def test_the_keys_below_are_those_of_what_has_the_focus(open_app, until, s
         assert keys().index("F6 history") > keys().index("^f find")
 
 
-async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        app.screen.query_one(LogPane).focus()
-        await pilot.pause()
-        await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        text = "\n".join(app.screen._sections)
-        assert "Keys of the pane with the focus: Log" in text
-        assert "| 0-7 | one rank |" in text
-        assert text.index("| 0-7 | one rank |") < text.index("## Keys at a kernel")
+async def help_of(app, pilot, until) -> list[str]:
+    """The sections of the help over the present screen."""
+    below = app.screen
+    await pilot.press("f1")
+    await until(pilot, lambda: hasattr(app.screen, "_sections"))
+    sections = app.screen._sections
+    await pilot.press("escape")
+    await until(pilot, lambda: app.screen is below and app._vanished_at < math.inf)
+    return sections
 
 
-async def test_help_begins_with_the_editors_own_keys_and_promises_none_that_terminals_seldom_send(
-    open_app, until
-) -> None:
+async def test_help_begins_with_what_has_the_focus(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        own, screen, others = app.screen._sections[:3]
+        own, screen, others = (await help_of(app, pilot, until))[:3]
         assert "Editor" in own
         assert "| ctrl+/ | comment |" in own
         assert "Keys at a kernel" in screen
         assert all(promised in others for promised in ("| undo |", "| ctrl+home |"))
         assert not any(seldom in others for seldom in ("super+", "ctrl+shift+k", "ctrl+backspace"))
-
-
-async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
+        app.screen.query_one(LogPane).focus()
+        await pilot.pause()
+        text = "\n".join(await help_of(app, pilot, until))
+        assert "Keys of the pane with the focus: Log" in text
+        assert text.index("| 0-7 | one rank |") < text.index("## Keys at a kernel")
         await pilot.press("f6")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen))
-        await pilot.press("f1")
-        await until(pilot, lambda: "compare with the editor" in screen_text(app))
-        text = screen_text(app)
+        text = "\n".join(await help_of(app, pilot, until))
         assert text.index("Keys of this dialog: History") < text.index("compare with the editor")
         assert text.index("compare with the editor") < text.index("Keys at a kernel")
-        await pilot.press("escape", "escape")
+        await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app._vanished_at < math.inf)
         await pilot.press("f4")
         await until(pilot, lambda: isinstance(app.screen, SettingDialog))
-        await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        first = app.screen._sections[0]
+        first = (await help_of(app, pilot, until))[0]
         assert all(words in first for words in ("| F5 or ctrl+s |", "| enter | go ahead", "| esc | back |"))
         assert "ctrl+q" not in first  # left out: it works everywhere
 
 
 async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        assert app.screen._sections[0].startswith("## Keys of the pane with the focus: Problems")
-        assert "| enter |" not in app.screen._sections[0]
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker and app._vanished_at < math.inf)
+        first = (await help_of(app, pilot, until))[0]
+        assert first.startswith("## Keys of the pane with the focus: Problems")
+        assert "| enter |" not in first
         await pilot.press("slash")
         await until(pilot, lambda: type(app.focused).__name__ == "FilterInput")
-        await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        assert app.screen._sections[0].startswith("## Keys of the pane with the focus: Filter")
+        assert (await help_of(app, pilot, until))[0].startswith("## Keys of the pane with the focus: Filter")
 
 
-async def test_letters_leave_the_names_of_tabs_and_hidden_panes_have_theirs_on_a_tab(
-    open_app, until, screen_text
-) -> None:
-    async with open_app(size=(60, 24), problem="13") as (app, pilot):
-        await pilot.press("ctrl+o")
-        tabs = " k kernel b baseline d diff a card s result l log"
-        await until(pilot, lambda: tabs in screen_text(app).replace("▸", ""))
-
-
-async def test_the_words_for_one_pane_are_there_where_they_fit(open_app, until, screen_text) -> None:
+async def test_tabs_have_the_letters_and_words_that_fit(open_app, until, screen_text) -> None:
     def tabs() -> str:
         return screen_text(app).splitlines()[3].rstrip()
 
     async with open_app(size=(60, 24), problem="13") as (app, pilot):
+        await pilot.press("ctrl+o")  # hidden panes have their letters on a tab
+        letters = " k kernel b baseline d diff a card s result l log"
+        await until(pilot, lambda: letters in screen_text(app).replace("▸", ""))
+        await pilot.press("x")  # no letter of any pane
+        await until(pilot, lambda: app.screen.focused is app.screen.editor)
         await pilot.press("ctrl+t")
         await until(pilot, lambda: app.screen.zoomed)
         await pilot.pause()

@@ -107,24 +107,18 @@ async def test_nothing_is_left_blank_by_another_size_of_the_terminal(open_app, e
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
 
 
-@pytest.mark.parametrize("run", ["wrong", "error"])
-async def test_what_is_wrong_has_room_at_100_columns(open_app, events, until, screen_text, run) -> None:
+async def test_at_100_columns_failures_and_charts_have_room(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         answer = app.screen.query_one("#answer")
-        for event in events(run):
-            app.screen.apply(event)
-        await until(pilot, lambda: answer.outer_size.height >= 12)
-        await until(pilot, lambda: "→" in screen_text(app))
-        for event in events("pass"):
-            app.screen.apply(event)
-        await until(pilot, lambda: answer.outer_size.height < 12)
-
-
-async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
-        for event in events("pass"):
-            app.screen.apply(event)
-        await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))
+        for run in ("wrong", "error"):
+            for event in events(run):
+                app.screen.apply(event)
+            await until(pilot, lambda: answer.outer_size.height >= 12)
+            await until(pilot, lambda: "→" in screen_text(app))
+            for event in events("pass"):
+                app.screen.apply(event)
+            await until(pilot, lambda: answer.outer_size.height < 12)
+        await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))  # the end of the axis is on the border
         await pilot.resize_terminal(100, 45)
         await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
 

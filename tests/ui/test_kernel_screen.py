@@ -32,6 +32,9 @@ async def play(screen, until, events) -> None:
 
 async def test_a_pass_shows_its_speedup_largest(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("timing"))
+        for words in ("▲ faster so far", "round 40/80", "esc twice cancels"):
+            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         await play(app.screen, until, events("pass"))
         assert app.screen.query_one("#headline").answer.big == "1.42x"
         await until(pilot, lambda: "✓ PASS  ▲ faster" in screen_text(app) and "rank 3 ✓" in screen_text(app))
@@ -63,14 +66,6 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         await pilot.press("backspace")
         await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         assert "NOT RUN YET" not in screen_text(app)
-
-
-async def test_before_the_last_round_it_says_so_far(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await play(app.screen, until, events("timing"))
-        await until(pilot, lambda: "▲ faster so far" in screen_text(app))
-        await until(pilot, lambda: "round 40/80" in screen_text(app))
-        await until(pilot, lambda: "esc twice cancels" in screen_text(app))
 
 
 async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
@@ -113,15 +108,6 @@ async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
         await until(pilot, lambda: "end-to-end" in screen_text(app))
 
 
-async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await play(app.screen, until, events("wrong"))
-        assert app.screen.query_one("#answer", ContentSwitcher).current == "failure"
-        await until(pilot, lambda: "rank 2 ✗" in screen_text(app) and "a barrier" in screen_text(app))
-        for words in ("✗ WRONG", "12.5 % [64, 0] 12.5 ≠ 0.0"):
-            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
-
-
 @pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
 async def test_message_and_place_of_a_failure_are_each_shown_once(open_app, events, until, screen_text, size) -> None:
     message, place = "output 0 differs", "in check · rank 2"
@@ -150,18 +136,15 @@ async def test_before_and_without_a_comparison_the_pane_says_so_in_full(
         await until(pilot, lambda: "No output was compared." in screen_text(app))
 
 
-async def test_foreign_text_is_neither_markup_nor_escape_codes(open_app, events, until, screen_text) -> None:
+async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await play(app.screen, until, events("wrong"))
-        await until(pilot, lambda: "0.0 [/bold]" in screen_text(app))
+        assert app.screen.query_one("#answer", ContentSwitcher).current == "failure"
+        for words in ("rank 2 ✗", "a barrier", "✗ WRONG", "12.5 % [64, 0] 12.5 ≠ 0.0", "0.0 [/bold]"):
+            await until(pilot, lambda: words in screen_text(app))  # noqa: B023
         await play(app.screen, until, events("error"))
         await until(pilot, lambda: "SyntaxError: invalid syntax [red]" in screen_text(app))
         assert "\x1b" not in screen_text(app)
-
-
-async def test_enter_in_the_log_jumps_to_the_line(open_app, events, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await play(app.screen, until, events("error"))
         app.screen.query_one(LogPane).focus()
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
@@ -182,19 +165,14 @@ async def test_the_jump_finds_the_line_that_other_lines_came_above(open_app, eve
         assert screen.editor.document.get_line(8) == line
 
 
-async def test_the_log_is_at_its_end_when_all_lines_come_at_once(open_app, until, screen_text) -> None:
-    """The log gets more lines than it has rows, before it has a scrollbar."""
+async def test_the_log_shows_one_rank_and_its_end(open_app, events, until, screen_text) -> None:
+    """All lines come at once, more than the log has rows, before it has a scrollbar."""
     async with open_app(problem="13") as (app, pilot):
         log = app.screen.query_one(LogPane)
         log.write([LogLine(f"line {number} of it") for number in range(40)])
         await until(pilot, lambda: "line 39 of it" in screen_text(app))
         assert "line 0 of it" not in screen_text(app)
-
-
-async def test_the_log_can_show_one_rank(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
         await play(app.screen, until, events("wrong"))
-        log = app.screen.query_one(LogPane)
         log.focus()
         await pilot.press("0")
         assert all(line.rank in (None, 0) for line in log._visible)

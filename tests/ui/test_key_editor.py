@@ -45,18 +45,13 @@ async def test_the_key_that_is_pressed_becomes_the_actions_key(open_app, until, 
         await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
 
 
-async def test_keys_that_do_something_elsewhere_are_caught_too(open_app, until) -> None:
-    async with open_app() as (app, pilot):
+async def test_a_key_is_taken_shared_or_refused(open_app, until, screen_text) -> None:
+    async with open_app(size=(120, 60)) as (app, pilot):
         editor = await in_the_editor(app, pilot, until)
-        await give(app, pilot, until, "history", "f1")
+        await give(app, pilot, until, "history", "f1")  # does something elsewhere
         assert editor._keymap == {"history": "f1"}
         await give(app, pilot, until, "history", "escape")  # changes nothing
         assert editor._keymap == {"history": "f1"}
-
-
-async def test_two_actions_with_one_key_are_named_and_not_saved(open_app, until, screen_text) -> None:
-    async with open_app(size=(120, 60)) as (app, pilot):
-        editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "history", "f5")
         await until(pilot, lambda: "F5 is the key of both “run” and “history”" in screen_text(app))
         await until(pilot, lambda: "Also the key of “run”." in screen_text(app))
@@ -65,11 +60,6 @@ async def test_two_actions_with_one_key_are_named_and_not_saved(open_app, until,
         await pilot.press("backspace")  # restores the usual key
         assert editor._keymap == {}
         await until(pilot, lambda: "Also the key" not in screen_text(app))
-
-
-async def test_a_letter_is_refused_where_people_type(open_app, until, screen_text) -> None:
-    async with open_app(size=(120, 60)) as (app, pilot):
-        editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "run", "r")
         assert editor._keymap == {}
         await until(pilot, lambda: "r is needed to type" in screen_text(app))

@@ -7,13 +7,14 @@ import time
 import pytest
 from textual.events import Key
 from textual.widgets import Select
+from waiting import PATIENCE_S
 
 from screens import terminal_app
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Question
 from screens.duel.setup import DuelSetup
 from screens.kernel.setting_dialog import SettingDialog
-from screens.profile.screen import ProfileScreen
+from screens.profile import ProfileScreen
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ async def closed_by_escape(app, pilot, until) -> Key:
     await until(pilot, lambda: isinstance(app.screen, HelpScreen) and app.screen.is_mounted)
     escape = Key("escape", None)
     app.post_message(escape)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while app.screen is not below:
             await asyncio.sleep(0)
     return escape

@@ -15,7 +15,7 @@ from arena.setting_choice import Choice
 from arena.settings import ModelSettings, Settings, save_settings
 from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
-from screens.model.screen import ModelScreen
+from screens.model import ModelScreen
 from screens.model.setup import INDEPENDENT, OTHER_SIZES, ModelSetup
 
 pytestmark = pytest.mark.slow

@@ -6,10 +6,10 @@ from textual.events import Key
 
 from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.questions import Welcome
 from screens.kernel.screen import KernelScreen
 from screens.palette import ActionCommands, ProblemCommands
-from screens.picker.welcome import Welcome
-from screens.sweep.screen import SweepScreen
+from screens.sweep import SweepScreen
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.color import ColorSystem
 from stored_runs import record
+from textual.coordinate import Coordinate
 from textual.widgets import Input, OptionList
 
 from arena.records.ranking import Standing
@@ -20,8 +21,8 @@ from screens.dialogs.help import HelpScreen
 from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
+from screens.picker import PickerScreen
 from screens.picker.problem_table import ProblemRow, columns_for
-from screens.picker.screen import PickerScreen
 
 
 def stored(player: str, speedup: float) -> RunRecord:
@@ -254,10 +255,10 @@ async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, 
         table = app.picker.table
         for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "bright_black")):
             app.theme = theme
-            await until(pilot, lambda: table.get_cell("1", "id").style == muted())  # noqa: B023
+            await until(pilot, lambda: table.get_cell_at(Coordinate(0, 0)).style == muted())  # noqa: B023
         table.move_cursor(row=2)
         app.theme = "dark"
-        await until(pilot, lambda: table.get_cell("1", "id").style == app.theme_variables["muted"])
+        await until(pilot, lambda: table.get_cell_at(Coordinate(0, 0)).style == app.theme_variables["muted"])
         assert table.cursor_row == 2
 
 

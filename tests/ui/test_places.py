@@ -95,7 +95,7 @@ async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
         assert screen.query_one("#duel-panes").region.width == columns
 
 
-async def test_letters_lead_to_the_fields_of_a_dialog(open_app, until) -> None:
+async def test_a_dialog_has_letters_and_keeps_changes(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
@@ -104,13 +104,6 @@ async def test_letters_lead_to_the_fields_of_a_dialog(open_app, until) -> None:
         await until(pilot, lambda: isinstance(app.screen, PaneJump))
         await pilot.press("c")
         await until(pilot, lambda: app.screen is dialog and app.focused is dialog.focus_chain[2])
-
-
-async def test_escape_asks_before_changes_are_lost(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
-        dialog = app.screen
         dialog.query_one("#set-budget_s").value = "3.25"
         await pilot.pause()
         await pilot.press("escape")

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from waiting import PATIENCE_S
 
-import screens.profile.screen
+import screens.profile
 from arena.errors import MachineError
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu_report import ncu_kernels
@@ -24,8 +24,7 @@ from screens.actions import ACTIONS, SCOPE_WORDS
 from screens.dialogs.help import help_pages
 from screens.kernel.screen import KernelScreen
 from screens.keymap import keymap_fault
-from screens.profile import words
-from screens.profile.screen import ProfileScreen
+from screens.profile import ProfileScreen, words
 
 # The scripted referee reads the first line and passes this kernel.
 LATE = """pass
@@ -102,7 +101,7 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
         reports = [RankProfile(0, failed="closed by peer", failed_at=2.0), RankProfile(1, failed=words, failed_at=1.0)]
         return Profiled(reports, figures(reports))
 
-    monkeypatch.setattr(screens.profile.screen, "profile", failed)
+    monkeypatch.setattr(screens.profile, "profile", failed)
     async with profiled(open_app, until, LATE, (60, 24)) as (app, pilot):
         await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
         assert "ValueError: no such [thing]" in app.screen._end.plain
@@ -122,7 +121,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, 
         await ends.wait()
         return made()
 
-    monkeypatch.setattr(screens.profile.screen, "profile", waits)
+    monkeypatch.setattr(screens.profile, "profile", waits)
     async with profiled(open_app, until, LATE) as (app, pilot):
         await until(pilot, lambda: "▸ WAITING" in screen_text(app))
         its_turn.set()
@@ -144,7 +143,7 @@ async def test_what_is_saved_is_profiled_and_leaving_ends_it(open_app, until, sc
             ended.set()
         raise AssertionError
 
-    monkeypatch.setattr(screens.profile.screen, "profile", never)
+    monkeypatch.setattr(screens.profile, "profile", never)
     async with open_app(problem="1") as (app, pilot):
         saved = app.screen.session.path.read_text()
         await pilot.press("p")  # letters go into the editor
@@ -166,7 +165,7 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
     async def refused(request: ProfileRequest, tell) -> Profiled:
         raise MachineError("rank 1 sent no report within 90 s: [killed]", "`pkb-arena run` says more")
 
-    monkeypatch.setattr(screens.profile.screen, "profile", refused)
+    monkeypatch.setattr(screens.profile, "profile", refused)
     async with open_app(problem="1", size=(60, 24)) as (app, pilot):
         await pilot.press("f18")
         await until(pilot, lambda: "! NOT PROFILED" in screen_text(app))
@@ -181,7 +180,7 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
     async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
 
-    monkeypatch.setattr(screens.profile.screen, "profile", at_once)
+    monkeypatch.setattr(screens.profile, "profile", at_once)
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         type_kernel(kernel, "pass")
@@ -253,8 +252,8 @@ async def test_a_key_asks_nsight_compute_and_shows_its_rules_and_its_file(
             ncu_kernels(REPORT.read_text()), "application", 93.2, {"kernel": "LaunchFailed"}, request.ncu_file
         )
 
-    monkeypatch.setattr(screens.profile.screen, "profile", on_gpus)
-    monkeypatch.setattr(screens.profile.screen, "profile_with_ncu", with_ncu)
+    monkeypatch.setattr(screens.profile, "profile", on_gpus)
+    monkeypatch.setattr(screens.profile, "profile_with_ncu", with_ncu)
     async with profiled(open_app, until, LATE, size) as (app, pilot):
         profile = app.screen
         shown = profile.query_one("#profile-page")
@@ -283,8 +282,8 @@ async def test_where_ncu_gives_no_report_the_reason_is_shown_and_cpu_ranks_are_n
     async def refused(request: ProfileRequest, tell) -> NcuProfiled:
         raise MachineError("ncu gave no report. kernel replay: LaunchFailed", "try `pkb-arena profile` without --ncu")
 
-    monkeypatch.setattr(screens.profile.screen, "profile", on_gpus)
-    monkeypatch.setattr(screens.profile.screen, "profile_with_ncu", refused)
+    monkeypatch.setattr(screens.profile, "profile", on_gpus)
+    monkeypatch.setattr(screens.profile, "profile_with_ncu", refused)
     async with profiled(open_app, until, LATE) as (app, pilot):
         await until(pilot, lambda: "n profiles the kernels" in screen_text(app))
         await pilot.press("n")

@@ -14,9 +14,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from arena.records.header import read_header
-from screens.record.animated_svg import animated_svg
-from screens.record.recorder import LONGEST_GAP_S, STEP_S, told
-from screens.record.recording import Recording, asciicast
+from screens.record import LONGEST_GAP_S, STEP_S, told
+from screens.record.recording import Recording, animated_svg, asciicast
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 RECORDINGS = Path(__file__).parent / "recordings"

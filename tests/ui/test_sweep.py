@@ -15,8 +15,8 @@ from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
+from screens.sweep import SweepScreen
 from screens.sweep.replay import CellReplay
-from screens.sweep.screen import SweepScreen
 
 pytestmark = pytest.mark.slow
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")

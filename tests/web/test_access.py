@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 from aiohttp import ClientSession, WSMessage, WSMsgType
+from waiting import PATIENCE_S
 
 from arena.cli.display import ServePlan
 from screens.web.access import MOST_STRANGERS
@@ -122,7 +123,7 @@ async def test_half_open_connections_are_bounded_and_end(
             assert answer.status == 200
         held = [each for each in psutil.Process().net_connections() if each.laddr.port == int(port) and each.raddr]
         assert len(held) <= MOST_STRANGERS
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*(reader.read() for reader, _ in opened), return_exceptions=True)
         for _, writer in opened:
             writer.close()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import web
 from chromium import started
+from waiting import PATIENCE_S
 
 from arena.paths import Paths
 from arena.records.header import read_events
@@ -55,7 +56,7 @@ async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
         await wait_until(verdicts)
         assert set(verdicts()) == {"PASS"}
         after = before
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while any(old == new for old, new in zip(before, after, strict=True)):
                 await asyncio.sleep(1)
                 after = [await each.picture() for each in watching]
@@ -93,7 +94,7 @@ async def test_another_port_receives_no_secret(paths: Paths, tmp_path: Path, ser
             await tab.call("Page.navigate", url=link.partition("#")[0])  # the tab still has its token
             await tab.draws()
             stranger = await browser.tab(link.partition("#")[0])
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 while "no access" not in await stranger.value("document.getElementById('why')?.textContent ?? ''"):
                     await asyncio.sleep(0.1)
         while len(received) < 4:

@@ -1,17 +1,49 @@
 """The answer in detail: the speedup round by round, or what is wrong with the kernel."""
 
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from arena.runs.run_state import RunState
 from arena.words.untrusted_text import printable
+from sandbox.protocol.events import Interval, Timed
+from screens.kernel.headline import WAITING
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
-from screens.kernel.panes.speedup_chart import SpeedupChart
 from screens.kernel.run_update import RunUpdate
 from screens.widgets.key_line import entitle
+from screens.widgets.line_chart import ACCENT, ChartLine, LineChart, Point, scale_of
+
+NO_SPEEDUP = ("The speedup appears here when the kernel is correct and timed.", "No speedup yet.")
+SPREAD = 1.5
+"""Half-widths of the last interval by which the scale may exceed it on either side, to show earlier rounds."""
+
+
+def intervals_of(samples: Sequence[Timed], clock: str = "") -> list[Interval | None]:
+    """The speedup after each round: device time for "device" (None: not known by then), else end-to-end time."""
+    return [sample.device if clock == "device" else sample.call for sample in samples]
+
+
+def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
+    """Lowest and highest speedup of the chart: the last interval, and the later medians, limited to near it.
+
+    The wide intervals of the first rounds exceed the chart, so that the end is readable.
+    """
+    last = intervals[-1]
+    if not (last.low > 0.0 and math.isfinite(last.high)):
+        return scale_of(interval.median for interval in intervals)
+    wide = (last.high / last.low) ** (SPREAD / 2)
+    near = [min(max(each.median, last.low / wide), last.high * wide) for each in intervals[len(intervals) // 2 :]]
+    return scale_of([last.low, last.high, *near])
+
+
+def rounds_words(rounds: float) -> str:
+    """The words of the x-axis."""
+    return f"{rounds:.0f} round{'s' * (round(rounds) != 1)}" if rounds else "0"
 
 
 class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
@@ -32,7 +64,7 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         super().__init__(id=id, initial="chart")
 
     def compose(self) -> ComposeResult:
-        yield SpeedupChart(id="chart")
+        yield LineChart(id="chart")
         yield FailureView(id="failure")
 
     @property
@@ -58,14 +90,31 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         title = f"{self.TITLE}, {headline.where}, 99 % interval" if headline and clock else self.TITLE
         wrong = f"What is wrong with {update.versus or 'the other kernel'}" if other else "What is wrong"
         entitle(self, wrong if failed else title)
-        running, held = update.state.running, update.state.waiting
-        waiting = printable(held.words) if held is not None and running else ""
-        final = headline.speedup if headline is not None and update.state.result is not None else None
-        self.query_one(SpeedupChart).show(update.state.samples, clock, final, running=running, waiting=waiting)
+        self._draw_chart(update.state, clock)
         self.query_one(FailureView).show(update.failure, f"{update.jump_key} {self.LETTER}", of_other=other)
         self.on_resize()
+
+    def _draw_chart(self, state: RunState, clock: str) -> None:
+        """Draws the rounds so far by the headline's clock: the median as a line, its 99 % interval as a band.
+
+        An ended run fills the width. Its line ends with the speedup of the result, which all rounds give.
+        """
+        samples, headline, held = state.samples, state.headline, state.waiting if state.running else None
+        known = [
+            (number, interval)
+            for number, interval in enumerate(intervals_of(samples, clock), 1)
+            if interval is not None and interval.median > 0.0
+        ]
+        if known and headline is not None and state.result is not None:
+            known[-1] = known[-1][0], headline.speedup
+        points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
+        until = max(len(samples), samples[-1].rounds if state.running else 0) if samples else 1
+        scale = bounds_of([interval for _, interval in known]) if known else None
+        empty = (f"{WAITING} ({printable(held.words)})", WAITING, "Waiting") if held is not None else NO_SPEEDUP
+        chart = self.query_one(LineChart)
+        chart.plot([ChartLine(ACCENT, points)], until=until, scale=scale, axis=rounds_words, empty=empty)
 
     def on_resize(self) -> None:
         """Shows the end of the x-axis on the border if the chart has no row for its axis."""
         shown = self.current == "chart"
-        entitle(self, None, self.query_one(SpeedupChart).end_words if shown else "")
+        entitle(self, None, self.query_one(LineChart).end_words if shown else "")

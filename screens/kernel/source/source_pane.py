@@ -74,7 +74,7 @@ class CardView(VerticalScroll, SourceView):
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if not self.children:
-            from screens.dialogs.dialog import Page  # slow to import: only when a card is opened
+            from screens.dialogs import Page  # slow to import: only when a card is opened
 
             self.mount(Page(problem.card))
 

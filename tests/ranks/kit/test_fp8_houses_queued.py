@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from house_agreement import off, real_leaves, same
+from waiting import PATIENCE_S
 
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
@@ -93,5 +94,5 @@ def test_queued_calls_work_on_the_inputs_that_are_there_when_they_run(in_ranks, 
                     wrong += batch(rank, at, CALLS * (number + 1))
         return wrong
 
-    for found in in_ranks(world, work, timeout=200):
+    for found in in_ranks(world, work, timeout=PATIENCE_S):
         assert not found, found[:3]

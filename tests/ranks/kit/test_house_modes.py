@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from waiting import PATIENCE_S
 
 from problems.catalogue import load_catalogue
 
@@ -121,5 +122,5 @@ def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulate
                 wrong.append((*told, "an argument has changed"))
         return wrong
 
-    for found in in_ranks(WORLD, work, timeout=100):
+    for found in in_ranks(WORLD, work, timeout=PATIENCE_S):
         assert not found, found[:3]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from waiting import PATIENCE_S
 
 from sandbox.kit.blocks.truncation import find_cut
 
@@ -87,4 +88,4 @@ def test_the_cut_by_candidates_on_emulated_gpus_is_that_of_whole_rows(in_ranks, 
         kernel = emulation.as_on_gpus("from sandbox.kit.blocks.truncation import find_cut", "kernel")
         return wrong_cuts(kernel.find_cut, rank, world, dtype, columns)
 
-    assert in_ranks(world, work, timeout=100) == [[]] * world
+    assert in_ranks(world, work, timeout=PATIENCE_S) == [[]] * world

@@ -14,6 +14,7 @@ from typing import Any
 import playing_agent
 import pytest
 from no_jail import no_jail
+from waiting import PATIENCE_S
 
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -65,7 +66,7 @@ def until_gone() -> UntilGone:
         return found
 
     async def wait(script: Path) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while started_with(str(script)):
                 await asyncio.sleep(0.02)
 

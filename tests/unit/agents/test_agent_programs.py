@@ -14,6 +14,7 @@ from typing import Any
 import playing_agent
 import pytest
 from model_server import KEY, ModelServer, streamed
+from waiting import PATIENCE_S
 
 from arena.errors import MachineError, PlayerFailed, RunRefused, UsageError
 from arena.paths import Paths
@@ -168,7 +169,7 @@ signal.pause()"""
     jail = choose()
     with contextlib.closing(jail.wrap([str(agent_interpreter()), "-c", text], tmp_path, {}, caps=CAPS)) as wrapped:
         started = {"env": wrapped.env, "pass_fds": wrapped.fds, "capture_output": True}
-        done = subprocess.run(wrapped.argv, check=False, timeout=60, **started)
+        done = subprocess.run(wrapped.argv, check=False, timeout=PATIENCE_S, **started)
     assert done.returncode == 128 + signal.SIGALRM, done.stderr
 
 

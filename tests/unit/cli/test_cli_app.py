@@ -6,6 +6,7 @@ import sys
 import pexpect
 import pytest
 from textual.drivers.headless_driver import HeadlessDriver
+from waiting import PATIENCE_S
 
 from screens.terminal_app import TerminalApp
 
@@ -17,7 +18,7 @@ def open_app(*command: str, **environment: str) -> tuple[int, str]:
         ["-P", "-m", *command],
         env=os.environ | {"TERM": "xterm-256color"} | environment,
         encoding="utf-8",
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     app.expect(pexpect.EOF)
     app.close()
@@ -41,7 +42,7 @@ def test_the_command_line_alone_names_the_command_that_has_the_app() -> None:
 def test_an_app_whose_stderr_is_no_terminal_does_not_begin() -> None:
     """Textual would draw on stderr, where nobody would see it."""
     for closed in ("2>&-", "2>/dev/null"):
-        app = pexpect.spawn("bash", ["-c", f'"{sys.executable}" -P -m screens.main {closed}'], timeout=60)
+        app = pexpect.spawn("bash", ["-c", f'"{sys.executable}" -P -m screens.main {closed}'], timeout=PATIENCE_S)
         app.expect(pexpect.EOF)
         app.close()
         assert app.exitstatus == 2

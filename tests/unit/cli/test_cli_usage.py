@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 import arena
 import screens.main
@@ -505,7 +506,9 @@ def test_an_interrupt_during_imports_ends_without_a_traceback(module: str) -> No
         from screens.main import main
         main(["list"])
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr.strip()) == (ExitCode.INTERRUPTED, "", "")
 
 

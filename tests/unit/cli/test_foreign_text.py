@@ -17,8 +17,7 @@ from arena.cli.output import complain, green, print_json, print_line, red, rende
 from arena.records.header import RunHeader
 from arena.words.untrusted_text import escaped_json, masked, printable
 from sandbox.protocol.events import Setting, encode
-from screens.record.animated_svg import animated_svg
-from screens.record.recording import Recording, asciicast
+from screens.record.recording import Recording, animated_svg, asciicast
 
 SEQUENCES = (
     "\x1b[2J", "\x1b]0;title\x07", "\x1b]52;c;eA==\x1b\\", "\x9b31m", "\x1bP+q", "\x1b[8mhidden", "\x1b",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from stored_runs import ran
+from waiting import PATIENCE_S
 
 from arena.paths import make_folder, paths_in
 from arena.records.index import Store
@@ -53,7 +54,7 @@ def run(home: Path) -> Run:
             [sys.executable, "-m", "screens.main", *words],
             env={**os.environ, "PKB_ARENA_HOME": str(home)},
             preexec_fn=_without_privileges,
-            capture_output=True, text=True, timeout=100, check=False,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
     return go

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from no_jail import no_jail
+from waiting import PATIENCE_S
 
 from sandbox.jail import profiles
 from sandbox.jail.choice import why_not
@@ -47,7 +48,13 @@ def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
     fd = None if program is None else filter_file(program)
     with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
         said = subprocess.run(
-            world.argv, env=world.env, pass_fds=world.fds, capture_output=True, text=True, timeout=120, check=False
+            world.argv,
+            env=world.env,
+            pass_fds=world.fds,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
     assert said.returncode == 0, said.stderr[-2000:]
     return json.loads(said.stdout)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from waiting import PATIENCE_S
 
 from sandbox.machine.nvml import Gpu, visible
 
@@ -119,7 +120,7 @@ def test_no_library_and_no_package() -> None:
         ("sys.modules['pynvml'] = None", "the package nvidia-ml-py is not installed (pip install nvidia-ml-py)\n"),
     ):
         done = subprocess.run(
-            [sys.executable, "-c", program.format(lack)], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", program.format(lack)], capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
         assert done.stdout == said
 

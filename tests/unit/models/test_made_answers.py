@@ -1,5 +1,6 @@
 """The kernels in a hundred written answers (answers.toml), and properties of all answers."""
 
+import itertools
 import textwrap
 import tomllib
 from pathlib import Path
@@ -67,11 +68,10 @@ def test_there_are_a_hundred_of_them() -> None:
         "Here is the rest of the file:\n\n",
     ],
 )
-@pytest.mark.parametrize("fence", ["", "```python\n", "```\n"])
-@pytest.mark.parametrize("cut", ["def sol", "return 2 * a\n", "    return "])
-def test_what_continues_an_answer_may_say_so(said: str, fence: str, cut: str) -> None:
-    place = FENCED.index(cut) + len(cut)
-    assert kernel_source(join_continuation(FENCED[:place], said + fence + FENCED[place:])) == KERNEL
+def test_what_continues_an_answer_may_say_so(said: str) -> None:
+    for cut, fence in itertools.product(["def sol", "return 2 * a\n", "    return "], ["", "```python\n", "```\n"]):
+        place = FENCED.index(cut) + len(cut)
+        assert kernel_source(join_continuation(FENCED[:place], said + fence + FENCED[place:])) == KERNEL
 
 
 def test_an_answer_that_begins_again_says_so_first() -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from arena.errors import UsageError
 from arena.mcp import ArenaTools, Terms
@@ -44,7 +45,7 @@ async def serving(*options: str) -> AsyncIterator[Client]:
     """Yields a client of `pkb-arena mcp`, which runs in a process of its own."""
     command = ["-P", "-m", "screens.main", "mcp", *options]
     server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
-    async with asyncio.timeout(100), Client(stdio_client(server)) as client:
+    async with asyncio.timeout(PATIENCE_S), Client(stdio_client(server)) as client:
         yield client
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from stored_runs import entry_in
+from waiting import PATIENCE_S
 
 import arena.runs.engine
 from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
@@ -153,7 +154,7 @@ async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> Non
 async def test_events_come_while_the_run_goes_on_and_again_to_those_who_ask_late(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
     seen: list[AnyEvent] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in run.events():
             seen.append(event)
             if isinstance(event, PhaseStarted):
@@ -189,7 +190,7 @@ async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_who
         ends: list[AnyEvent] = []
         engine.subscribe(ends.append)
         asking = asyncio.create_task(engine.judge(request("pass")))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while not list(paths.runs.glob("*.jsonl")):
                 await asyncio.sleep(0.01)
         asking.cancel()

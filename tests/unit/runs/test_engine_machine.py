@@ -16,6 +16,7 @@ import pytest
 from fixed_examples import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from waiting import PATIENCE_S
 
 import arena.runs.engine
 import arena.runs.referee_process
@@ -33,7 +34,7 @@ PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 SOURCES = st.sampled_from(["pass", "wait", "wait", "wrong", "refuse", "die", "garbage", "fatal", "hang"])
 """Kernels for the scripted referee."""
-WITHIN_S = 60.0
+WITHIN_S = PATIENCE_S
 
 
 class Course(RuleBasedStateMachine):

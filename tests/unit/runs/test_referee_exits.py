@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 import arena.runs.engine
 import arena.runs.referee_process
@@ -54,7 +55,7 @@ async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next
             if isinstance(event, PhaseStarted):
                 break
         os.kill(int(child.read_text()), signal.SIGKILL)
-        await asyncio.wait(engine._background, timeout=60)  # the old referee has ended
+        await asyncio.wait(engine._background, timeout=PATIENCE_S)  # the old referee has ended
         assert engine.running == run.run_id
         await run.cancel()
         assert isinstance(await run.end(), Cancelled)

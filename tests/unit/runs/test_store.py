@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from stored_runs import entry_in
+from waiting import PATIENCE_S
 
 from arena.errors import StoreError
 from arena.paths import Paths
@@ -352,5 +353,5 @@ def test_processes_that_open_a_new_index_at_once_find_it_whole(paths: Paths, bef
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    told = [process.communicate(timeout=100) for process in started]
+    told = [process.communicate(timeout=PATIENCE_S) for process in started]
     assert [out.strip() for out, _ in told] == ["20"] * 4, told

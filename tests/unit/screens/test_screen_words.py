@@ -30,8 +30,8 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.result import Result, Seconds
 from sandbox.protocol.verdict import Verdict
+from screens import dialogs as dialog
 from screens import figures
-from screens.dialogs import dialog
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.log_lines import lines_of
 from screens.kernel.panes.failure_view import with_marks_in_view
@@ -39,7 +39,7 @@ from screens.kernel.phase_line import fitting, phase_parts
 from screens.kernel.source.side_by_side import DiffRow, rows_of
 from screens.kernel.status_words import best_words
 from screens.palette import fit
-from screens.sweep.screen import square_words
+from screens.sweep import square_words
 from screens.widgets.text_lines import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
@@ -101,7 +101,7 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     room = int(60 * 0.96) - 4  # a dialog's max-width, without its corners
     folder = Path(dialog.__file__).parents[1]
     sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
-    keys = [words for text in sources for words in re.findall(r'border_subtitle = "([^"]+)"', text)]
+    keys = [words for text in sources for words in re.findall(r'"([^"{\n]+ · esc[^"{\n]*)"', text)]
     assert len(keys) > 10
     assert [words for words in keys if len(words) > room] == []
 

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 import arena
 
@@ -22,7 +23,7 @@ PACKAGES = ("arena", "screens", "problems", "sandbox", "themes")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=110)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -48,7 +49,7 @@ def run(bin_folder: Path, *arguments: str, python_path: str = "") -> "subprocess
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from waiting import PATIENCE_S
 
 from arena.players.player import Task
 from arena.setting_choice import Choice, choose_setting
@@ -31,7 +32,7 @@ async def test_a_worker_waits_on_when_the_writer_of_the_only_try_is_gone(a_task:
     assert gone.judgement.done()
     worker = asyncio.create_task(jobs.take(""))
     writer = asyncio.create_task(jobs.try_out(next_one))
-    assert await asyncio.wait_for(worker, 30) is next_one
+    assert await asyncio.wait_for(worker, PATIENCE_S) is next_one
     writer.cancel()
 
 
@@ -40,4 +41,4 @@ async def test_a_worker_ends_when_nobody_writes_any_more(a_task: Task) -> None:
     worker = asyncio.create_task(jobs.take(""))
     await asyncio.sleep(0)
     await jobs.no_more_writing()
-    assert await asyncio.wait_for(worker, 30) is None
+    assert await asyncio.wait_for(worker, PATIENCE_S) is None
