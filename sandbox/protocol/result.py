@@ -149,21 +149,23 @@ class Seconds(msgspec.Struct, frozen=True):
     total: float = 0.0
 
 
-class RivalResult(msgspec.Struct, frozen=True):
-    """The result of the other kernel of a run between two contenders."""
+class KernelVerdict(msgspec.Struct, frozen=True):
+    """The verdict on a kernel, and why."""
 
     verdict: Verdict
     detail: str
     failure: Failure | None
+
+
+class RivalResult(KernelVerdict, frozen=True):
+    """The result of the other kernel of a run between two contenders."""
+
     sha256: str
 
 
-class BareResult(msgspec.Struct, frozen=True):
+class BareResult(KernelVerdict, frozen=True):
     """A result without its samples. A field that is added here is in journals, in `run --json` and in the index."""
 
-    verdict: Verdict
-    detail: str
-    failure: Failure | None
     paper_rule: str | None = None
     error: Errors | None = None
     speedup: Speedup | None = None
