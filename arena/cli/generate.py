@@ -17,6 +17,7 @@ from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.prompt import Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, Asked
+from arena.records.run_record import fields_of
 from arena.runs.engine import Engine
 from arena.runs.judge import Judgement
 from arena.workspace.kernel_folder import write_folder
@@ -160,8 +161,7 @@ def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, 
 
 def _print(prompt: Prompt, as_json: bool) -> None:
     if as_json:
-        fields = ("version", "shots", "sha256", "conversation")
-        print_json({name: getattr(prompt, name) for name in fields})
+        print_json(fields_of(prompt, "version shots sha256 conversation"))
     else:
         print_line(str(prompt))
 

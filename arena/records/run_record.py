@@ -218,6 +218,11 @@ def view(kind: type[View], /, *sources: object, **more: object) -> View:
     return kind(**more)
 
 
+def fields_of(source: object, names: str) -> dict[str, Any]:
+    """Returns attributes by their names, which are separated by spaces."""
+    return {name: getattr(source, name) for name in names.split()}
+
+
 def _holds_here(verdict: str, outcome: str) -> bool | None:
     if verdict != Verdict.PASS:
         return False

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.cli.sweep_output import BASELINE_TABLE, BaselineRow
+from arena.cli.sweep_output import BASELINE_TABLE, baseline_row
 from arena.errors import MachineError
 from arena.records.header import RunHeader
 from arena.runs.judge import Judgement, RunInProgress, RunRequest, header_of
@@ -141,7 +141,7 @@ def test_a_row_says_how_much_was_measured():
 
 def test_columns_are_as_wide_as_their_longest_cell():
     verdicts = ("PASS", "OUT_OF_MEMORY")
-    rows = [BaselineRow(run_id="", id=13, problem="gemm_allreduce", verdict=verdict, detail="") for verdict in verdicts]
+    rows = [baseline_row(13, "gemm_allreduce", verdict, "") for verdict in verdicts]
     lines = BASELINE_TABLE.lines(rows)
     assert lines[0].index("call µs") == 34
     assert lines[2].split()[:3] == ["13", "gemm_allreduce", "OUT_OF_MEMORY"]
