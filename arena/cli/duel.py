@@ -10,6 +10,7 @@ from arena.cli.options import (
     CliSession,
     Number,
     Whole,
+    budget_option,
     json_option,
     open_session,
     problem_argument,
@@ -151,10 +152,7 @@ _PLAYER = (
     "--rounds", type=Whole(1, 1000), metavar="N",
     help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
 )  # fmt: skip
-@click.option(
-    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
-    help="Money limit of each player, for models and agent programs. Needs the model's prices.",
-)  # fmt: skip
+@budget_option
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file.")
 @unsafe_option
 @setting_options

@@ -173,14 +173,16 @@ rounds_option = click.option(
     metavar="N",
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
-budget_option = click.option(
+seconds_option = click.option(
     "--seconds",
-    "--budget",
-    "budget",
     type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
     help=f"{BUDGET_WORDS} [default: the setting budget_s]",
 )
+budget_option = click.option(
+    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
+    help="Money limit in dollars: of each player of a duel, of all sessions of a sweep. Needs the models' prices.",
+)  # fmt: skip
 shots_option = click.option(
     "--shots",
     metavar="N",

@@ -61,7 +61,7 @@ def command(
     if trace is not None:
         require_writable(trace)
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
+    request = make_request(session, problem, kernel, choice, rounds=0, seconds=None)
     setting = request.setting
     wanted = ProfileRequest(
         setting=setting,

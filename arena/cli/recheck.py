@@ -10,7 +10,7 @@ from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckT
 from arena.board.scorecard import BASELINES, kind_of
 from arena.board.voiding import user
 from arena.cli.display import run_interruptibly
-from arena.cli.options import CliSession, budget_option, json_option, open_session, rounds_option, unsafe_option
+from arena.cli.options import CliSession, json_option, open_session, rounds_option, seconds_option, unsafe_option
 from arena.cli.output import LiveLine, complain, counted, print_json, print_line, say, verdict_text, while_it_is_read
 from arena.errors import UsageError
 from arena.records.index import Store, stored
@@ -31,7 +31,7 @@ from sandbox.protocol.verdict import ExitCode
 )
 @click.option("--by", default="", metavar="NAME", help="Who voids them. [default: the user of this machine]")
 @rounds_option
-@budget_option
+@seconds_option
 @unsafe_option
 @json_option
 @click.pass_context
@@ -42,7 +42,7 @@ def command(
     void: bool,
     by: str,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     unsafe: bool,
     as_json: bool,
 ) -> None:
@@ -60,7 +60,7 @@ def command(
         raise UsageError("--by names who voids, and nothing is voided", "add --void")
     terms = RecheckTerms(
         rounds=rounds,
-        budget_s=session.settings.budget_s if budget is None else budget,
+        budget_s=session.settings.budget_s if seconds is None else seconds,
         void_by=(by or user()) if void else "",
         unsafe=unsafe,
     )

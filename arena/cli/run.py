@@ -48,12 +48,12 @@ def make_request(
     kernel: Path,
     choice: Choice,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     against: Path | None = None,
 ) -> RunRequest:
     """Returns the request, with all checks that need no run.
 
-    budget: seconds, replaces the setting `budget_s`. against: a kernel that replaces the baseline.
+    seconds: replaces the setting `budget_s`. against: a kernel that replaces the baseline.
 
     Raises:
         ArenaError: the problem, the kernel file or the setting cannot be run.
@@ -71,7 +71,7 @@ def make_request(
         source=text.source,
         files=text.files,
         rounds=rounds,
-        budget_s=session.settings.budget_s if budget is None else budget,
+        budget_s=session.settings.budget_s if seconds is None else seconds,
         versus=Rival(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
     )
 
@@ -150,7 +150,7 @@ class RunProgress:
 @options.kernel_argument
 @options.setting_options
 @options.rounds_option
-@options.budget_option
+@options.seconds_option
 @click.option(
     "--against",
     type=click.Path(path_type=Path, readable=False),
@@ -171,7 +171,7 @@ def run(
     kernel: Path,
     choice: Choice,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     against: Path | None,
     other_sizes: bool,
     energy: bool,
@@ -190,7 +190,7 @@ def run(
     also says that the other kernel failed.
     """
     session = open_session()
-    request = replace(make_request(session, problem, kernel, choice, rounds, budget, against), energy=energy)
+    request = replace(make_request(session, problem, kernel, choice, rounds, seconds, against), energy=energy)
     judged = run_interruptibly(_judge(session, request, other_sizes))
     with while_it_is_read():
         if as_json:
@@ -222,12 +222,12 @@ async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) ->
 @options.kernel_argument
 @options.setting_options
 @options.rounds_option
-@options.budget_option
+@options.seconds_option
 @options.json_option
-def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, budget: float | None, as_json: bool) -> None:
+def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, seconds: float | None, as_json: bool) -> None:
     """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds, budget)
+    request = make_request(session, problem, kernel, choice, rounds, seconds)
     if not request.kernel_path:
         raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
     run_interruptibly(_watch(session, request, kernel, as_json))

@@ -145,7 +145,7 @@ def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool
     if as_json:
         print_json(
             {
-                "campaign": path.stem,
+                "sweep": path.stem,
                 "journal": str(path),
                 **fields_of(progress, "whole stopped total done judged unanswered"),
                 "scores": cards,

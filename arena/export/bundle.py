@@ -1,8 +1,8 @@
 """Writes and reads bundles.
 
 results.jsonl (or .parquet)     one flat row per result: the columns of `ResultRow`
-campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
-campaigns/NAME.voids            which of these results are voided, why and by whom
+sweeps/NAME.jsonl               the journals themselves, without the paths of this machine
+sweeps/NAME.voids               which of these results are voided, why and by whom
 kernels/SHA256.py               every kernel of a result, once; a folder SHA256 for a kernel of several files
 traces/ID.jsonl                 how models wrote the kernels
 README.md                       the data card
@@ -157,8 +157,8 @@ def sha256_of(path: Path) -> str:
 
 
 FORMATS = ("jsonl", "parquet")
-SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
-"""Folders of bundles of all versions."""
+SWEEPS, KERNELS, TRACES = "sweeps", "kernels", "traces"
+"""Folders of a bundle."""
 _BATCH = 5000
 _FEATURES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 """Types of columns as data sets name them. Inferred ones would differ where a column has only nulls."""
@@ -169,8 +169,8 @@ INCOMING = ".import-"
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """One result as a flat row, for data frames."""
 
-    campaign: str
-    """Name of the sweep. Columns keep their names, because other programs read them."""
+    sweep: str
+    """Its name. Columns keep their names, because other programs read them."""
     at: float
     """Seconds since the epoch."""
     problem_id: int
@@ -403,7 +403,7 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
     base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
     return view(
         ResultRow, line, line.cell, setting,
-        campaign=sweep,
+        sweep=sweep,
         problem=line.cell.slug,
         problem_class=line.class_,
         player=player,
