@@ -14,10 +14,9 @@ from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE, GRAPH, VARIANTS, has_variant
 from benchmarks.kernels import kernel_paths
 from benchmarks.rows import Counts, PlannedRun, RunRow
-from benchmarks.run_tables import KERNEL_TABLE
 from benchmarks.tables import backends
 from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
-from benchmarks.tables.gpu_runs import conclude, rows_of
+from benchmarks.tables.gpu_runs import KERNEL_TABLE, conclude, rows_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
 from sandbox.protocol.result import Batches, Samples
