@@ -1,6 +1,5 @@
 """Voids a run, a sweep's result, a duel, or a kernel with all its results; or takes that back."""
 
-import getpass
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -119,14 +118,6 @@ def _swept(paths: Paths) -> Iterator[CellResult]:
             yield from results(path)
         except (OSError, JournalDamaged):
             continue
-
-
-def user() -> str:
-    """The name under which the user of this machine voids results."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as in some containers
-        return "you"
 
 
 def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:

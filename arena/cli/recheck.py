@@ -8,11 +8,11 @@ import click
 
 from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckTerms, bests
 from arena.board.scorecard import BASELINES, kind_of
-from arena.board.voiding import user
 from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, json_option, open_session, rounds_option, seconds_option, unsafe_option
 from arena.cli.output import LiveLine, complain, counted, print_json, print_line, say, verdict_text, while_it_is_read
 from arena.errors import UsageError
+from arena.paths import user
 from arena.records.index import Store, stored
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine

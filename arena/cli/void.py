@@ -4,11 +4,11 @@ import time
 
 import click
 
-from arena.board.voiding import VoidTarget, find_target, unvoid, user, void, voided
+from arena.board.voiding import VoidTarget, find_target, unvoid, void, voided
 from arena.cli.options import json_option, open_session
 from arena.cli.output import complain, counted, print_json, print_line, struck
 from arena.errors import UsageError
-from arena.paths import Paths
+from arena.paths import Paths, user
 from arena.records.run_record import RunRecord
 from arena.records.voids import DAMAGED_ADVICE, Void, Voids, read_voids
 from arena.words.untrusted_text import printable

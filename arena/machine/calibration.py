@@ -17,7 +17,7 @@ from sandbox.protocol.events import Calibrated, Microseconds, Setting, WorldOffs
 
 MOST_BYTES = 2**20
 """A longer file is damaged."""
-Measured = TypeVar("Measured", bound=msgspec.Struct)
+Measured = TypeVar("Measured")
 
 
 def made_today() -> dict[str, str]:
@@ -26,7 +26,7 @@ def made_today() -> dict[str, str]:
     return {"date": date, "torch": installed_version("torch") or ""}
 
 
-def write_stored(path: Path, measurement: msgspec.Struct) -> None:
+def write_stored(path: Path, measurement: object) -> None:
     """Stores a measurement. Raises FolderUnwritable."""
     make_folder(path.parent)
     try:
@@ -87,18 +87,11 @@ MOST_FILES, MOST_CLASSES, VALUES = 32, 12, 36
 LEAST, MOST = -100.0, 0.0
 """Limits of a log mass (`sandbox.timing.random_effects.learn`)."""
 PREFIX = "offsets-"
+"""Of files with a history: how much worlds of identical code differ here. Only reference worlds of judged runs add to it.
 
-
-class StoredOffsets(msgspec.Struct, frozen=True):
-    """The log masses of tau by clock and class of call length."""
-
-    masses: dict[str, list[float]]
-
-    @property
-    def sound(self) -> dict[str, list[float]]:
-        """Those that are complete and within limits."""
-        found = list(self.masses.items())[:MOST_CLASSES]
-        return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
+No kernel can read or write the state folder. Only the events of this process's own referee change a file, never a journal.
+A damaged file counts as no history.
+"""
 
 
 def _within(value: float) -> bool:
@@ -114,8 +107,14 @@ def _offsets_file(folder: Path, setting: Setting) -> Path:
 
 def offsets_for(folder: Path, setting: Setting) -> dict[str, list[float]]:
     """Returns the history for runs in this setting, by clock and class of call length; empty if there is none."""
-    found = read_stored(_offsets_file(folder, setting), StoredOffsets)
-    return found.sound if found is not None else {}
+    found = read_stored(_offsets_file(folder, setting), dict[str, dict[str, list[float]]]) or {}
+    return _sound(found.get("masses", {}))
+
+
+def _sound(masses: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Returns the log masses of tau that are complete and within limits, by clock and class of call length."""
+    found = list(masses.items())[:MOST_CLASSES]
+    return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
 
 
 def keep_offsets(folder: Path, event: WorldOffsets) -> None:
@@ -124,8 +123,8 @@ def keep_offsets(folder: Path, event: WorldOffsets) -> None:
     Raises:
         FolderUnwritable: it could not be stored.
     """
-    found = StoredOffsets(offsets_for(folder, event.setting) | event.masses)
-    write_stored(_offsets_file(folder, event.setting), StoredOffsets(found.sound))
+    masses = _sound(offsets_for(folder, event.setting) | event.masses)
+    write_stored(_offsets_file(folder, event.setting), {"masses": masses})
     with suppress(OSError):
         files = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: path.stat().st_mtime)
         for old in files[:-MOST_FILES]:
@@ -147,7 +146,4 @@ def keep_times(folder: Path, setting: Setting, word: str, times: Microseconds) -
 
 def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:
     """Returns the stored times by variant; empty if none was measured in this setting or the file is damaged."""
-    try:
-        return msgspec.json.decode(_times_file(folder, setting).read_bytes(), type=dict[str, Microseconds])
-    except (OSError, ValueError):
-        return {}
+    return read_stored(_times_file(folder, setting), dict[str, Microseconds]) or {}
