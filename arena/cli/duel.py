@@ -38,6 +38,7 @@ from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import Paths, require_writable, write_named_file
 from arena.players.player import PlayerKind
+from arena.records.report_text import verdict_span
 from arena.records.voids import DAMAGED_ADVICE, read_voids
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice
@@ -91,9 +92,8 @@ def _who(header: events.DuelHeader, event: events.Submitted | events.KernelJudge
 
 
 def _verdict(event: events.KernelJudged) -> str:
-    if event.verdict is not Verdict.PASS:
-        return f"✗ {event.verdict}  {event.detail}"
-    return f"✓ PASS  {speed_words(event.speedup, event.clock) if event.speedup is not None else ''}".rstrip()
+    speed = speed_words(event.speedup, event.clock) if event.speedup is not None else ""
+    return f"{verdict_span(event.verdict)[1]}  {speed if event.verdict is Verdict.PASS else event.detail}".rstrip()
 
 
 def _clock(at: float) -> str:

@@ -16,9 +16,19 @@ import click
 import msgspec
 
 from arena.errors import MachineError
-from arena.records.report_text import BAD, ELSEWHERE, GOOD, Span, facts, output_of, speed_span, told_parts, verdict_span
+from arena.records.report_text import (
+    BAD,
+    ELSEWHERE,
+    GOOD,
+    Span,
+    facts,
+    output_of,
+    speed_span,
+    told_parts,
+    verdict_span,
+    where_words,
+)
 from arena.records.run_record import RunRecord
-from arena.setting_choice import sizes_words
 from arena.words.headline import Headline, advice_words
 from arena.words.untrusted_text import escaped_json, printable
 
@@ -221,10 +231,7 @@ def print_report(record: RunRecord, overridden: Mapping[str, int] | None = None)
     print_line("   ".join(filter(None, [verdict_text(record.verdict), coloured(told)])))
     if why:
         print_line(why)
-    setting = (
-        f"{sizes_words(record.preset, overridden or {})} · {record.dtype} · world {record.world} · {record.device}"
-    )
-    print_line(f"{record.problem_id} {record.slug} · {setting}")
+    print_line(f"{record.problem_id} {record.slug} · {where_words(record, overridden)}")
     if record.detail and not record.passed:
         print_line(record.detail)
     if record.failure is not None and (text := output_of(record.failure)):

@@ -14,6 +14,7 @@ from arena.cli.output import LiveLine, complain, counted, print_json, print_line
 from arena.errors import UsageError
 from arena.paths import user
 from arena.records.index import Store, stored
+from arena.records.report_text import where_words
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
 from arena.runs.judge import Notice
@@ -174,8 +175,7 @@ def _print(each: Recheck, shown: LiveLine, as_json: bool) -> None:
 
 
 def _line(each: Recheck) -> str:
-    where = f"{each.preset} · {counted(each.world, 'rank')} on {each.device} · {each.dtype}"
-    who = f"{each.id:02d}_{each.problem} {printable(each.player)} ({where}, kernel {each.sha256[:8]})"
+    who = f"{each.id:02d}_{each.problem} {printable(each.player)} ({where_words(each)}, kernel {each.sha256[:8]})"
     if each.after is None:
         return f"{who}: not judged: {each.left_out}"
     voided = f"; voided: {', '.join(each.voided)}" if each.voided else ""

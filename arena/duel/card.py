@@ -9,7 +9,7 @@ import msgspec
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, DuelPlayer, Finalist, SideName, Winner
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
-from arena.records.report_text import speed_span
+from arena.records.report_text import speed_span, verdict_span, where_words
 from arena.records.run_record import fields_of
 from arena.setting_choice import sizes_words
 from arena.words.untrusted_text import printable
@@ -34,7 +34,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
     return "\n".join(
         printable(line)
         for line in (
-            f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
+            f"pkb-arena duel · {header.problem_id} {header.slug} · {where_words(header.setting)}",
             *([] if header.preset_sizes else [f"{sizes_words('sizes', header.setting.sizes)}"]),
             f"{names}: {winner_words(header, ended)}",
             *(
@@ -104,14 +104,11 @@ def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
 
 def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
     """Returns a side's verdict and time, its speedup over the baseline, its money and its end reason, as texts."""
-    if finalist.verdict is None:
-        parts = ["– no kernel"]
-    elif finalist.verdict is not Verdict.PASS:
-        parts = [f"✗ {finalist.verdict}"]
-    else:
-        parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
-        if finalist.speedup is not None:
-            parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
+    parts = ["– no kernel" if finalist.verdict is None else verdict_span(finalist.verdict)[1]]
+    if finalist.verdict is Verdict.PASS and finalist.us is not None:
+        parts[0] += f"   {finalist.us:.1f} µs a call"
+    if finalist.verdict is Verdict.PASS and finalist.speedup is not None:
+        parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
     money = money_words(finalist.usd, finalist.estimated, header.budget_usd)
     return [*parts, *filter(None, [money, shortened(finalist.stopped)])]
 
@@ -143,11 +140,6 @@ def final_words(header: DuelHeader, ended: DuelEnded) -> str:
     return f"{first} over {second} {speed_words(speed, ended.clock)}, {ended.rounds} interleaved rounds"
 
 
-def _setting(header: DuelHeader) -> str:
-    setting = header.setting
-    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
-
-
 # --- SVG -----------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +153,7 @@ def svg_card(state: DuelState) -> str:
         f"<title>{_svg(text_card(header, ended).splitlines()[1])}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="14" fill="{_BACKGROUND}"/>',
         _line(40, 44, head, 18, _TEXT, weight="bold"),
-        _line(40, 66, f"pkb-arena duel · {_setting(header)}", 13, _MUTED),
+        _line(40, 66, f"pkb-arena duel · {where_words(header.setting)}", 13, _MUTED),
     ]
     for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
         side: SideName = "left" if name == "left" else "right"
