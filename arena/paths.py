@@ -198,8 +198,8 @@ def require_writable(path: Path) -> None:
         raise unwritable(folder, PermissionError(reason), NAMED)
 
 
-def files_in(folder: Path, ending: str) -> list[Path]:
-    """Returns the files in a folder whose names end in `ending`, sorted by name; empty if there is no folder.
+def files_in(folder: Path) -> list[Path]:
+    """Returns the journals in a folder (*.jsonl), sorted by name; empty if there is no folder.
 
     Unlike `Path.glob`, it does not hide that a folder cannot be read.
 
@@ -213,7 +213,7 @@ def files_in(folder: Path, ending: str) -> list[Path]:
     except OSError as error:
         advice = f"make it readable, or set {HOME_VARIABLE} to a folder that is"
         raise PathRefused(f"cannot read {folder}: {why(error)}", advice) from None
-    return [folder / name for name in sorted(names) if name.endswith(ending)]
+    return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
 
 
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:

@@ -87,7 +87,7 @@ def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
 def _run_named(paths: Paths, word: str) -> str | None:
     """Returns the id of the run or duel with this id, or with this journal file; None if there is none."""
     if word == LAST:
-        found = files_in(paths.runs, ".jsonl")
+        found = files_in(paths.runs)
         return found[-1].stem if found else None
     for path in (Path(word), paths.runs / f"{word}.jsonl"):
         try:

@@ -272,7 +272,7 @@ def export_bundle(
             for run in runs:
                 out.write(msgspec.json.encode(_row_of_run(paths, catalogue, run, folder, players)) + b"\n")
                 rows += 1
-        for trace in files_in(paths.traces, ".jsonl") if runs else ():
+        for trace in files_in(paths.traces) if runs else ():
             _keep_trace(paths, folder, trace.stem, players)
         if form == "parquet":
             _to_parquet(folder / "results.jsonl", folder / "results.parquet")
