@@ -11,13 +11,13 @@ manifest.json                   SHA-256 of all of these
 
 import errno
 import hashlib
-import importlib
+import importlib.util
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -159,7 +159,8 @@ def sha256_of(path: Path) -> str:
 FORMATS = ("jsonl", "parquet")
 SWEEPS, KERNELS, TRACES = "sweeps", "kernels", "traces"
 """Folders of a bundle."""
-_BATCH = 5000
+_BLOCK = 16 << 20
+"""Most bytes of a row that becomes Parquet."""
 _FEATURES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 """Types of columns as data sets name them. Inferred ones would differ where a column has only nulls."""
 INCOMING = ".import-"
@@ -247,7 +248,7 @@ def export_bundle(
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
     if form == "parquet":
-        _pyarrow()  # before anything is written
+        _need_pyarrow()  # before anything is written
     chosen = [sweep_path(paths.sweeps, name) for name in names]
     for path in chosen:
         require_sweep(path)
@@ -497,41 +498,29 @@ def _count_results(journal: Path) -> int:
     return count
 
 
-def _pyarrow() -> tuple[object, object]:
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MachineError(
-            "Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'"
-        ) from None
+def _need_pyarrow() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
 
 
 def _to_parquet(source: Path, target: Path) -> None:
-    """Rewrites rows as Parquet, some thousands at a time, and removes the JSON file."""
+    """Rewrites rows as Parquet, and removes the JSON file."""
     import pyarrow
-    from pyarrow import parquet
+    from pyarrow import json, parquet
 
     types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
     schema = pyarrow.schema([(field.name, types[_plain(field.type)]) for field in msgspec.structs.fields(ResultRow)])
-    with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
-        for batch in _batches(source.open("rb")):
-            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+    table = schema.empty_table()
+    if source.stat().st_size:
+        options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        table = json.read_json(source, json.ReadOptions(block_size=_BLOCK), options)
+    parquet.write_table(table, target, compression="zstd")
     source.unlink()
 
 
 def _plain(annotation: object) -> type:
     """Returns the type without None: float for `float | None`."""
     return next(kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation))
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
-    batch: list[dict[str, object]] = []
-    for line in lines:
-        batch.append(msgspec.json.decode(line))
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    yield batch
 
 
 def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
