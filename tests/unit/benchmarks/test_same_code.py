@@ -5,8 +5,8 @@ import pytest
 from benchmarks.rows import REFUSED, RunRow
 from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
 from benchmarks.tables.added_cost import AddedCost
-from benchmarks.tables.precision import SECONDS, cost_for, points
 from benchmarks.tables.gpu_runs import SAME_CODE_TABLE
+from benchmarks.tables.precision import SECONDS, cost_for, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 from sandbox.protocol.result import Batches, Samples
