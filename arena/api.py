@@ -11,9 +11,9 @@ from arena.errors import UsageError
 from arena.paths import Paths, find_paths, paths_in
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import MOST_ROUNDS, Judge, Judgement, RunInProgress, RunRequest
+from arena.runs.judge import Judge, Judgement, RunInProgress, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
-from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
+from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
 from arena.words.headline import by_clock
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import Catalogue, load_catalogue

@@ -17,7 +17,7 @@ from arena.cli.options import (
     setting_options,
     unsafe_option,
 )
-from arena.cli.output import complain, print_json, print_line, say, struck, while_it_is_read
+from arena.cli.output import LiveLine, complain, print_json, print_line, say, struck, while_it_is_read
 from arena.duel import events
 from arena.duel.card import abandoned_words, duel_report, speed_words, svg_card, text_card, unrated_words, winner_words
 from arena.duel.events import AnyDuelEvent, DuelHeader
@@ -41,7 +41,6 @@ from arena.players.player import PlayerKind
 from arena.records.report_text import verdict_span
 from arena.records.voids import DAMAGED_ADVICE, read_voids
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice
 from arena.setting_choice import Choice, choose_setting
 from problems.specification import CATEGORIES, Problem
 from sandbox.protocol.verdict import ExitCode, Verdict
@@ -221,12 +220,9 @@ async def _play(session: CliSession, problem: Problem, header: DuelHeader, playe
         if line := duel_line(header, event):
             say(line)
 
-    def notice(notice: Notice) -> None:
-        complain(notice.message, notice.advice)
-
     say(f"duel {header.duel_id}")
     async with Engine(session.paths) as engine:
-        engine.subscribe_notices(notice)
+        engine.subscribe_notices(LiveLine().notice)
         match = Match(
             engine, session.paths, problem, header, players, budget_s=session.settings.budget_s, unsafe=unsafe
         )

@@ -12,9 +12,8 @@ from click.shell_completion import CompletionItem
 
 from arena.cli.output import complain
 from arena.paths import Paths, find_paths
-from arena.runs.judge import MOST_ROUNDS
 from arena.setting_choice import Choice, find_problem
-from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
+from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine import thunderkittens

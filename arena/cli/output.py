@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 import msgspec
@@ -115,6 +115,11 @@ class LiveLine:
             self._write("\r" + " " * self._width + "\r")
             self._width = 0
 
+    def notice(self, notice: "Notice") -> None:
+        """Prints a notice of an engine on a line of its own."""
+        self.clear()
+        complain(notice.message, notice.advice)
+
     def _write(self, text: str) -> None:
         if not self.live:
             return
@@ -124,6 +129,9 @@ class LiveLine:
         except (OSError, ValueError):
             self.live = False
 
+
+if TYPE_CHECKING:
+    from arena.runs.judge import Notice
 
 LONGER = "--rounds or --seconds"
 """How the command line measures longer."""

@@ -10,14 +10,13 @@ from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckT
 from arena.board.scorecard import BASELINES, kind_of
 from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, json_option, open_session, rounds_option, seconds_option, unsafe_option
-from arena.cli.output import LiveLine, complain, counted, print_json, print_line, say, verdict_text, while_it_is_read
+from arena.cli.output import LiveLine, counted, print_json, print_line, say, verdict_text, while_it_is_read
 from arena.errors import UsageError
 from arena.paths import user
 from arena.records.index import Store, stored
 from arena.records.report_text import where_words
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice
 from arena.sweep.records import choose_problems
 from arena.words.headline import brief_words
 from arena.words.untrusted_text import printable
@@ -145,13 +144,9 @@ class _Findings:
 async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, found: _Findings, as_json: bool) -> None:
     shown = LiveLine()
 
-    def notice(notice: Notice) -> None:
-        shown.clear()
-        complain(notice.message, notice.advice)
-
     try:
         async with Engine(session.paths) as engine:
-            engine.subscribe_notices(notice)
+            engine.subscribe_notices(shown.notice)
             rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, terms)
             await rechecker.start(kernels[0].player for kernels, _ in to_judge)
             for number, (kernels, runs) in enumerate(to_judge, 1):

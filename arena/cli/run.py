@@ -26,7 +26,7 @@ from arena.cli.output import (
 from arena.errors import RunCancelled, UsageError
 from arena.records.run_record import RunRecord, json_of
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
+from arena.runs.judge import RunInProgress, RunRequest, judge_to_end
 from arena.runs.other_sizes import OtherSizesProgress, with_other_sizes
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choice_of, choose_setting
@@ -98,6 +98,7 @@ class RunProgress:
         self._most_s = most_s
         self._state = RunState()
         self._shown = LiveLine()
+        self.notice, self.clear = self._shown.notice, self._shown.clear
 
     def event(self, event: AnyEvent) -> None:
         """Updates the display after an event."""
@@ -114,20 +115,11 @@ class RunProgress:
             where = f"world {setting.world} {setting.device}"
             say(f"{event.kernel_name}: {setting.preset} {setting.dtype} {where}")
 
-    def notice(self, notice: Notice) -> None:
-        """Shows a notice on a line of its own."""
-        self.clear()
-        complain(notice.message, notice.advice)
-
     def other_size(self, progress: OtherSizesProgress) -> None:
         """Shows which other setting is judged next. Uses its limit for timing from now on."""
         self.clear()
         self._most_s = progress.most_s
         say(progress.words)
-
-    def clear(self) -> None:
-        """Erases the redrawn line."""
-        self._shown.clear()
 
     def _line(self) -> str:
         parts = []

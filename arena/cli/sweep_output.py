@@ -12,7 +12,6 @@ from arena.board.tables import card_row, table
 from arena.cli.output import LiveLine, complain, print_json, print_line, say
 from arena.records.run_record import fields_of
 from arena.records.voids import Voids
-from arena.runs.judge import Notice
 from arena.sweep.records import REFUSED, Cell, CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep, SweepProgress
 from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
@@ -170,6 +169,7 @@ class SweepProgressLine:
         self._name = name
         self._rows = rows
         self._shown = LiveLine()
+        self.notice = self._shown.notice
         self._sweep: Sweep | None = None
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._began = 0.0
@@ -184,24 +184,19 @@ class SweepProgressLine:
         try:
             yield
         finally:
-            self._clear()
+            self._shown.clear()
 
     @property
     def progress(self) -> SweepProgress:
         """The progress of the sweep; after its end, the final state."""
         return self._sweep.progress if self._sweep is not None else SweepProgress()
 
-    def notice(self, notice: Notice) -> None:
-        """Shows a notice of the engine on a line of its own."""
-        self._clear()
-        complain(notice.message, notice.advice)
-
     def _judged(self, result: CellResult) -> None:
         self._recent.append(time.monotonic())
         if self._rows is not None:
             self._rows.judged(result)
         if not self._shown.live or not (result.final and result.passed):
-            self._clear()
+            self._shown.clear()
             say(_line(result))
         self._draw()
 
@@ -217,7 +212,7 @@ class SweepProgressLine:
             self._said(f"{problem.stem} {player}: left out: {why}")
 
     def _said(self, text: str) -> None:
-        self._clear()
+        self._shown.clear()
         say(text)
 
     def _draw(self) -> None:
@@ -241,9 +236,6 @@ class SweepProgressLine:
             limit = f" of ${pool.usd:g}" if pool.usd is not None else ""
             parts.append(f"${pool.spent.usd:.2f}{limit}")
         return "   ".join(parts)
-
-    def _clear(self) -> None:
-        self._shown.clear()
 
 
 def _line(result: CellResult) -> str:

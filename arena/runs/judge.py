@@ -22,7 +22,6 @@ from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused,
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
 
-MOST_ROUNDS = 10_000
 PERSON, SWEEP = 0, 1
 """As `sandbox.referee.lease.Urgency`."""
 
