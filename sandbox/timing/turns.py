@@ -167,12 +167,6 @@ class Turns:
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
         world.processes.resume()
 
-    def continue_kernels(self) -> None:
-        """Continues all kernels."""
-        for side in self.kernels:
-            for world in side.worlds:
-                world.processes.resume()
-
     def pin(self, world: World, turn: int) -> None:
         """Pins each rank's first thread to one core of its share, the same core in every world of a turn.
 
@@ -212,8 +206,7 @@ class Turns:
         self._memory_checked = now
         self.stop_all()
         for side in self.kernels:
-            for world in side.worlds:
-                world.check_memory()
+            side.worlds[0].check_memory()
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
         """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
@@ -339,8 +332,7 @@ class Turns:
         """Notes what a kernel's processes did after the order to stop, once a batch. Later activity is observed by `watched`."""
         used, side.exchange.used_since_done = side.exchange.used_since_done, None
         if used is not None and side.observations is not None:
-            each = used() / side.worlds[0].ranks
-            side.observations.after_done.note(Activity(0.0), Activity(each), 0.0)
+            side.observations.after_done.note(Activity(0.0), Activity(used() / side.worlds[0].ranks), 0.0)
 
     def stop(self, side: TimedSide, world: World, rank: int | None = None) -> None:
         """Stops one world, or one of its ranks, and waits until it has stopped.
@@ -419,7 +411,8 @@ class Turns:
         Raises:
             Failed: a check found a fault. It names the side.
         """
-        self.continue_kernels()
+        for side in self.kernels:
+            side.worlds[0].processes.resume()
         self.timer.sleep(LATE_SECONDS)
         self.exchange.require_untouched()
         floor, limiter = bound_us(self.setting, peaks.impossible())
@@ -435,10 +428,8 @@ class Turns:
                 fault = observations.foreign_work.fault
             elif (late := observations.after_done).is_fault:
                 verdict = Verdict.LATE_OUTPUT
-                fault = (
-                    f"each rank used {late.cpu_seconds:.3g} s of CPU time after it had ended its batch, "
-                    f"in {late.disturbed} of {late.count} batches"
-                )
+                used = f"used {late.cpu_seconds:.3g} s of CPU time after it had ended its batch"
+                fault = f"each rank {used}, in {late.disturbed} of {late.count} batches"
             elif observations.quickest < floor:
                 verdict = Verdict.IMPOSSIBLE_SPEED
                 fault = f"{observations.quickest:.3f} us per call, but {limiter} alone needs {floor:.3f} us"
