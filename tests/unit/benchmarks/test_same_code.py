@@ -1,4 +1,4 @@
-"""Counting of runs of identical code, on CPU ranks and on GPUs."""
+"""Runs of identical code, on CPU ranks and on GPUs; what was known after some seconds of timing."""
 
 import pytest
 
