@@ -13,17 +13,11 @@ import msgspec
 from arena.machine.facts import installed_version, this_machine
 from arena.paths import make_folder, unwritable, write_atomically
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import Calibrated, Microseconds, Setting, WorldOffsets
+from sandbox.protocol.events import Calibrated, Microseconds, Setting, TransfersTimed, WorldOffsets
 
 MOST_BYTES = 2**20
 """A longer file is damaged."""
 Measured = TypeVar("Measured")
-
-
-def made_today() -> dict[str, str]:
-    """Returns the fields `date` and `torch` for a measurement made now."""
-    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"date": date, "torch": installed_version("torch") or ""}
 
 
 def write_stored(path: Path, measurement: object) -> None:
@@ -44,15 +38,32 @@ def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
         return None
 
 
-class Calibration(msgspec.Struct, frozen=True):
-    """One stored calibration. `Device.peaks` in sandbox.rank.devices.device describes the peaks."""
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What all stored measurements have."""
 
     device: str
     world: int
-    peaks: dict[str, float]
     seconds: float
     date: str
     torch: str
+
+
+Kept = TypeVar("Kept", bound=Stored)
+
+
+class Calibration(Stored, frozen=True, kw_only=True):
+    """One stored calibration. `Device.peaks` in sandbox.rank.devices.device describes the peaks."""
+
+    peaks: dict[str, float]
+
+
+def keep_as(kind: type[Kept], path: Path, event: Calibrated | TransfersTimed) -> Kept:
+    """Stores a measurement that was made now. Raises FolderUnwritable."""
+    found = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    kept = kind(**found, date=date, torch=installed_version("torch") or "")
+    write_stored(path, kept)
+    return kept
 
 
 def _file(folder: Path, device: str, world: int) -> Path:
@@ -61,11 +72,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 def keep(folder: Path, event: Calibrated) -> Calibration:
     """Stores a calibration. Raises FolderUnwritable."""
-    found = Calibration(
-        device=event.device, world=event.world, peaks=event.peaks, seconds=event.seconds, **made_today()
-    )
-    write_stored(_file(folder, event.device, event.world), found)
-    return found
+    return keep_as(Calibration, _file(folder, event.device, event.world), event)
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:

@@ -4,9 +4,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
-from arena.machine.calibration import made_today, read_stored, write_stored
+from arena.machine.calibration import Stored, keep_as, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import TransfersTimed
@@ -17,15 +15,10 @@ NEAR = 1.05
 """Times whose ratio is at most this count as equal."""
 
 
-class StoredTransfers(msgspec.Struct, frozen=True):
+class StoredTransfers(Stored, frozen=True, kw_only=True):
     """One stored measurement."""
 
-    device: str
-    world: int
     transfers: Transfers
-    seconds: float
-    date: str
-    torch: str
 
 
 def _file(folder: Path, device: str, world: int) -> Path:
@@ -34,11 +27,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 def keep_transfers(folder: Path, event: TransfersTimed) -> StoredTransfers:
     """Stores a measurement beside the calibration. Raises FolderUnwritable."""
-    found = StoredTransfers(
-        device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()
-    )
-    write_stored(_file(folder, event.device, event.world), found)
-    return found
+    return keep_as(StoredTransfers, _file(folder, event.device, event.world), event)
 
 
 def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
