@@ -14,17 +14,8 @@ from arena.errors import ArenaError, MachineError, UsageError, why
 from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
-from arena.profile.ncu import ncu_kernels
-from arena.profile.profile_process import (
-    Begins,
-    Message,
-    NcuProfiled,
-    NotProfiled,
-    Profiled,
-    ProfileRequest,
-    Waits,
-    encode,
-)
+from arena.profile.ncu import NcuProfiled, ncu_kernels
+from arena.profile.profile_process import Begins, Message, NotProfiled, Profiled, ProfileRequest, Waits, encode
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem

@@ -9,7 +9,8 @@ from textual.content import Content
 
 from arena.profile import gpu_words, ncu
 from arena.profile.gpu_rules import GpuFigures
-from arena.profile.profile_process import NcuProfiled, Profiled
+from arena.profile.ncu import NcuProfiled
+from arena.profile.profile_process import Profiled
 from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of
