@@ -11,9 +11,9 @@ from arena.errors import UsageError
 from arena.paths import Paths, find_paths, paths_in
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import MOST_ROUNDS, Judge, Judgement, RunInProgress, RunRequest
+from arena.runs.judge import Judge, Judgement, RunInProgress, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
-from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
+from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
 from arena.words.headline import by_clock
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import Catalogue, load_catalogue
@@ -79,12 +79,14 @@ class Arena:
         Raises:
             SettingsError: the settings file is invalid.
         """
-        paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
-        self._paths = paths
-        self._settings = load_settings(paths)
-        thunderkittens.name(self._settings.thunderkittens)
-        self._catalogue = load_catalogue(self._settings.problem_folders)
-        self._engine = Engine(paths)
+        self.paths: Paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
+        """The folders of results, journals and settings."""
+        self.settings: Settings = load_settings(self.paths)
+        """The settings file's values."""
+        thunderkittens.name(self.settings.thunderkittens)
+        self.catalogue: Catalogue = load_catalogue(self.settings.problem_folders)
+        """All problems, by id, category and class."""
+        self._engine = Engine(self.paths)
         self._judge: Judge = judge if judge is not None else self._engine
         self._turn = asyncio.Lock()
 
@@ -108,24 +110,9 @@ class Arena:
         return self._judge.jail
 
     @property
-    def catalogue(self) -> Catalogue:
-        """All problems, by id, category and class."""
-        return self._catalogue
-
-    @property
-    def settings(self) -> Settings:
-        """The settings file's values."""
-        return self._settings
-
-    @property
-    def paths(self) -> Paths:
-        """The folders of results, journals and settings."""
-        return self._paths
-
-    @property
     def problems(self) -> list[Problem]:
         """All problems."""
-        return list(self._catalogue.problems)
+        return list(self.catalogue.problems)
 
     def problem(self, name: int | str) -> Problem:
         """Returns the problem with this id, slug or stem.
@@ -133,7 +120,7 @@ class Arena:
         Raises:
             UsageError: there is none.
         """
-        return find_problem(self._catalogue, str(name))
+        return find_problem(self.catalogue, str(name))
 
     async def judge(self, problem: int | str, kernel: str | Path | Kernel, **options: Unpack[RunOptions]) -> RunRecord:
         """Judges a kernel and returns its report. Raises and is cancelled as `judgement`."""
@@ -200,14 +187,14 @@ class Arena:
             ) from None
         return RunRequest(
             problem=problem,
-            setting=choose_setting(problem, choice, self._settings),
+            setting=choose_setting(problem, choice, self.settings),
             kernel_name=file.name if file else "kernel.py",
             kernel_path=str(file.path.absolute()) if file else "",
             source=text,
             files=file.files if file else kernel.files if isinstance(kernel, Kernel) else {},
             player=options.get("player", "you"),
             rounds=options.get("rounds"),
-            budget_s=options.get("budget_s", self._settings.budget_s),
+            budget_s=options.get("budget_s", self.settings.budget_s),
         )
 
 

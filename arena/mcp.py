@@ -20,6 +20,7 @@ from arena.players.player import MCP, Task, user_name
 from arena.players.prompt import shared_sources
 from arena.players.tools import ToolArguments
 from arena.records.index import Answer, Store, stored
+from arena.records.report_text import where_words
 from arena.records.run_record import RunRecord
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -198,6 +199,5 @@ def _outcome(entry: RunRecord) -> str:
 def _row(entry: RunRecord) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
     speed = f" {found.median:.2f}x {ends(found)} {_outcome(entry)}" if (found := entry.interval) else ""
-    where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
     voided = f"  {entry.voided.words}" if entry.voided else ""
-    return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}{voided}"
+    return f"{when}  {entry.verdict}{speed}  {where_words(entry)}  {entry.sha256[:12]}{voided}"

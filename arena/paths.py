@@ -61,6 +61,16 @@ def _is_kept(name: str) -> bool:
     return known and name not in _names and not _SECRET.search(name)
 
 
+def user() -> str:
+    """Returns the name of this machine's user, under which results are voided and kernels locked."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in some containers
+        return "you"
+
+
 HOME_VARIABLE = "PKB_ARENA_HOME"
 """Environment variable with one folder for settings, data and state together (portable use, tests)."""
 VOIDS = "voids.jsonl"
@@ -133,21 +143,9 @@ class Paths:
 
     def all(self) -> dict[str, Path]:
         """Returns every path by its name."""
-        return {
-            "settings": self.settings_file,
-            "workspace": self.workspace,
-            "runs": self.runs,
-            "traces": self.traces,
-            "profiles": self.profiles,
-            "duels": self.duels,
-            "sweeps": self.sweeps,
-            "imports": self.imports,
-            "results": self.database,
-            "voids": self.voids,
-            "calibrations": self.calibrations,
-            "kernel cache": self.kernel_cache,
-            "traceback": self.traceback,
-        }
+        names = "workspace runs traces profiles duels sweeps imports voids calibrations traceback"
+        found = {"settings": self.settings_file} | {name: getattr(self, name) for name in names.split()}
+        return found | {"results": self.database, "kernel cache": self.kernel_cache}
 
 
 def paths_in(folder: Path) -> Paths:
@@ -200,8 +198,8 @@ def require_writable(path: Path) -> None:
         raise unwritable(folder, PermissionError(reason), NAMED)
 
 
-def files_in(folder: Path, ending: str) -> list[Path]:
-    """Returns the files in a folder whose names end in `ending`, sorted by name; empty if there is no folder.
+def files_in(folder: Path) -> list[Path]:
+    """Returns the journals in a folder (*.jsonl), sorted by name; empty if there is no folder.
 
     Unlike `Path.glob`, it does not hide that a folder cannot be read.
 
@@ -215,7 +213,7 @@ def files_in(folder: Path, ending: str) -> list[Path]:
     except OSError as error:
         advice = f"make it readable, or set {HOME_VARIABLE} to a folder that is"
         raise PathRefused(f"cannot read {folder}: {why(error)}", advice) from None
-    return [folder / name for name in sorted(names) if name.endswith(ending)]
+    return [folder / name for name in sorted(names) if name.endswith(".jsonl")]
 
 
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:

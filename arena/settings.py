@@ -17,7 +17,7 @@ from arena.errors import SettingsError, SettingsUnreadable, why
 from arena.paths import Paths, make_folder, unwritable
 
 BUDGET_WORDS = "Measuring time in seconds. Timing stops earlier when both clocks can conclude."
-MOST_RANKS = 64
+MOST_RANKS, MOST_ROUNDS = 64, 10_000
 LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 600.0
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
 _THEMES = Path(__file__).parent.parent / "themes"

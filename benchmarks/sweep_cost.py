@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,11 +19,10 @@ from arena.machine.facts import this_machine
 from arena.models.budget import BudgetPool
 from arena.paths import Paths, make_folder, paths_in
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
-from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
-from arena.runs.judge import Judgement, RunRequest, header_of
+from arena.runs.judge import RunInProgress, RunRequest, header_of
 from arena.settings import Settings
 from arena.sweep.journal import SweepJournal, begin_session
 from arena.sweep.queue import Worker
@@ -31,7 +30,7 @@ from arena.sweep.records import CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
-from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup
+from sandbox.protocol.events import Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
 
 STORED = (100, 1000, 10_000)
@@ -177,41 +176,19 @@ class InstantJudge:
     async def start(self) -> None:
         """Does nothing."""
 
-    async def judge(self, request: RunRequest) -> "InstantRun":
+    async def judge(self, request: RunRequest) -> RunInProgress:
         """Returns a run that is over."""
-        run = InstantRun(header_of(request))
+        header = header_of(request)
         await asyncio.sleep(self._seconds)
-        await asyncio.to_thread(self._keep, run)
+        await asyncio.to_thread(self._store.record, record_of(header, _RESULT))
+        journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, lambda error: None)
+        run = RunInProgress(header, journal, RunInProgress.end)  # never cancelled: it has ended
+        run.finish(Finished(run_id=header.run_id, sha256=header.sha256, result=_RESULT))
         return run
-
-    def _keep(self, run: "InstantRun") -> None:
-        journal = Journal(self._paths.runs / f"{run.header.run_id}.jsonl", run.header, lambda error: None)
-        journal.append(run.finished)
-        journal.close()
-        self._store.record(record_of(run.header, run.finished.result))
 
     def close(self) -> None:
         """Closes the index."""
         self._store.close()
-
-
-class InstantRun:
-    """A run that is over."""
-
-    def __init__(self, header: RunHeader) -> None:
-        self.header = header
-        self.finished = Finished(run_id=header.run_id, sha256=header.sha256, result=_RESULT)
-
-    async def events(self) -> AsyncIterator[AnyEvent]:
-        """Its only event."""
-        yield self.finished
-
-    async def result(self) -> Judgement:
-        """The verdict."""
-        return Judgement(self.header, _RESULT)
-
-    async def cancel(self) -> None:
-        """Does nothing."""
 
 
 _RESULT = Result(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from arena.records.index import Store
     from arena.records.ranking import Standing
     from arena.records.run_record import RunRecord
-    from arena.runs.engine import Engine, EngineRun
-    from arena.runs.judge import RunRequest
+    from arena.runs.engine import Engine
+    from arena.runs.judge import RunInProgress, RunRequest
     from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
@@ -53,7 +53,7 @@ class Services:
         """The best result of any player with every problem, by its id."""
         self.results_fault: ArenaError | None = None
         """Why the results are not shown; None: they are."""
-        self.last_runs: dict[Path, tuple[RunRequest, EngineRun]] = {}
+        self.last_runs: dict[Path, tuple[RunRequest, RunInProgress]] = {}
         """The newest run of every kernel, by its file or folder: it goes on when its screen is left."""
         self._store: Store | None = None
         self._opening = asyncio.Lock()

@@ -27,7 +27,7 @@ from arena.machine.facts import installed_version, this_machine
 from arena.paths import Paths
 from arena.records.index import Store, stored
 from arena.records.ranking import fastest
-from arena.records.run_record import BriefResult, RunRecord, view
+from arena.records.run_record import BriefResult, RunRecord, fields_of, view
 from arena.records.voids import DAMAGED_ADVICE, VOIDS_SUFFIX, read_voids
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
@@ -234,7 +234,7 @@ def _at_its_best(swept: Outcome, best: Outcome | None) -> Outcome:
         return swept
     return msgspec.structs.replace(
         swept,
-        **{name: getattr(best, name) for name in ("faster", "speedup", "percent", "gap_closed", "noisy", "backend")},
+        **fields_of(best, "faster speedup percent gap_closed noisy backend"),
         passed=True,
         voided=False,
         holds=swept.holds if best.faster else "",

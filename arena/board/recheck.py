@@ -12,7 +12,7 @@ from arena.machine.facts import installed_version, require_jail, this_machine
 from arena.paths import Paths
 from arena.records.header import read_header
 from arena.records.ranking import fastest
-from arena.records.run_record import BriefResult, RunRecord, view
+from arena.records.run_record import BriefResult, RunRecord, fields_of, view
 from arena.records.voids import Void, append_void, clean_note
 from arena.runs.judge import Judge, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -155,7 +155,7 @@ class Rechecker:
         if problem.slug != entry.slug:
             raise UsageError(f"problem {entry.problem_id} is another one now: {problem.slug}")
         choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
-        kept = {name: getattr(header, name) for name in ("kernel_name", "kernel_path", "source", "files", "player")}
+        kept = fields_of(header, "kernel_name kernel_path source files player")
         setting = choose_setting(problem, choice, self._settings)
         return RunRequest(
             problem=problem, setting=setting, **kept, rounds=self._terms.rounds, budget_s=self._terms.budget_s

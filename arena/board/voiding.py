@@ -1,6 +1,5 @@
 """Voids a run, a sweep's result, a duel, or a kernel with all its results; or takes that back."""
 
-import getpass
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -88,7 +87,7 @@ def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
 def _run_named(paths: Paths, word: str) -> str | None:
     """Returns the id of the run or duel with this id, or with this journal file; None if there is none."""
     if word == LAST:
-        found = files_in(paths.runs, ".jsonl")
+        found = files_in(paths.runs)
         return found[-1].stem if found else None
     for path in (Path(word), paths.runs / f"{word}.jsonl"):
         try:
@@ -119,14 +118,6 @@ def _swept(paths: Paths) -> Iterator[CellResult]:
             yield from results(path)
         except (OSError, JournalDamaged):
             continue
-
-
-def user() -> str:
-    """The name under which the user of this machine voids results."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as in some containers
-        return "you"
 
 
 def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:

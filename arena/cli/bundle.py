@@ -93,6 +93,6 @@ def import_results(source: Path, as_json: bool) -> None:
     else:
         names, results = import_bundle(session.paths, source)
     if as_json:
-        print_json({"campaigns": names, "results": results})
+        print_json({"sweeps": names, "results": results})
     else:
         print_line(f"{counted(results, 'result')}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere")

@@ -5,7 +5,6 @@ The engine does not import its display.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -109,6 +108,8 @@ def run_interruptibly(main: Coroutine[object, object, T]) -> T:
     Raises:
         KeyboardInterrupt: a signal arrived; `main` was cancelled and has cleaned up.
     """
+
+    import asyncio  # takes time that `list` does not need
 
     async def watched() -> T:
         loop = asyncio.get_running_loop()

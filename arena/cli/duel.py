@@ -10,13 +10,14 @@ from arena.cli.options import (
     CliSession,
     Number,
     Whole,
+    budget_option,
     json_option,
     open_session,
     problem_argument,
     setting_options,
     unsafe_option,
 )
-from arena.cli.output import complain, print_json, print_line, say, struck, while_it_is_read
+from arena.cli.output import LiveLine, complain, print_json, print_line, say, struck, while_it_is_read
 from arena.duel import events
 from arena.duel.card import abandoned_words, duel_report, speed_words, svg_card, text_card, unrated_words, winner_words
 from arena.duel.events import AnyDuelEvent, DuelHeader
@@ -37,9 +38,9 @@ from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import Paths, require_writable, write_named_file
 from arena.players.player import PlayerKind
+from arena.records.report_text import verdict_span
 from arena.records.voids import DAMAGED_ADVICE, read_voids
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice
 from arena.setting_choice import Choice, choose_setting
 from problems.specification import CATEGORIES, Problem
 from sandbox.protocol.verdict import ExitCode, Verdict
@@ -90,9 +91,8 @@ def _who(header: events.DuelHeader, event: events.Submitted | events.KernelJudge
 
 
 def _verdict(event: events.KernelJudged) -> str:
-    if event.verdict is not Verdict.PASS:
-        return f"✗ {event.verdict}  {event.detail}"
-    return f"✓ PASS  {speed_words(event.speedup, event.clock) if event.speedup is not None else ''}".rstrip()
+    speed = speed_words(event.speedup, event.clock) if event.speedup is not None else ""
+    return f"{verdict_span(event.verdict)[1]}  {speed if event.verdict is Verdict.PASS else event.detail}".rstrip()
 
 
 def _clock(at: float) -> str:
@@ -151,10 +151,7 @@ _PLAYER = (
     "--rounds", type=Whole(1, 1000), metavar="N",
     help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
 )  # fmt: skip
-@click.option(
-    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
-    help="Money limit of each player, for models and agent programs. Needs the model's prices.",
-)  # fmt: skip
+@budget_option
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file.")
 @unsafe_option
 @setting_options
@@ -223,12 +220,9 @@ async def _play(session: CliSession, problem: Problem, header: DuelHeader, playe
         if line := duel_line(header, event):
             say(line)
 
-    def notice(notice: Notice) -> None:
-        complain(notice.message, notice.advice)
-
     say(f"duel {header.duel_id}")
     async with Engine(session.paths) as engine:
-        engine.subscribe_notices(notice)
+        engine.subscribe_notices(LiveLine().notice)
         match = Match(
             engine, session.paths, problem, header, players, budget_s=session.settings.budget_s, unsafe=unsafe
         )

@@ -17,6 +17,7 @@ from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
 from arena.players.prompt import Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, Asked
+from arena.records.run_record import fields_of
 from arena.runs.engine import Engine
 from arena.runs.judge import Judgement
 from arena.workspace.kernel_folder import write_folder
@@ -63,11 +64,8 @@ async def write_kernels(plan: Plan, player: Player) -> WritingReport:
         engine,
         task,
         str(player.name),
-        steps=plan.steps,
-        rounds=plan.rounds,
+        **fields_of(plan, "steps rounds unsafe other_sizes"),
         budget_s=plan.session.settings.budget_s,
-        unsafe=plan.unsafe,
-        other_sizes=plan.other_sizes,
         hear=hear,
         warn=complain,
         hear_other_size=run_progress.other_size,
@@ -160,8 +158,7 @@ def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, 
 
 def _print(prompt: Prompt, as_json: bool) -> None:
     if as_json:
-        fields = ("version", "shots", "sha256", "conversation")
-        print_json({name: getattr(prompt, name) for name in fields})
+        print_json(fields_of(prompt, "version shots sha256 conversation"))
     else:
         print_line(str(prompt))
 

@@ -3,7 +3,7 @@
 import click
 
 from arena.cli.display import run_interruptibly
-from arena.cli.options import CliSession, budget_option, open_session, rounds_option, setting_options, unsafe_option
+from arena.cli.options import CliSession, open_session, rounds_option, seconds_option, setting_options, unsafe_option
 from arena.cli.output import say
 from arena.mcp import ArenaTools, Terms
 from arena.players.player import MCP
@@ -15,11 +15,11 @@ from arena.setting_choice import Choice
 @click.command()
 @setting_options
 @rounds_option
-@budget_option
+@seconds_option
 @click.option("--player", default=MCP, show_default=True, metavar="NAME", help="Store results under this name.")
 @click.option("--house", is_flag=True, help="Let the agent read house kernels.")
 @unsafe_option
-def command(choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool) -> None:
+def command(choice: Choice, rounds: int | None, seconds: float | None, player: str, house: bool, unsafe: bool) -> None:
     """Serve the arena over stdin and stdout by the Model Context Protocol, for one agent (extra `mcp`).
 
     Its tools: list, show, new, compile, run, history and kit_docs. Kernels are judged as `run` judges them, in the same jail; the
@@ -27,7 +27,7 @@ def command(choice: Choice, rounds: int | None, budget: float | None, player: st
     """
     require_sdk()
     session = open_session()
-    terms = Terms(choice=choice, rounds=rounds, budget_s=budget, player=player, house=house, unsafe=unsafe)
+    terms = Terms(choice=choice, rounds=rounds, budget_s=seconds, player=player, house=house, unsafe=unsafe)
     run_interruptibly(_serve(session, terms))
 
 

@@ -12,9 +12,8 @@ from click.shell_completion import CompletionItem
 
 from arena.cli.output import complain
 from arena.paths import Paths, find_paths
-from arena.runs.judge import MOST_ROUNDS
 from arena.setting_choice import Choice, find_problem
-from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, Settings, load_settings
+from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine import thunderkittens
@@ -173,14 +172,16 @@ rounds_option = click.option(
     metavar="N",
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
-budget_option = click.option(
+seconds_option = click.option(
     "--seconds",
-    "--budget",
-    "budget",
     type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
     help=f"{BUDGET_WORDS} [default: the setting budget_s]",
 )
+budget_option = click.option(
+    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
+    help="Money limit in dollars: of each player of a duel, of all sessions of a sweep. Needs the models' prices.",
+)  # fmt: skip
 shots_option = click.option(
     "--shots",
     metavar="N",

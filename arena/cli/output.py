@@ -10,15 +10,25 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 import msgspec
 
 from arena.errors import MachineError
-from arena.records.report_text import BAD, ELSEWHERE, GOOD, Span, facts, output_of, speed_span, told_parts, verdict_span
+from arena.records.report_text import (
+    BAD,
+    ELSEWHERE,
+    GOOD,
+    Span,
+    facts,
+    output_of,
+    speed_span,
+    told_parts,
+    verdict_span,
+    where_words,
+)
 from arena.records.run_record import RunRecord
-from arena.setting_choice import sizes_words
 from arena.words.headline import Headline, advice_words
 from arena.words.untrusted_text import escaped_json, printable
 
@@ -105,6 +115,11 @@ class LiveLine:
             self._write("\r" + " " * self._width + "\r")
             self._width = 0
 
+    def notice(self, notice: "Notice") -> None:
+        """Prints a notice of an engine on a line of its own."""
+        self.clear()
+        complain(notice.message, notice.advice)
+
     def _write(self, text: str) -> None:
         if not self.live:
             return
@@ -114,6 +129,9 @@ class LiveLine:
         except (OSError, ValueError):
             self.live = False
 
+
+if TYPE_CHECKING:
+    from arena.runs.judge import Notice
 
 LONGER = "--rounds or --seconds"
 """How the command line measures longer."""
@@ -221,10 +239,7 @@ def print_report(record: RunRecord, overridden: Mapping[str, int] | None = None)
     print_line("   ".join(filter(None, [verdict_text(record.verdict), coloured(told)])))
     if why:
         print_line(why)
-    setting = (
-        f"{sizes_words(record.preset, overridden or {})} · {record.dtype} · world {record.world} · {record.device}"
-    )
-    print_line(f"{record.problem_id} {record.slug} · {setting}")
+    print_line(f"{record.problem_id} {record.slug} · {where_words(record, overridden)}")
     if record.detail and not record.passed:
         print_line(record.detail)
     if record.failure is not None and (text := output_of(record.failure)):

@@ -81,21 +81,8 @@ def _best(entry: "RunRecord") -> dict[str, Any]:
 
 def problem_facts(problem: Problem) -> dict[str, Any]:
     """Returns the fields of a problem's problem.toml that are shown to users."""
-    return {
-        "id": problem.id,
-        "slug": problem.slug,
-        "stem": problem.stem,
-        "title": problem.title,
-        "category": problem.category,
-        "also": problem.also,
-        "class": problem.class_,
-        "domain": problem.domain,
-        "origin": problem.origin,
-        "collectives": problem.collectives,
-        "worlds": problem.worlds,
-        "dtypes": problem.dtypes,
-        "presets": problem.presets,
-    }
+    names = "id slug stem title category also domain origin collectives worlds dtypes presets"
+    return {name: getattr(problem, name) for name in names.split()} | {"class": problem.class_}
 
 
 @click.command()

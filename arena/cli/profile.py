@@ -12,7 +12,7 @@ from arena.cli.run import make_request
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
-from arena.profile.ncu_words import ncu_text
+from arena.profile.ncu import ncu_text
 from arena.profile.profile_process import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
 from arena.profile.rules import RankFigures, first_failure, under_profiler
@@ -61,7 +61,7 @@ def command(
     if trace is not None:
         require_writable(trace)
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
+    request = make_request(session, problem, kernel, choice, rounds=0, seconds=None)
     setting = request.setting
     wanted = ProfileRequest(
         setting=setting,
@@ -72,7 +72,7 @@ def command(
         peaks=peaks_for(session.paths.calibrations, setting),
     )
     if ncu:
-        _with_ncu(session, request, wanted, as_json=as_json)
+        _print_ncu(session, request, wanted, as_json)
         return
     profiled = profile_ranks(wanted, _tell)
     if trouble := keep_profile(session.paths, wanted, profiled):
@@ -83,50 +83,35 @@ def command(
         write_trace(trace, reports)
     with while_it_is_read():
         if as_json:
-            print_json(
-                {
-                    "problem": request.problem.slug,
-                    "id": request.problem.id,
-                    "kernel": request.kernel_name,
-                    "device": setting.device,
-                    "world": setting.world,
-                    "failed": failed.failed if failed else None,
-                    "ranks": [] if failed else profiled.gpu_figures or profiled.figures,
-                    "outside": profiled.outside,
-                    "trace": str(trace) if trace and not failed else None,
-                }
-            )
+            told = _about(request) | {"failed": failed.failed if failed else None, "outside": profiled.outside}
+            told["ranks"] = [] if failed else profiled.gpu_figures or profiled.figures
+            print_json(told | {"trace": str(trace) if trace and not failed else None})
         elif failed is not None:
             print_line(f"rank {failed.rank} failed:")
             print_line(failed.failed)
         else:
-            print_line(
-                f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
-                + ("" if profiled.gpu_figures else " · from the kernel's process")
-            )
+            print_line(_head(request) + ("" if profiled.gpu_figures else " · from the kernel's process"))
             _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
 
 
-def _with_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest, *, as_json: bool) -> None:
+def _about(request: RunRequest) -> dict[str, object]:
+    kernel = {"problem": request.problem.slug, "id": request.problem.id, "kernel": request.kernel_name}
+    return {**kernel, "device": request.setting.device, "world": request.setting.world}
+
+
+def _head(request: RunRequest) -> str:
+    return f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
+
+
+def _print_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest, as_json: bool) -> None:
     file = ncu_file(session.paths, request.problem.slug, wanted)
     say("Nsight Compute repeats every launch; this takes minutes")
     found = profile_with_ncu(msgspec.structs.replace(wanted, ncu_file=str(file)), _tell)
-    if not as_json:
-        print_line(f"{request.problem.id} {request.problem.slug} · {request.kernel_name}")
-        for line in ncu_text(found):
-            print_line(line)
-        return
-    print_json(
-        {
-            "problem": request.problem.slug,
-            "id": request.problem.id,
-            "kernel": request.kernel_name,
-            "device": request.setting.device,
-            "world": request.setting.world,
-            "ncu": found,
-        }
-    )
+    if as_json:
+        print_json(_about(request) | {"ncu": found})
+    for line in () if as_json else (_head(request), *ncu_text(found)):
+        print_line(line)
 
 
 def _tell(message: Waits | Begins) -> None:
@@ -146,20 +131,11 @@ def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
 
 def _print_gpus(profiled: Profiled) -> None:
     """Prints the driver's counters, then the figures from the kernel's process."""
-    ranks, outside = profiled.gpu_figures, profiled.outside
-    print_line(f"the driver's counters: {gpu_words.row_words(outside)}")
-    print_line(gpu_words.TRUSTED_HEAD)
-    for rank in ranks:
-        print_line(gpu_words.trusted_row(rank))
-    for line in (gpu_words.power_line(ranks), *gpu_words.missing_lines(outside, ranks)):
-        if line:
-            print_line(line)
+    ranks = profiled.gpu_figures
+    for line in gpu_words.counted_lines(profiled.outside, ranks):
+        print_line(line)
     print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
-    print_line(gpu_words.under_profiler(ranks))
-    print_line(gpu_words.SEEN_HEAD)
-    for rank in ranks:
-        print_line(gpu_words.seen_row(rank))
-    for line in (*gpu_words.stamp_lines(ranks), *gpu_words.unseen_lines(ranks, profiled.reports)):
+    for line in gpu_words.seen_lines(ranks, profiled.reports):
         print_line(line)
     print_line("")
     timeline = median_call(profiled.reports)

@@ -8,15 +8,15 @@ import click
 
 from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckTerms, bests
 from arena.board.scorecard import BASELINES, kind_of
-from arena.board.voiding import user
 from arena.cli.display import run_interruptibly
-from arena.cli.options import CliSession, budget_option, json_option, open_session, rounds_option, unsafe_option
-from arena.cli.output import LiveLine, complain, counted, print_json, print_line, say, verdict_text, while_it_is_read
+from arena.cli.options import CliSession, json_option, open_session, rounds_option, seconds_option, unsafe_option
+from arena.cli.output import LiveLine, counted, print_json, print_line, say, verdict_text, while_it_is_read
 from arena.errors import UsageError
+from arena.paths import user
 from arena.records.index import Store, stored
+from arena.records.report_text import where_words
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice
 from arena.sweep.records import choose_problems
 from arena.words.headline import brief_words
 from arena.words.untrusted_text import printable
@@ -31,7 +31,7 @@ from sandbox.protocol.verdict import ExitCode
 )
 @click.option("--by", default="", metavar="NAME", help="Who voids them. [default: the user of this machine]")
 @rounds_option
-@budget_option
+@seconds_option
 @unsafe_option
 @json_option
 @click.pass_context
@@ -42,7 +42,7 @@ def command(
     void: bool,
     by: str,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     unsafe: bool,
     as_json: bool,
 ) -> None:
@@ -60,7 +60,7 @@ def command(
         raise UsageError("--by names who voids, and nothing is voided", "add --void")
     terms = RecheckTerms(
         rounds=rounds,
-        budget_s=session.settings.budget_s if budget is None else budget,
+        budget_s=session.settings.budget_s if seconds is None else seconds,
         void_by=(by or user()) if void else "",
         unsafe=unsafe,
     )
@@ -144,13 +144,9 @@ class _Findings:
 async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, found: _Findings, as_json: bool) -> None:
     shown = LiveLine()
 
-    def notice(notice: Notice) -> None:
-        shown.clear()
-        complain(notice.message, notice.advice)
-
     try:
         async with Engine(session.paths) as engine:
-            engine.subscribe_notices(notice)
+            engine.subscribe_notices(shown.notice)
             rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, terms)
             await rechecker.start(kernels[0].player for kernels, _ in to_judge)
             for number, (kernels, runs) in enumerate(to_judge, 1):
@@ -174,8 +170,7 @@ def _print(each: Recheck, shown: LiveLine, as_json: bool) -> None:
 
 
 def _line(each: Recheck) -> str:
-    where = f"{each.preset} · {counted(each.world, 'rank')} on {each.device} · {each.dtype}"
-    who = f"{each.id:02d}_{each.problem} {printable(each.player)} ({where}, kernel {each.sha256[:8]})"
+    who = f"{each.id:02d}_{each.problem} {printable(each.player)} ({where_words(each)}, kernel {each.sha256[:8]})"
     if each.after is None:
         return f"{who}: not judged: {each.left_out}"
     voided = f"; voided: {', '.join(each.voided)}" if each.voided else ""

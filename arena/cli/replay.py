@@ -165,7 +165,7 @@ def _journal(run: str) -> Path:
     paths = open_session().paths
     runs = paths.runs
     if run == "last":
-        journals = files_in(runs, ".jsonl")
+        journals = files_in(runs)
         if not journals:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
@@ -181,7 +181,7 @@ def _journal(run: str) -> Path:
 
 def _recent(paths: Paths) -> str:
     """Lists the latest runs, duels and traces that can be replayed."""
-    stems = [path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder, ".jsonl")]
+    stems = [path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder)]
     if not stems:
         return "nothing was run yet: `pkb-arena run 1 baseline` is a first run"
     return f"the last ones are {', '.join(sorted(stems)[-3:])}"

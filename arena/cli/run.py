@@ -26,7 +26,7 @@ from arena.cli.output import (
 from arena.errors import RunCancelled, UsageError
 from arena.records.run_record import RunRecord, json_of
 from arena.runs.engine import Engine
-from arena.runs.judge import Notice, RunInProgress, RunRequest, judge_to_end
+from arena.runs.judge import RunInProgress, RunRequest, judge_to_end
 from arena.runs.other_sizes import OtherSizesProgress, with_other_sizes
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choice_of, choose_setting
@@ -48,12 +48,12 @@ def make_request(
     kernel: Path,
     choice: Choice,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     against: Path | None = None,
 ) -> RunRequest:
     """Returns the request, with all checks that need no run.
 
-    budget: seconds, replaces the setting `budget_s`. against: a kernel that replaces the baseline.
+    seconds: replaces the setting `budget_s`. against: a kernel that replaces the baseline.
 
     Raises:
         ArenaError: the problem, the kernel file or the setting cannot be run.
@@ -71,7 +71,7 @@ def make_request(
         source=text.source,
         files=text.files,
         rounds=rounds,
-        budget_s=session.settings.budget_s if budget is None else budget,
+        budget_s=session.settings.budget_s if seconds is None else seconds,
         versus=Rival(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
     )
 
@@ -98,6 +98,7 @@ class RunProgress:
         self._most_s = most_s
         self._state = RunState()
         self._shown = LiveLine()
+        self.notice, self.clear = self._shown.notice, self._shown.clear
 
     def event(self, event: AnyEvent) -> None:
         """Updates the display after an event."""
@@ -114,20 +115,11 @@ class RunProgress:
             where = f"world {setting.world} {setting.device}"
             say(f"{event.kernel_name}: {setting.preset} {setting.dtype} {where}")
 
-    def notice(self, notice: Notice) -> None:
-        """Shows a notice on a line of its own."""
-        self.clear()
-        complain(notice.message, notice.advice)
-
     def other_size(self, progress: OtherSizesProgress) -> None:
         """Shows which other setting is judged next. Uses its limit for timing from now on."""
         self.clear()
         self._most_s = progress.most_s
         say(progress.words)
-
-    def clear(self) -> None:
-        """Erases the redrawn line."""
-        self._shown.clear()
 
     def _line(self) -> str:
         parts = []
@@ -150,7 +142,7 @@ class RunProgress:
 @options.kernel_argument
 @options.setting_options
 @options.rounds_option
-@options.budget_option
+@options.seconds_option
 @click.option(
     "--against",
     type=click.Path(path_type=Path, readable=False),
@@ -171,7 +163,7 @@ def run(
     kernel: Path,
     choice: Choice,
     rounds: int | None,
-    budget: float | None,
+    seconds: float | None,
     against: Path | None,
     other_sizes: bool,
     energy: bool,
@@ -190,7 +182,7 @@ def run(
     also says that the other kernel failed.
     """
     session = open_session()
-    request = replace(make_request(session, problem, kernel, choice, rounds, budget, against), energy=energy)
+    request = replace(make_request(session, problem, kernel, choice, rounds, seconds, against), energy=energy)
     judged = run_interruptibly(_judge(session, request, other_sizes))
     with while_it_is_read():
         if as_json:
@@ -222,12 +214,12 @@ async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) ->
 @options.kernel_argument
 @options.setting_options
 @options.rounds_option
-@options.budget_option
+@options.seconds_option
 @options.json_option
-def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, budget: float | None, as_json: bool) -> None:
+def watch(problem: str, kernel: Path, choice: Choice, rounds: int | None, seconds: float | None, as_json: bool) -> None:
     """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds, budget)
+    request = make_request(session, problem, kernel, choice, rounds, seconds)
     if not request.kernel_path:
         raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
     run_interruptibly(_watch(session, request, kernel, as_json))

@@ -11,11 +11,12 @@ from click.core import ParameterSource
 from arena.cli.display import run_interruptibly
 from arena.cli.options import (
     CliSession,
-    Number,
     Whole,
+    budget_option,
     json_option,
     open_session,
     rounds_option,
+    seconds_option,
     setting_options,
     shots_option,
     unsafe_option,
@@ -31,7 +32,6 @@ from arena.players.player import PlayerSetup
 from arena.records.voids import read_voids
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
-from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S
 from arena.sweep.journal import (
     SweepJournal,
     begin_session,
@@ -85,18 +85,8 @@ class SweepOrder:
     metavar="K",
     help="Answers of every model and agent at every problem. [default: 1]",
 )
-@click.option(
-    "--budget",
-    type=Number(0, min_open=True),
-    metavar="USD",
-    help="Money limit in dollars, of all sessions of the sweep together.",
-)
-@click.option(
-    "--seconds",
-    type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
-    metavar="SECONDS",
-    help="Measuring time of one run, as `run --seconds`. [default: the setting budget_s]",
-)
+@budget_option
+@seconds_option
 @click.option(
     "--other-sizes/--one-size",
     default=None,
@@ -144,7 +134,7 @@ def command(
     problem_set: str | None,
     players: str | None,
     attempts: int | None,
-    budget: float | None,
+    budget_usd: float | None,
     seconds: float | None,
     other_sizes: bool | None,
     name: str,
@@ -174,7 +164,7 @@ def command(
         asked["problems"] = _slugs(session, words)
     if players is not None:
         asked["players"] = parse_players(players)
-    options = {"attempts": attempts, "budget_usd": budget, "seconds": seconds, "rounds": rounds}
+    options = {"attempts": attempts, "budget_usd": budget_usd, "seconds": seconds, "rounds": rounds}
     asked |= {key: value for key, value in (options | {"other_sizes": other_sizes}).items() if value is not None}
     for key, value in (("shots", shots), ("steps", steps)):
         if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE:

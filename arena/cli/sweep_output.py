@@ -10,9 +10,8 @@ from typing import Any
 from arena.board.scorecard import ALL, outcomes, results, scorecards
 from arena.board.tables import card_row, table
 from arena.cli.output import LiveLine, complain, print_json, print_line, say
-from arena.records.run_record import BriefResult, RunRecord, view
+from arena.records.run_record import fields_of
 from arena.records.voids import Voids
-from arena.runs.judge import Notice
 from arena.sweep.records import REFUSED, Cell, CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep, SweepProgress
 from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
@@ -21,54 +20,58 @@ from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import ExitCode, Verdict
 
-
-class BaselineRow(BriefResult, frozen=True, kw_only=True):
-    """The result of a baseline against itself. world 0: no setting could be chosen."""
-
-    id: int
-    problem: str
-    world: int = 0
-    dtype: str = ""
-    seconds: float = 0.0
-    report: RunRecord | None = None
-
-    @property
-    def differs(self) -> bool:
-        """Whether the baseline was judged faster or slower than itself."""
-        return self.outcome in ("faster", "slower")
-
-    def ratio(self, clock: str) -> Interval | None:
-        """Returns the speedup over itself on one clock."""
-        return by_clock(self.report.speedup, clock) if self.report is not None else None
-
-    def time(self, clock: str) -> str:
-        """Formats the microseconds of a call on one clock; empty if nothing was timed."""
-        times = self.report.baseline_us if self.report is not None else None
-        value = None if times is None else times.call if clock == "call" else times.device
-        return "" if value is None else f"{value:.1f}"
-
-    def bound(self) -> str:
-        """Formats the percentage of the roofline's bound, and the limiting resource."""
-        roofline = self.report.roofline if self.report is not None else None
-        return f"{roofline.percent:.0f} % {roofline.limiter}" if roofline else ""
+BaselineRow = dict[str, Any]
+"""The result of a baseline against itself: a row of `sweep --json`. Fields are added, never renamed."""
 
 
-def _median(interval: Interval | None) -> str:
-    return "" if interval is None else f"{interval.median:.3f}"
+def baseline_row(number: int, slug: str, verdict: str, detail: str, result: CellResult | None = None) -> BaselineRow:
+    """Returns a row. result: None if no setting could be chosen."""
+    report = result.report if result is not None else None
+    setting = result.cell.setting if result is not None else None
+    base = report.baseline_us if report is not None else None
+    speedup = report.speedup if report is not None else None
+    roofline = report.roofline if report is not None else None
+    return {
+        "id": number,
+        "problem": slug,
+        "world": setting.world if setting is not None else None,
+        "dtype": setting.dtype if setting is not None else None,
+        "verdict": verdict,
+        "detail": detail,
+        "outcome": report.outcome if report is not None else "",
+        "clock": report.clock if report is not None else "",
+        "told": report.told if report is not None else "",
+        "call_us": base.call if base else None,
+        "device_us": base.device if base else None,
+        "call": _bounds(speedup.call) if speedup else None,
+        "device": _bounds(speedup.device) if speedup else None,
+        "percent": roofline.percent if roofline else None,
+        "limiter": roofline.limiter if roofline else None,
+        "text": report.failure.text if report is not None and report.failure else "",
+        "seconds": round(result.seconds, 2) if result is not None else 0.0,
+    }
+
+
+def _bounds(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.median, interval.high]
+
+
+def _figure(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 BASELINE_TABLE = TextTable[BaselineRow](
     (
-        Column("problem", lambda row: f"{row.id:02d} {row.problem}"),
-        Column("verdict", lambda row: row.verdict),
-        Column("call µs", lambda row: row.time("call")),
-        Column("device µs", lambda row: row.time("device")),
-        Column("A/A call", lambda row: _median(row.ratio("call"))),
-        Column("A/A device", lambda row: _median(row.ratio("device"))),
-        Column("headline", lambda row: f"{outcome_words(row.outcome)} {WHERE.get(row.clock, '')}".rstrip()),
-        Column("of bound", lambda row: row.bound()),
-        Column("s", lambda row: f"{row.seconds:.1f}"),
-        Column("detail", lambda row: row.detail[:100]),
+        Column("problem", lambda row: f"{row['id']:02d} {row['problem']}"),
+        Column("verdict", lambda row: row["verdict"]),
+        Column("call µs", lambda row: _figure(row["call_us"])),
+        Column("device µs", lambda row: _figure(row["device_us"])),
+        Column("A/A call", lambda row: _figure(row["call"] and row["call"][1], 3)),
+        Column("A/A device", lambda row: _figure(row["device"] and row["device"][1], 3)),
+        Column("headline", lambda row: f"{outcome_words(row['outcome'])} {WHERE.get(row['clock'], '')}".rstrip()),
+        Column("of bound", lambda row: f"{_figure(row['percent'], 0)} % {row['limiter']}" if row["limiter"] else ""),
+        Column("s", lambda row: _figure(row["seconds"])),
+        Column("detail", lambda row: row["detail"][:100]),
     )
 )
 
@@ -91,9 +94,7 @@ class BaselineRows:
 
     def left_out(self, problem: Problem, why: str) -> None:
         """Adds a problem that cannot be run in this setting."""
-        self._rows[problem.slug] = BaselineRow(
-            run_id="", id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why
-        )
+        self._rows[problem.slug] = baseline_row(problem.id, problem.slug, REFUSED, why)
 
     def read_earlier(self, path: Path) -> None:
         """Adds the rows of skipped cells from the journal."""
@@ -111,64 +112,30 @@ class BaselineRows:
 
         Lists on stderr the baselines that differ.
         """
-        different = [row for row in self.rows if row.differs]
+        different = [row for row in self.rows if row["outcome"] in ("faster", "slower")]
         for row in different:
-            ratio = row.ratio(row.clock)
-            figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
-            where = f" ({WHERE[row.clock]})" if row.clock else ""
+            low, median, high = row[row["clock"] or "call"]
+            where = f" ({WHERE[row['clock']]})" if row["clock"] else ""
             complain(
-                f"the baseline of {row.id} {row.problem} is {row.outcome} than itself{where}{figures}",
+                f"the baseline of {row['id']} {row['problem']} is {row['outcome']} than itself{where}: "
+                f"{median:.3f} [{low:.3f}, {high:.3f}]",
                 "run it again on a quiet machine; if it repeats, do not trust speedups measured here",
             )
-        if different or any(row.verdict not in (Verdict.PASS, Verdict.HARNESS_ERROR) for row in self.rows):
+        if different or any(row["verdict"] not in (Verdict.PASS, Verdict.HARNESS_ERROR) for row in self.rows):
             return ExitCode.KERNEL_FAILED
-        return ExitCode.PASS if all(row.verdict == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
+        return ExitCode.PASS if all(row["verdict"] == Verdict.PASS for row in self.rows) else ExitCode.ENVIRONMENT
 
     def show(self, as_json: bool, begun: bool) -> None:
         """Prints the rows. Without rows: an empty list if `as_json` and the sweep had begun, else nothing."""
         if as_json and (self._rows or begun):
-            print_json(list(map(_object, self.rows)))
+            print_json(self.rows)
         elif self._rows:
             for line in BASELINE_TABLE.lines(self.rows):
                 print_line(line)
 
 
 def _row(result: CellResult) -> BaselineRow:
-    return view(
-        BaselineRow, result, result.cell.setting, result.report,
-        id=result.problem_id, problem=result.cell.slug, seconds=round(result.seconds, 2),
-    )  # fmt: skip
-
-
-def _object(row: BaselineRow) -> dict[str, Any]:
-    """Returns a row of `sweep --json`. Fields are added, never renamed."""
-    report = row.report
-    base = report.baseline_us if report is not None else None
-    speedup = report.speedup if report is not None else None
-    roofline = report.roofline if report is not None else None
-    return {
-        "id": row.id,
-        "problem": row.problem,
-        "world": row.world or None,
-        "dtype": row.dtype or None,
-        "verdict": row.verdict,
-        "detail": row.detail,
-        "outcome": row.outcome,
-        "clock": row.clock,
-        "told": report.told if report is not None else "",
-        "call_us": base.call if base else None,
-        "device_us": base.device if base else None,
-        "call": _bounds(speedup.call) if speedup else None,
-        "device": _bounds(speedup.device) if speedup else None,
-        "percent": roofline.percent if roofline else None,
-        "limiter": roofline.limiter if roofline else None,
-        "text": report.failure.text if report is not None and report.failure else "",
-        "seconds": row.seconds,
-    }
-
-
-def _bounds(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.median, interval.high]
+    return baseline_row(result.problem_id, result.cell.slug, result.verdict, result.detail, result)
 
 
 def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
@@ -177,14 +144,9 @@ def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool
     if as_json:
         print_json(
             {
-                "campaign": path.stem,
+                "sweep": path.stem,
                 "journal": str(path),
-                "whole": progress.whole,
-                "stopped": progress.stopped,
-                "total": progress.total,
-                "done": progress.done,
-                "judged": progress.judged,
-                "unanswered": progress.unanswered,
+                **fields_of(progress, "whole stopped total done judged unanswered"),
                 "scores": cards,
             }
         )
@@ -207,6 +169,7 @@ class SweepProgressLine:
         self._name = name
         self._rows = rows
         self._shown = LiveLine()
+        self.notice = self._shown.notice
         self._sweep: Sweep | None = None
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._began = 0.0
@@ -221,24 +184,19 @@ class SweepProgressLine:
         try:
             yield
         finally:
-            self._clear()
+            self._shown.clear()
 
     @property
     def progress(self) -> SweepProgress:
         """The progress of the sweep; after its end, the final state."""
         return self._sweep.progress if self._sweep is not None else SweepProgress()
 
-    def notice(self, notice: Notice) -> None:
-        """Shows a notice of the engine on a line of its own."""
-        self._clear()
-        complain(notice.message, notice.advice)
-
     def _judged(self, result: CellResult) -> None:
         self._recent.append(time.monotonic())
         if self._rows is not None:
             self._rows.judged(result)
         if not self._shown.live or not (result.final and result.passed):
-            self._clear()
+            self._shown.clear()
             say(_line(result))
         self._draw()
 
@@ -254,7 +212,7 @@ class SweepProgressLine:
             self._said(f"{problem.stem} {player}: left out: {why}")
 
     def _said(self, text: str) -> None:
-        self._clear()
+        self._shown.clear()
         say(text)
 
     def _draw(self) -> None:
@@ -278,9 +236,6 @@ class SweepProgressLine:
             limit = f" of ${pool.usd:g}" if pool.usd is not None else ""
             parts.append(f"${pool.spent.usd:.2f}{limit}")
         return "   ".join(parts)
-
-    def _clear(self) -> None:
-        self._shown.clear()
 
 
 def _line(result: CellResult) -> str:

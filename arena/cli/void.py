@@ -4,11 +4,12 @@ import time
 
 import click
 
-from arena.board.voiding import VoidTarget, find_target, unvoid, user, void, voided
+from arena.board.voiding import VoidTarget, find_target, unvoid, void, voided
 from arena.cli.options import json_option, open_session
-from arena.cli.output import complain, counted, print_json, print_line, struck
+from arena.cli.output import complain, print_json, print_line, struck
 from arena.errors import UsageError
-from arena.paths import Paths
+from arena.paths import Paths, user
+from arena.records.report_text import where_words
 from arena.records.run_record import RunRecord
 from arena.records.voids import DAMAGED_ADVICE, Void, Voids, read_voids
 from arena.words.untrusted_text import printable
@@ -92,7 +93,5 @@ def _entries(paths: Paths, voids: Voids) -> list[RunRecord]:
 
 def _words(entry: RunRecord) -> str:
     speed = f"  {entry.median:.2f}×" if entry.median is not None else ""
-    where = f"{entry.preset} · {counted(entry.world, 'rank')} on {entry.device} · {entry.dtype}"
-    return (
-        f"{entry.run_id}  {entry.problem_id} {entry.slug}  {printable(entry.player)}  {entry.verdict}{speed}  {where}"
-    )
+    who = f"{entry.run_id}  {entry.problem_id} {entry.slug}  {printable(entry.player)}"
+    return f"{who}  {entry.verdict}{speed}  {where_words(entry)}"

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.players import trace
 from arena.players.attempts import Attempt, best_of, counts, pass_at
 from arena.players.judge_access import JudgeAccess
-from arena.records.run_record import RunRecord, view
+from arena.records.run_record import fields_of, view
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
 from arena.workspace.kernel_folder import shown_text
@@ -127,29 +128,6 @@ def _line(event: trace.AnyTraceEvent) -> str:
             return ""
 
 
-class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True, kw_only=True):
-    """One answer of the model."""
-
-    step: int
-    outcome: str
-    """ "kernel", "refusal", "unreadable", "empty", "prose", "truncated" or "budget"."""
-    reason: str
-    sha256: str | None
-    continued: int
-    spent: Spent
-    report: RunRecord | None
-    """As in `run --json`; null without a kernel, or if it was not run."""
-
-
-class OriginReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The kernel to improve, and the comparison of the best kernel with it."""
-
-    kernel: str
-    sha256: str
-    report: RunRecord | None
-    """The best kernel's report against this kernel, as in `run --against`; null without a correct kernel."""
-
-
 class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """The one JSON object of `generate --json` and `agent --json`."""
 
@@ -160,7 +138,8 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     player: str
     prompt: dict[str, str | int]
-    attempts: list[AttemptReport]
+    attempts: list[dict[str, Any]]
+    """The answers. `outcome`: as `ModelAnswer.outcome`; `report`: as in `run --json`, null if no kernel was run."""
     best: int | None
     """Step of the best attempt that was run."""
     passed: bool
@@ -176,8 +155,11 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """
     faster_at: dict[str, float] | None
     """As `pass_at`, for attempts that pass and are faster than the baseline."""
-    origin: OriginReport | msgspec.UnsetType = msgspec.UNSET
-    """Only with --from; else not in the JSON."""
+    origin: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """The kernel to improve, and the best kernel's report against it, as in `run --against`, null without a correct kernel.
+
+    Only with --from; else not in the JSON.
+    """
 
     @property
     def provider_failed(self) -> bool:
@@ -191,7 +173,7 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
             return ExitCode.ENVIRONMENT
         if self.passed:
             return ExitCode.PASS
-        told = any(counts(attempt.outcome, attempt.report) for attempt in self.attempts)
+        told = any(counts(attempt["outcome"], attempt["report"]) for attempt in self.attempts)
         return ExitCode.KERNEL_FAILED if told else ExitCode.ENVIRONMENT
 
 
@@ -220,31 +202,34 @@ def report_of(plan: Plan, access: JudgeAccess, path: Path | None, compared: Judg
     )  # fmt: skip
 
 
-def _origin(origin: Origin, compared: Judgement | None) -> OriginReport:
+def _origin(origin: Origin, compared: Judgement | None) -> dict[str, Any]:
     report = compared.report if compared is not None else None
-    return OriginReport(kernel=origin.name, sha256=origin.sha256, report=report)
+    return {"kernel": origin.name, "sha256": origin.sha256, "report": report}
 
 
-def _attempt(attempt: Attempt) -> AttemptReport:
-    kernel = attempt.answer.kernel if attempt.answer.outcome == "kernel" else None
-    sha256 = kernel.sha256 if kernel is not None else None
-    return view(AttemptReport, attempt, attempt.answer, sha256=sha256)
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    answer = attempt.answer
+    sha256 = answer.kernel.sha256 if answer.outcome == "kernel" else None
+    told = fields_of(answer, "outcome continued spent") | {"complaint": answer.reason, "sha256": sha256}
+    return {"step": attempt.step, **told, "report": attempt.report}
 
 
 def print_writing(report: WritingReport) -> None:
     """Prints the report as text."""
     for attempt in report.attempts:
-        what = compact(attempt.report) if attempt.report is not None else attempt.reason or "not run"
-        mark = "*" if attempt.step == report.best else " "
-        print_line(f"{mark} {attempt.step}  {what}")
-        for line in other_sizes_lines(attempt.report) if attempt.report is not None else ():
+        found = attempt["report"]
+        what = compact(found) if found is not None else attempt["complaint"] or "not run"
+        mark = "*" if attempt["step"] == report.best else " "
+        print_line(f"{mark} {attempt['step']}  {what}")
+        for line in other_sizes_lines(found) if found is not None else ():
             print_line(f"     {line}")
     if report.pass_at:
         k = str(len(report.pass_at))
         print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
     if report.origin:
-        told = compact(report.origin.report) if report.origin.report is not None else "no correct kernel to compare"
-        print_line(f"against {report.origin.kernel}: {told}")
+        against = report.origin["report"]
+        told = compact(against) if against is not None else "no correct kernel to compare"
+        print_line(f"against {report.origin['kernel']}: {told}")
     print_line(f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}")
     if report.kernel is not None:
         print_line(report.kernel)

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem
 
 from arena.cli.options import (
     CliSession,
-    Number,
     Whole,
+    budget_option,
     open_session,
     problem_argument,
     rounds_option,
@@ -80,13 +80,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="A model named in the settings, or PROVIDER:MODEL with that provider's defaults.",
     )
     @shots_option
-    @click.option(
-        "--budget",
-        "budget_usd",
-        type=Number(0, min_open=True),
-        metavar="USD",
-        help="Money limit in dollars. Needs the model's prices.",
-    )
+    @budget_option
     @click.option("--budget-tokens", type=Whole(1), metavar="N", help="Limit of tokens, read and written.")
     @click.option(
         "--from",

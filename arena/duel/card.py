@@ -1,6 +1,7 @@
 """The result of a duel: as text, as one SVG without external references, and as the JSON of `duel --json`."""
 
 import math
+from typing import Any
 from xml.sax.saxutils import escape
 
 import msgspec
@@ -8,8 +9,8 @@ import msgspec
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, DuelPlayer, Finalist, SideName, Winner
 from arena.duel.state import DuelState, SideState
 from arena.players.program.watch import LIMIT
-from arena.records.report_text import speed_span
-from arena.records.run_record import BriefResult, view
+from arena.records.report_text import speed_span, verdict_span, where_words
+from arena.records.run_record import fields_of
 from arena.setting_choice import sizes_words
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
@@ -33,7 +34,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
     return "\n".join(
         printable(line)
         for line in (
-            f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
+            f"pkb-arena duel · {header.problem_id} {header.slug} · {where_words(header.setting)}",
             *([] if header.preset_sizes else [f"{sizes_words('sizes', header.setting.sizes)}"]),
             f"{names}: {winner_words(header, ended)}",
             *(
@@ -103,14 +104,11 @@ def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
 
 def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
     """Returns a side's verdict and time, its speedup over the baseline, its money and its end reason, as texts."""
-    if finalist.verdict is None:
-        parts = ["– no kernel"]
-    elif finalist.verdict is not Verdict.PASS:
-        parts = [f"✗ {finalist.verdict}"]
-    else:
-        parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
-        if finalist.speedup is not None:
-            parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
+    parts = ["– no kernel" if finalist.verdict is None else verdict_span(finalist.verdict)[1]]
+    if finalist.verdict is Verdict.PASS and finalist.us is not None:
+        parts[0] += f"   {finalist.us:.1f} µs a call"
+    if finalist.verdict is Verdict.PASS and finalist.speedup is not None:
+        parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
     money = money_words(finalist.usd, finalist.estimated, header.budget_usd)
     return [*parts, *filter(None, [money, shortened(finalist.stopped)])]
 
@@ -142,11 +140,6 @@ def final_words(header: DuelHeader, ended: DuelEnded) -> str:
     return f"{first} over {second} {speed_words(speed, ended.clock)}, {ended.rounds} interleaved rounds"
 
 
-def _setting(header: DuelHeader) -> str:
-    setting = header.setting
-    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
-
-
 # --- SVG -----------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +153,7 @@ def svg_card(state: DuelState) -> str:
         f"<title>{_svg(text_card(header, ended).splitlines()[1])}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="14" fill="{_BACKGROUND}"/>',
         _line(40, 44, head, 18, _TEXT, weight="bold"),
-        _line(40, 66, f"pkb-arena duel · {_setting(header)}", 13, _MUTED),
+        _line(40, 66, f"pkb-arena duel · {where_words(header.setting)}", 13, _MUTED),
     ]
     for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
         side: SideName = "left" if name == "left" else "right"
@@ -233,75 +226,37 @@ def _line(x: int, y: int, text: str, size: int, colour: str, anchor: str = "star
     )
 
 
-class DuelAttemptReport(BriefResult, frozen=True, kw_only=True):
-    """One kernel of a side, in a run of its own against the baseline."""
+def duel_report(state: DuelState) -> dict[str, Any]:
+    """Returns the object of `duel --json`. Fields are added, never renamed.
 
-    attempt: int
-    at: float
-    """Time of the verdict, in seconds since the duel began."""
-    sha256: str
-    speedup: Interval | None
-
-
-class SideReport(Finalist, frozen=True, kw_only=True):
-    """One side. `verdict`, `detail` and `us` are from the final if there was one."""
-
-    player: str
-    kind: str
-    kernel: str
-    attempts: list[DuelAttemptReport]
-    left: str
-    tokens: int
-
-
-class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Units: seconds, and microseconds in `us`."""
-
-    duel_id: str
-    problem: str
-    id: int
-    category: str
-    device: str
-    world: int
-    dtype: str
-    preset: str
-    sizes: dict[str, int]
-    winner: Winner
-    reason: str
-    speedup: Interval | None
-    """Speedup of left over right in the final; null without a final."""
-    rounds: int
-    left: SideReport
-    right: SideReport
-    seconds: float
-    clock: str = ""
-    """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
-    budget_usd: float | None = None
-    """Limit of dollars for each side; null without a limit."""
-    rated: bool = True
-    """False if a provider or program failed before its side submitted a kernel."""
-
-
-def duel_report(state: DuelState) -> DuelReport:
-    """Builds the report of a decided duel."""
+    Times are in seconds, `us` in microseconds. `speedup`: of left over right in the final; null without a final. Of a side,
+    `verdict`, `detail` and `us` are from the final if there was one. `rated`: false if a provider or program failed
+    before its side submitted a kernel.
+    """
     header, ended = state.header, state.ended
     assert ended is not None
-    return view(
-        DuelReport, ended, header, header.setting,
-        problem=header.slug,
-        id=header.problem_id,
-        left=_side(header.left, state.left, ended.left),
-        right=_side(header.right, state.right, ended.right),
-        seconds=ended.at,
-        rated=not ended.never_played,
-    )  # fmt: skip
+    return {
+        "duel_id": header.duel_id,
+        "problem": header.slug,
+        "id": header.problem_id,
+        "category": header.category,
+        **fields_of(header.setting, "device world dtype preset sizes"),
+        **fields_of(ended, "winner reason speedup rounds clock"),
+        "left": _side(header.left, state.left, ended.left),
+        "right": _side(header.right, state.right, ended.right),
+        "seconds": ended.at,
+        "budget_usd": header.budget_usd,
+        "rated": not ended.never_played,
+    }
 
 
-def _side(player: DuelPlayer, side: SideState, finalist: Finalist) -> SideReport:
+def _side(player: DuelPlayer, side: SideState, finalist: Finalist) -> dict[str, Any]:
     attempts = [
-        view(DuelAttemptReport, attempt.judged, attempt, attempt=attempt.number)
-        for attempt in side.attempts
-        if attempt.judged is not None
+        {"attempt": each.number, "sha256": each.sha256}
+        | fields_of(each.judged, "run_id verdict outcome clock detail at speedup")
+        for each in side.attempts
+        if each.judged is not None
     ]
     kernel = player.kernel_path or player.name
-    return view(SideReport, finalist, player, side, usd=side.usd, player=player.name, kernel=kernel, attempts=attempts)
+    told = {"player": player.name, "kind": player.kind, "kernel": kernel, "attempts": attempts}
+    return msgspec.structs.asdict(finalist) | told | {"usd": side.usd, "left": side.left, "tokens": side.tokens}

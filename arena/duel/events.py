@@ -85,34 +85,36 @@ class DuelEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     at: float = 0.0
 
 
-class SideWrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
-    """More of the text that a side writes. A new attempt starts with an empty text."""
+class SideEvent(DuelEvent, frozen=True, kw_only=True):
+    """Base of the events of one side."""
 
     side: SideName
+
+
+class SideWrote(SideEvent, tag="wrote", frozen=True, kw_only=True):
+    """More of the text that a side writes. A new attempt starts with an empty text."""
+
     attempt: int
     text: str
 
 
-class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
+class Spending(SideEvent, tag="spending", frozen=True, kw_only=True):
     """Tokens and dollars that a model has used so far."""
 
-    side: SideName
     tokens: int
     usd: float
     estimated: bool = False
 
 
-class Said(DuelEvent, tag="said", frozen=True, kw_only=True):
+class Said(SideEvent, tag="said", frozen=True, kw_only=True):
     """A note about a side, such as a repeated request. It only replaces the side's last note in the state."""
 
-    side: SideName
     text: str
 
 
-class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
+class Submitted(SideEvent, tag="submitted", frozen=True, kw_only=True):
     """A kernel was submitted. attempt: 1, 2, 3..."""
 
-    side: SideName
     attempt: int
     sha256: str
     source: str
@@ -124,19 +126,17 @@ WAITING = "waiting"
 """Used instead of a phase while another run on this machine is timing."""
 
 
-class KernelJudging(DuelEvent, tag="judging", frozen=True, kw_only=True):
+class KernelJudging(SideEvent, tag="judging", frozen=True, kw_only=True):
     """The kernel's run reached a phase."""
 
-    side: SideName
     attempt: int
     phase: str
     """One of the protocol's PHASES, or WAITING."""
 
 
-class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
+class Measured(SideEvent, tag="measured", frozen=True, kw_only=True):
     """The kernel's speedup over the baseline so far."""
 
-    side: SideName
     attempt: int
     round: int
     rounds: int
@@ -145,10 +145,9 @@ class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
     """The clock of the speedup: "call" or "device"."""
 
 
-class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
+class KernelJudged(SideEvent, tag="judged", frozen=True, kw_only=True):
     """The kernel has its verdict. Its run has its own journal."""
 
-    side: SideName
     attempt: int
     run_id: str
     verdict: Verdict
@@ -169,10 +168,9 @@ FAILED = "failed: "
 """Start of the end reason of a side whose provider or program failed."""
 
 
-class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
+class Left(SideEvent, tag="left", frozen=True, kw_only=True):
     """A side stops. Its best kernel goes into the final unless it gave up."""
 
-    side: SideName
     reason: str
     """One of ORDINARY, "the budget of $2 is spent", "limit of memory: ..." of an agent program's jail, or "failed: ..."."""
 

@@ -111,7 +111,7 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
     """
     found: list[DuelRecord] = []
     damaged: dict[Path, Exception] = {}
-    for path in files_in(folder, ".jsonl"):
+    for path in files_in(folder):
         try:
             if path.stat().st_size == 0:
                 continue
@@ -131,7 +131,7 @@ def read_duels(folder: Path, voids: Voids = NO_VOIDS) -> tuple[list[DuelRecord],
 def abandoned_duels(folder: Path) -> list[AbandonedDuel]:
     """Returns the duels that were abandoned after a verdict, or whose journal ends early, oldest first."""
     found = []
-    for path in files_in(folder, ".jsonl"):
+    for path in files_in(folder):
         with suppress(OSError, ValueError):
             last = ending(path)
             if isinstance(last, DuelEnded) or (last is None and time.time() - path.stat().st_mtime < SILENT_S):

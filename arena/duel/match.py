@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from arena.duel import events
@@ -105,135 +106,6 @@ FINAL_BUDGET = 5.0
 """Time budget of the final, as a multiple of an ordinary run's."""
 
 
-class DuelJudge:
-    """Runs kernels one at a time, in the order of submission."""
-
-    def __init__(
-        self,
-        judge: Judge,
-        problem: Problem,
-        state: DuelState,
-        tell: Callable[[events.AnyDuelEvent], None],
-        now: Callable[[], float],
-        *,
-        budget_s: float,
-    ) -> None:
-        """tell: receives the events. now: seconds since the duel began. budget_s: as in a run, for every submission."""
-        self._judge = judge
-        self._problem = problem
-        self._state = state
-        self._tell = tell
-        self._now = now
-        self._budget_s = budget_s
-        self._judging = asyncio.Lock()
-        self._going = asyncio.Event()
-        self._going.set()
-
-    def pause(self) -> None:
-        """Stops the start of new runs. The run in progress continues to its end."""
-        self._going.clear()
-
-    def resume(self) -> None:
-        """Allows new runs again."""
-        self._going.set()
-
-    async def going(self) -> None:
-        """Blocks while paused."""
-        await self._going.wait()
-
-    async def judge(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
-        """Judges a side's submission. number: the number of its attempt, from 1."""
-
-        def measured(event: Timed) -> None:
-            headline = headline_so_far(event)
-            self._tell(view(events.Measured, headline, event, at=self._now(), side=name, attempt=number))
-
-        rounds = _now_and_then(measured)
-
-        def listen(event: AnyEvent) -> None:
-            if isinstance(event, PhaseStarted | Waiting):
-                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
-                self._tell(events.KernelJudging(at=self._now(), side=name, attempt=number, phase=phase))
-            rounds(event)
-
-        player = self._state.header.player(name)
-        request = RunRequest(
-            problem=self._problem,
-            setting=self._state.header.setting,
-            kernel_name=kernel_name,
-            source=kernel.source,
-            files=kernel.files,
-            kernel_path=player.kernel_path,
-            player=player.name,
-            budget_s=self._budget_s,
-        )
-        async with self._turn():
-            judgement = await judge_to_end(self._judge, request, listen)
-        found = judgement.report
-        self._tell(view(events.KernelJudged, found, at=self._now(), side=name, attempt=number, speedup=found.interval))
-        return judgement
-
-    async def build(
-        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
-    ) -> Judgement:
-        """Compiles a kernel and calls it. This is not a submission."""
-        request = RunRequest(
-            problem=self._problem,
-            setting=self._state.header.setting,
-            kernel_name=kernel_name,
-            source=source,
-            files=files or {},
-            player=self._state.header.player(name).name,
-            rounds=0,
-        )
-        async with self._turn():
-            return await judge_to_end(self._judge, request)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        async with self._judging:
-            await self._going.wait()
-            yield
-
-    async def final(self) -> Result:
-        """Times the best kernels of both sides against each other.
-
-        Raises:
-            MachineError: the final could not be run.
-        """
-        state = self._state
-        left, right = state.left.best, state.right.best
-        assert left is not None
-        assert right is not None
-
-        def measured(event: Timed) -> None:
-            self._tell(view(events.FinalMeasured, headline_so_far(event), event, at=self._now()))
-
-        header = state.header
-        request = RunRequest(
-            problem=self._problem,
-            setting=header.setting,
-            kernel_name=f"{_file_name(header.left.name)}.py",
-            source=left.source,
-            files=left.files,
-            player=header.left.name,
-            budget_s=self._budget_s * FINAL_BUDGET,
-            versus=Rival(f"{_file_name(header.right.name)}.py", right.source, right.files),
-        )
-        now_and_then = _now_and_then(measured)
-
-        def listen(event: AnyEvent) -> None:
-            if isinstance(event, RunStarted):
-                began = events.FinalBegan(at=self._now(), left=left.number, right=right.number, run_id=event.run_id)
-                self._tell(began)
-            now_and_then(event)
-
-        result = (await judge_to_end(self._judge, request, listen)).result
-        if not result.rival or result.verdict is Verdict.HARNESS_ERROR:
-            raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
-        return result
-
-
 def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
     """Returns a listener that passes on one `Timed` event per tick, and the one of the last round."""
     told = 0.0
@@ -281,7 +153,11 @@ class Match:
         self.players = dict(zip(events.SIDES, players, strict=True))
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
-        self._kernels = DuelJudge(judge, problem, self.state, self.tell, lambda: self.now, budget_s=budget_s)
+        self._budget_s = budget_s
+        self._judging = asyncio.Lock()
+        self._going = asyncio.Event()
+        """Not set while the duel is paused."""
+        self._going.set()
         self._started = time.monotonic()
         self._playing: dict[events.SideName, asyncio.Task[None]] = {}
         self._why: dict[events.SideName, str] = {}
@@ -300,14 +176,14 @@ class Match:
     def pause(self) -> None:
         """Stops the clock and the start of new runs. The run in progress continues to its end."""
         if self.state.stage == "playing":
-            self._kernels.pause()
+            self._going.clear()
             self.tell(events.Paused(at=self.now))
 
     def resume(self) -> None:
         """Starts the clock again."""
         if self.state.stage == "paused":
             self.tell(events.Resumed(at=self.now))
-            self._kernels.resume()
+            self._going.set()
 
     def agree(self, side: events.SideName) -> None:
         """Ends a side's play. Its submissions are still judged."""
@@ -434,7 +310,7 @@ class Match:
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         sha256 = Workspace(self.paths.workspace).keep_revision(text, files)
         self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files))
-        task = asyncio.create_task(self._kernels.judge(name, number, Kernel(source, files), kernel_name))
+        task = asyncio.create_task(self._judge_one(name, number, Kernel(source, files), kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return task
@@ -443,7 +319,50 @@ class Match:
         self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
     ) -> Judgement:
         """Compiles a kernel and calls it in its turn. This is not a submission."""
-        return await self._kernels.build(name, source, kernel_name, files)
+        request = self._request(name, Kernel(source, files or {}), kernel_name)
+        async with self._turn():
+            return await judge_to_end(self._judge, replace(request, rounds=0))
+
+    async def _judge_one(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
+        """Judges a side's submission in its turn. number: the number of its attempt, from 1."""
+
+        def measured(event: Timed) -> None:
+            headline = headline_so_far(event)
+            self.tell(view(events.Measured, headline, event, at=self.now, side=name, attempt=number))
+
+        rounds = _now_and_then(measured)
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, PhaseStarted | Waiting):
+                phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
+                self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=phase))
+            rounds(event)
+
+        path = self.state.header.player(name).kernel_path
+        request = replace(self._request(name, kernel, kernel_name), kernel_path=path)
+        async with self._turn():
+            judgement = await judge_to_end(self._judge, request, listen)
+        found = judgement.report
+        self.tell(view(events.KernelJudged, found, at=self.now, side=name, attempt=number, speedup=found.interval))
+        return judgement
+
+    def _request(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> RunRequest:
+        return RunRequest(
+            problem=self.problem,
+            setting=self.state.header.setting,
+            kernel_name=kernel_name,
+            source=kernel.source,
+            files=kernel.files,
+            player=self.state.header.player(name).name,
+            budget_s=self._budget_s,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Kernels run one at a time, in the order of submission."""
+        async with self._judging:
+            await self._going.wait()
+            yield
 
     # --- the final -------------------------------------------------------------------------------------------
 
@@ -453,10 +372,39 @@ class Match:
             judged = last.judged if last is not None else None
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
                 raise MachineError(judged.detail, "play the duel again")
-        await self._kernels.going()  # the duel may be paused since the last run, and a side may still give up
+        await self._going.wait()  # the duel may be paused since the last run, and a side may still give up
         if self.state.left.best is None or self.state.right.best is None:
             return without_final(self.state, self.now)
-        return after_final(self.state, await self._kernels.final(), self.now)
+        return after_final(self.state, await self._final(), self.now)
+
+    async def _final(self) -> Result:
+        """Times the best kernels of both sides against each other.
+
+        Raises:
+            MachineError: the final could not be run.
+        """
+        left, right = self.state.left.best, self.state.right.best
+        assert left is not None
+        assert right is not None
+
+        def measured(event: Timed) -> None:
+            self.tell(view(events.FinalMeasured, headline_so_far(event), event, at=self.now))
+
+        now_and_then = _now_and_then(measured)
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, RunStarted):
+                self.tell(events.FinalBegan(at=self.now, left=left.number, right=right.number, run_id=event.run_id))
+            now_and_then(event)
+
+        ours, theirs = (f"{_file_name(self.state.header.player(name).name)}.py" for name in events.SIDES)
+        rival = Rival(theirs, right.source, right.files)
+        request = self._request("left", Kernel(left.source, left.files), ours)
+        request = replace(request, budget_s=self._budget_s * FINAL_BUDGET, versus=rival)
+        result = (await judge_to_end(self._judge, request, listen)).result
+        if not result.rival or result.verdict is Verdict.HARNESS_ERROR:
+            raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
+        return result
 
 
 class MatchAccess(KernelAccess):

@@ -179,19 +179,7 @@ def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
     return replace(kernel.item, judged=judged)
 
 
-SideEvent = (
-    events.SideWrote
-    | events.Spending
-    | events.Said
-    | events.Submitted
-    | events.KernelJudging
-    | events.Measured
-    | events.KernelJudged
-    | events.Left
-)
-
-
-def _apply_to_side(side: SideState, event: SideEvent) -> None:
+def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
     match event:
         case events.SideWrote():
             if event.attempt != side.writing:

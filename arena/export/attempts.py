@@ -86,7 +86,7 @@ def gather_attempts(paths: Paths, names: Sequence[str] = ()) -> Gathered:
     if not names:
         swept = {attempt.trace for attempt in found.attempts}
         covered = {run for attempt in found.attempts if attempt.report is not None for run in _runs(attempt.report)}
-        for path in files_in(paths.traces, ".jsonl"):
+        for path in files_in(paths.traces):
             try:
                 attempt, runs = _of_trace(path, voids, players)
             except (OSError, ValueError) as error:
@@ -207,7 +207,7 @@ def _single_runs(
     last: dict[tuple[str, str], tuple[str, Path]] = {}
     """The kernel and journal of the newest run, by player and problem."""
     before: dict[tuple[str, str], Path] = {}
-    for path in files_in(paths.runs, ".jsonl"):
+    for path in files_in(paths.runs):
         try:
             header = read_header(path)
             end = next((event for event in read_events(path) if isinstance(event, Finished)), None)

@@ -1,8 +1,8 @@
 """Writes and reads bundles.
 
 results.jsonl (or .parquet)     one flat row per result: the columns of `ResultRow`
-campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
-campaigns/NAME.voids            which of these results are voided, why and by whom
+sweeps/NAME.jsonl               the journals themselves, without the paths of this machine
+sweeps/NAME.voids               which of these results are voided, why and by whom
 kernels/SHA256.py               every kernel of a result, once; a folder SHA256 for a kernel of several files
 traces/ID.jsonl                 how models wrote the kernels
 README.md                       the data card
@@ -11,13 +11,13 @@ manifest.json                   SHA-256 of all of these
 
 import errno
 import hashlib
-import importlib
+import importlib.util
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -157,9 +157,10 @@ def sha256_of(path: Path) -> str:
 
 
 FORMATS = ("jsonl", "parquet")
-SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
-"""Folders of bundles of all versions."""
-_BATCH = 5000
+SWEEPS, KERNELS, TRACES = "sweeps", "kernels", "traces"
+"""Folders of a bundle."""
+_BLOCK = 16 << 20
+"""Most bytes of a row that becomes Parquet."""
 _FEATURES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 """Types of columns as data sets name them. Inferred ones would differ where a column has only nulls."""
 INCOMING = ".import-"
@@ -169,8 +170,8 @@ INCOMING = ".import-"
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """One result as a flat row, for data frames."""
 
-    campaign: str
-    """Name of the sweep. Columns keep their names, because other programs read them."""
+    sweep: str
+    """Its name. Columns keep their names, because other programs read them."""
     at: float
     """Seconds since the epoch."""
     problem_id: int
@@ -247,7 +248,7 @@ def export_bundle(
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
     if form == "parquet":
-        _pyarrow()  # before anything is written
+        _need_pyarrow()  # before anything is written
     chosen = [sweep_path(paths.sweeps, name) for name in names]
     for path in chosen:
         require_sweep(path)
@@ -272,7 +273,7 @@ def export_bundle(
             for run in runs:
                 out.write(msgspec.json.encode(_row_of_run(paths, catalogue, run, folder, players)) + b"\n")
                 rows += 1
-        for trace in files_in(paths.traces, ".jsonl") if runs else ():
+        for trace in files_in(paths.traces) if runs else ():
             _keep_trace(paths, folder, trace.stem, players)
         if form == "parquet":
             _to_parquet(folder / "results.jsonl", folder / "results.parquet")
@@ -403,7 +404,7 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
     base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
     return view(
         ResultRow, line, line.cell, setting,
-        campaign=sweep,
+        sweep=sweep,
         problem=line.cell.slug,
         problem_class=line.class_,
         player=player,
@@ -497,41 +498,29 @@ def _count_results(journal: Path) -> int:
     return count
 
 
-def _pyarrow() -> tuple[object, object]:
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MachineError(
-            "Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'"
-        ) from None
+def _need_pyarrow() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MachineError("Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'")
 
 
 def _to_parquet(source: Path, target: Path) -> None:
-    """Rewrites rows as Parquet, some thousands at a time, and removes the JSON file."""
+    """Rewrites rows as Parquet, and removes the JSON file."""
     import pyarrow
-    from pyarrow import parquet
+    from pyarrow import json, parquet
 
     types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
     schema = pyarrow.schema([(field.name, types[_plain(field.type)]) for field in msgspec.structs.fields(ResultRow)])
-    with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
-        for batch in _batches(source.open("rb")):
-            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+    table = schema.empty_table()
+    if source.stat().st_size:
+        options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        table = json.read_json(source, json.ReadOptions(block_size=_BLOCK), options)
+    parquet.write_table(table, target, compression="zstd")
     source.unlink()
 
 
 def _plain(annotation: object) -> type:
     """Returns the type without None: float for `float | None`."""
     return next(kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation))
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
-    batch: list[dict[str, object]] = []
-    for line in lines:
-        batch.append(msgspec.json.decode(line))
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    yield batch
 
 
 def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:

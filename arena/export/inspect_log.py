@@ -10,7 +10,7 @@ import msgspec
 
 from arena.errors import MachineError, UsageError
 from arena.models.budget import Spent
-from arena.records.run_record import RunRecord
+from arena.records.run_record import RunRecord, view
 from arena.sweep.records import NO_KERNEL, AnyLine, Cell, CellResult, SweepOpened, SweepPlan, SweepSession, version_of
 from problems.catalogue import Catalogue, UnknownProblem
 from sandbox.protocol.events import Setting
@@ -67,13 +67,12 @@ def _results(samples: list[Any], catalogue: Catalogue) -> Iterator[CellResult]:
         )
         sha256 = report.sha256 if report is not None else ""
         used = sample.model_usage.values()
-        yield CellResult(
+        yield view(
+            CellResult, problem,
             at=report.created if report is not None else time.time(),
             key=cell.key(sha256, machine),
             cell=cell,
             problem_id=problem.id,
-            category=problem.category,
-            class_=problem.class_,
             sha256=sha256,
             code=report.code if report is not None else "",
             machine=machine,
@@ -84,7 +83,7 @@ def _results(samples: list[Any], catalogue: Catalogue) -> Iterator[CellResult]:
             spent=Spent(sum(each.input_tokens for each in used), sum(each.output_tokens for each in used)),
             trace_id="",
             seconds=float(sample.total_time or 0.0),
-        )
+        )  # fmt: skip
 
 
 def _report(sample: Any) -> RunRecord | None:

@@ -20,7 +20,7 @@ from arena.models.conversation import Message
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.players import trace
 from arena.records.header import read_header
-from arena.records.report_text import Span, brief_speed, facts, output_of, told_parts, verdict_span
+from arena.records.report_text import Span, brief_speed, facts, output_of, told_parts, verdict_span, where_words
 from arena.records.run_record import RunRecord
 from arena.words.headline import TOO_NOISY
 from arena.words.untrusted_text import printable
@@ -397,9 +397,7 @@ def _when(at: float) -> str:
 def _page(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) -> str:
     number = f" · attempt {attempt.number}" if attempt.number else ""
     title = f"{attempt.problem_id} {attempt.problem}"
-    setting = attempt.setting
-    where = f"{setting.preset} · {setting.dtype} · world {setting.world} · {setting.device}"
-    words = " · ".join(filter(None, (attempt.origin, where, attempt.machine, _when(attempt.at))))
+    words = " · ".join(filter(None, (attempt.origin, where_words(attempt.setting), attempt.machine, _when(attempt.at))))
     parts = [
         element("p", element("a", "All attempts", href="../index.html")),
         element("h1", f"{title} · ", name(attempt.player), number),

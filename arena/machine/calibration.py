@@ -13,20 +13,14 @@ import msgspec
 from arena.machine.facts import installed_version, this_machine
 from arena.paths import make_folder, unwritable, write_atomically
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import Calibrated, Microseconds, Setting, WorldOffsets
+from sandbox.protocol.events import Calibrated, Microseconds, Setting, TransfersTimed, WorldOffsets
 
 MOST_BYTES = 2**20
 """A longer file is damaged."""
-Measured = TypeVar("Measured", bound=msgspec.Struct)
+Measured = TypeVar("Measured")
 
 
-def made_today() -> dict[str, str]:
-    """Returns the fields `date` and `torch` for a measurement made now."""
-    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"date": date, "torch": installed_version("torch") or ""}
-
-
-def write_stored(path: Path, measurement: msgspec.Struct) -> None:
+def write_stored(path: Path, measurement: object) -> None:
     """Stores a measurement. Raises FolderUnwritable."""
     make_folder(path.parent)
     try:
@@ -44,15 +38,32 @@ def read_stored(path: Path, kind: type[Measured]) -> Measured | None:
         return None
 
 
-class Calibration(msgspec.Struct, frozen=True):
-    """One stored calibration. `Device.peaks` in sandbox.rank.devices.device describes the peaks."""
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What all stored measurements have."""
 
     device: str
     world: int
-    peaks: dict[str, float]
     seconds: float
     date: str
     torch: str
+
+
+Kept = TypeVar("Kept", bound=Stored)
+
+
+class Calibration(Stored, frozen=True, kw_only=True):
+    """One stored calibration. `Device.peaks` in sandbox.rank.devices.device describes the peaks."""
+
+    peaks: dict[str, float]
+
+
+def keep_as(kind: type[Kept], path: Path, event: Calibrated | TransfersTimed) -> Kept:
+    """Stores a measurement that was made now. Raises FolderUnwritable."""
+    found = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    kept = kind(**found, date=date, torch=installed_version("torch") or "")
+    write_stored(path, kept)
+    return kept
 
 
 def _file(folder: Path, device: str, world: int) -> Path:
@@ -61,11 +72,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 def keep(folder: Path, event: Calibrated) -> Calibration:
     """Stores a calibration. Raises FolderUnwritable."""
-    found = Calibration(
-        device=event.device, world=event.world, peaks=event.peaks, seconds=event.seconds, **made_today()
-    )
-    write_stored(_file(folder, event.device, event.world), found)
-    return found
+    return keep_as(Calibration, _file(folder, event.device, event.world), event)
 
 
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
@@ -87,18 +94,11 @@ MOST_FILES, MOST_CLASSES, VALUES = 32, 12, 36
 LEAST, MOST = -100.0, 0.0
 """Limits of a log mass (`sandbox.timing.random_effects.learn`)."""
 PREFIX = "offsets-"
+"""Of files with a history: how much worlds of identical code differ here. Only reference worlds of judged runs add to it.
 
-
-class StoredOffsets(msgspec.Struct, frozen=True):
-    """The log masses of tau by clock and class of call length."""
-
-    masses: dict[str, list[float]]
-
-    @property
-    def sound(self) -> dict[str, list[float]]:
-        """Those that are complete and within limits."""
-        found = list(self.masses.items())[:MOST_CLASSES]
-        return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
+No kernel can read or write the state folder. Only the events of this process's own referee change a file, never a journal.
+A damaged file counts as no history.
+"""
 
 
 def _within(value: float) -> bool:
@@ -114,8 +114,14 @@ def _offsets_file(folder: Path, setting: Setting) -> Path:
 
 def offsets_for(folder: Path, setting: Setting) -> dict[str, list[float]]:
     """Returns the history for runs in this setting, by clock and class of call length; empty if there is none."""
-    found = read_stored(_offsets_file(folder, setting), StoredOffsets)
-    return found.sound if found is not None else {}
+    found = read_stored(_offsets_file(folder, setting), dict[str, dict[str, list[float]]]) or {}
+    return _sound(found.get("masses", {}))
+
+
+def _sound(masses: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Returns the log masses of tau that are complete and within limits, by clock and class of call length."""
+    found = list(masses.items())[:MOST_CLASSES]
+    return {name: mass for name, mass in found if len(mass) == VALUES and all(map(_within, mass))}
 
 
 def keep_offsets(folder: Path, event: WorldOffsets) -> None:
@@ -124,8 +130,8 @@ def keep_offsets(folder: Path, event: WorldOffsets) -> None:
     Raises:
         FolderUnwritable: it could not be stored.
     """
-    found = StoredOffsets(offsets_for(folder, event.setting) | event.masses)
-    write_stored(_offsets_file(folder, event.setting), StoredOffsets(found.sound))
+    masses = _sound(offsets_for(folder, event.setting) | event.masses)
+    write_stored(_offsets_file(folder, event.setting), {"masses": masses})
     with suppress(OSError):
         files = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: path.stat().st_mtime)
         for old in files[:-MOST_FILES]:
@@ -147,7 +153,4 @@ def keep_times(folder: Path, setting: Setting, word: str, times: Microseconds) -
 
 def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:
     """Returns the stored times by variant; empty if none was measured in this setting or the file is damaged."""
-    try:
-        return msgspec.json.decode(_times_file(folder, setting).read_bytes(), type=dict[str, Microseconds])
-    except (OSError, ValueError):
-        return {}
+    return read_stored(_times_file(folder, setting), dict[str, Microseconds]) or {}

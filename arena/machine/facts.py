@@ -237,13 +237,14 @@ def this_machine(device: str) -> Machine:
     torch = installed_version("torch") or "(missing)"
     if not kind_of(device).on_gpus:
         cores = len(os.sched_getaffinity(0))
-        return Machine(f"{_processor()}, {cores} cores", "", torch, "gloo")
+        return Machine(f"{processor()}, {cores} cores", "", torch, "gloo")
     names = [gpu.name for gpu in gpu_details()]
     kinds = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
     return Machine(", ".join(kinds) or "GPUs without NVML", _driver(), torch, f"NCCL {_nccl()}")
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Returns the processor's name, else the kind of machine."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")

@@ -1,13 +1,10 @@
-"""The stored transfer times of this machine, and their output as tables, a plot or one line."""
+"""The stored transfer times of this machine, and their output as tables or one line."""
 
-import math
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
-from arena.machine.calibration import made_today, read_stored, write_stored
+from arena.machine.calibration import Stored, keep_as, read_stored
 from arena.machine.finding import MachineFinding, limited, ok
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import TransfersTimed
@@ -18,15 +15,10 @@ NEAR = 1.05
 """Times whose ratio is at most this count as equal."""
 
 
-class StoredTransfers(msgspec.Struct, frozen=True):
+class StoredTransfers(Stored, frozen=True, kw_only=True):
     """One stored measurement."""
 
-    device: str
-    world: int
     transfers: Transfers
-    seconds: float
-    date: str
-    torch: str
 
 
 def _file(folder: Path, device: str, world: int) -> Path:
@@ -35,11 +27,7 @@ def _file(folder: Path, device: str, world: int) -> Path:
 
 def keep_transfers(folder: Path, event: TransfersTimed) -> StoredTransfers:
     """Stores a measurement beside the calibration. Raises FolderUnwritable."""
-    found = StoredTransfers(
-        device=event.device, world=event.world, transfers=event.transfers, seconds=event.seconds, **made_today()
-    )
-    write_stored(_file(folder, event.device, event.world), found)
-    return found
+    return keep_as(StoredTransfers, _file(folder, event.device, event.world), event)
 
 
 def stored_transfers(folder: Path, device: str, world: int) -> StoredTransfers | None:
@@ -124,8 +112,6 @@ def report_lines(found: StoredTransfers, width: int) -> list[str]:
         "",
         *table(transfers, width),
         "",
-        *plot(transfers, width),
-        "",
     ]
     if several:
         lines += ["GB/s of the largest blocks, each two ranks alone:", *pairs_table(transfers, width), ""]
@@ -187,33 +173,3 @@ def _grid(corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequenc
             lines.append("  ".join([name.rjust(left), *cells]).rstrip())
         begin = end
     return lines
-
-
-def plot(found: Transfers, width: int) -> list[str]:
-    """Plots one row per size, with a letter per way at its GB/s on a logarithmic axis."""
-    letters = dict(zip(found.ways, "ABCDEFGHIJ", strict=False))
-    rates = {
-        way: [gigabytes_per_second(size, us) for size, us in zip(found.sizes, found.us(way), strict=True)]
-        for way in found.ways
-    }
-    every = [rate for each in rates.values() for rate in each]
-    low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
-    high = max(high, low + 1)
-    left = max(len(size_words(size)) for size in found.sizes)
-    wide = max(20, min(width, 100) - left - 10)  # 10 columns for the end of the axis: its last number and the unit
-
-    def column(rate: float) -> int:
-        return min(wide - 1, int((math.log10(rate) - low) / (high - low) * (wide - 1) + 0.5))
-
-    ticks = {column(10.0**power): f"{10.0**power:g}" for power in range(low, high + 1)}
-    legend = "  ".join(f"{letter} {way}".replace(" ", "\xa0") for way, letter in letters.items())
-    lines = [line.replace("\xa0", " ") for line in textwrap.wrap(legend, width)]
-    for at, size in enumerate(found.sizes):
-        row = ["┊" if place in ticks else "·" for place in range(wide)]
-        for way in sorted(found.ways, key=lambda way: rates[way][at]):  # the fastest is on top
-            row[column(rates[way][at])] = letters[way]
-        lines.append(f"{size_words(size).rjust(left)} {''.join(row)}")
-    axis = [" "] * (wide + 6)
-    for place, text in ticks.items():
-        axis[place : place + len(text)] = text
-    return [*lines, f"{' ' * left} {''.join(axis).rstrip()} GB/s"]

@@ -1,5 +1,6 @@
 """Converts the events of an answer into pieces: complete characters, without the key, with a limited length."""
 
+import codecs
 from collections.abc import AsyncIterator
 
 import httpx
@@ -12,28 +13,6 @@ from arena.models.provider import Provider
 ANSWER_CHARACTERS = 64 << 20
 """Maximum length of an answer, reasoning included, and of an event."""
 UNREADABLE = Finish("unreadable", "a part of the answer cannot be read")
-
-
-class Halves:
-    """One text that arrives in pieces."""
-
-    def __init__(self) -> None:
-        self._first = ""
-
-    @property
-    def cut(self) -> bool:
-        """Whether the second half of a character is missing."""
-        return bool(self._first)
-
-    def feed(self, text: str) -> str:
-        """Returns the next piece in complete characters. Holds a first half at its end back for the next call.
-
-        Raises:
-            ValueError: one half of a character comes without the other.
-        """
-        text = self._first + text
-        self._first = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
-        return joined(text.removesuffix(self._first))
 
 
 def joined(text: str) -> str:
@@ -126,16 +105,16 @@ class _Incoming:
     """Filters one text of an answer: joins split characters and hides the key."""
 
     def __init__(self, key: Key) -> None:
-        self._halves, self._hiding = Halves(), Hiding(key)
+        self._characters, self._hiding = codecs.getincrementaldecoder("utf-16-le")(), Hiding(key)
 
     @property
     def cut(self) -> bool:
         """Whether the second half of a character is missing."""
-        return self._halves.cut
+        return bool(self._characters.getstate()[0])
 
     def feed(self, text: str) -> str:
         """Returns the text that can be shown already. Raises ValueError for half a character without the other."""
-        return self._hiding.feed(self._halves.feed(text))
+        return self._hiding.feed(self._characters.decode(text.encode("utf-16-le", "surrogatepass")))
 
     def end(self) -> str:
         """Returns the text that was held back."""

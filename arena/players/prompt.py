@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena.machine.calibration import in_units, peaks_for
-from arena.machine.facts import gpu_details, installed_version
+from arena.machine.facts import gpu_details, installed_version, processor
 from arena.machine.gpu_topology import GpuPair, topology
 from arena.machine.transfers import prompt_lines, stored_transfers
 from arena.models.conversation import EXAMPLES, TEMPLATES, Conversation, Message, fill_template, read_template
@@ -104,7 +104,7 @@ def machine_card(setting: Setting, paths: Paths) -> str:
     if not kind_of(setting.device).on_gpus:
         cores = len(os.sched_getaffinity(0))
         lines = [
-            f"CPU ranks: {setting.world} processes on one machine, {_processor()}, {cores} cores for all of them.",
+            f"CPU ranks: {setting.world} processes on one machine, {processor()}, {cores} cores for all of them.",
             f"torch {torch}; collectives over gloo; tensors are in ordinary memory; one thread a rank is best.",
             f"{'gcc is there: C++ can be compiled.' if shutil.which('gcc') else 'There is no C++ compiler.'}",
         ]
@@ -148,16 +148,6 @@ def _amount(number: float) -> str:
 def _figure(name: str, value: float) -> str:
     figure, unit = in_units(name, value)
     return f"{figure:.3g} {unit}"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return "processor unknown"
 
 
 def _connections(gpus: Sequence[Gpu]) -> list[str]:

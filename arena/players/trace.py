@@ -244,7 +244,7 @@ class TraceRecorder:
                     self._draft.append(text)
             case Retry():
                 self._drafts.clear()
-                self.emit(Retried(attempt=piece.attempt, wait_s=piece.wait_s, reason=piece.reason))
+                self.emit(view(Retried, piece))
             case Usage():
                 self.emit(Counted(spent=spent))
             case Finish():
@@ -263,7 +263,7 @@ class TraceRecorder:
 
     def answered(self, outcome: str, reason: str, kernel: Kernel, spent: Spent) -> None:
         """Records the end of the step's answer."""
-        self.emit(Answered(outcome=outcome, reason=reason, source=kernel.source, files=kernel.files, spent=spent))
+        self.emit(view(Answered, kernel, outcome=outcome, reason=reason, spent=spent))
 
     def judged(self, report: RunRecord, printed: str, gain: bool) -> None:
         """Records the verdict on the step's kernel."""

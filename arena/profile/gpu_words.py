@@ -36,6 +36,18 @@ def under_profiler(ranks: Sequence[GpuFigures]) -> str:
     )
 
 
+def counted_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[str]:
+    """Returns the driver's counters as a table, with power, energy and what is missing."""
+    rest = [power_line(found), *missing_lines(outside, found)]
+    head = f"the driver's counters: {row_words(outside)}"
+    return [head, TRUSTED_HEAD, *map(trusted_row, found), *filter(None, rest)]
+
+
+def seen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
+    """Returns the figures from the kernel's own process as a table, with its stamps and what is not seen."""
+    return [under_profiler(found), SEEN_HEAD, *map(seen_row, found), *stamp_lines(found), *unseen_lines(found, reports)]
+
+
 def trusted_row(found: GpuFigures) -> str:
     """Formats one rank, below TRUSTED_HEAD. A dash: the driver does not report the value."""
     counted, least = found.counted, found.least

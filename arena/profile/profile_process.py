@@ -11,7 +11,7 @@ import msgspec
 from arena.errors import MachineError
 from arena.paths import ROOT, module_command, module_environment
 from arena.profile.gpu_rules import GpuFigures
-from arena.profile.ncu_report import NcuKernel
+from arena.profile.ncu import NcuProfiled
 from arena.profile.rules import RankFigures
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files
@@ -54,18 +54,6 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """By rank, for ranks on GPUs."""
     outside: Outside | None = None
     """The driver's counters; None for CPU ranks and if the row of calls did not end."""
-
-
-class NcuProfiled(msgspec.Struct, frozen=True, tag="ncu_profiled"):
-    """The end: Nsight Compute has profiled rank 0."""
-
-    kernels: list[NcuKernel]
-    mode: str
-    """ncu's replay mode: "kernel" or "application"."""
-    seconds: float
-    refused: dict[str, str]
-    """By mode tried before: why it gave no report."""
-    file: str
 
 
 class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):

@@ -14,17 +14,8 @@ from arena.errors import ArenaError, MachineError, UsageError, why
 from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
-from arena.profile.ncu_report import ncu_kernels
-from arena.profile.profile_process import (
-    Begins,
-    Message,
-    NcuProfiled,
-    NotProfiled,
-    Profiled,
-    ProfileRequest,
-    Waits,
-    encode,
-)
+from arena.profile.ncu import NcuProfiled, ncu_kernels
+from arena.profile.profile_process import Begins, Message, NotProfiled, Profiled, ProfileRequest, Waits, encode
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
@@ -45,10 +36,7 @@ def profile_text(found: Profiled) -> str:
         told = [f"rank {rank.rank}: {rank.call_us:.0f} µs a call. {rank.diagnosis}" for rank in found.figures]
         return "\n".join([under_profiler(found.figures), *told])
     ranks = found.gpu_figures
-    lines = [f"the driver's counters: {gpu_words.row_words(found.outside)}", gpu_words.TRUSTED_HEAD]
-    lines += [gpu_words.trusted_row(rank) for rank in ranks]
-    lines += [line for line in [gpu_words.power_line(ranks)] if line]
-    lines += [gpu_words.under_profiler(ranks), gpu_words.SEEN_HEAD, *map(gpu_words.seen_row, ranks)]
+    lines = [*gpu_words.counted_lines(found.outside, ranks), *gpu_words.seen_lines(ranks, found.reports)]
     lines += [f"rank {rank.rank}: {rank.diagnosis}" for rank in ranks]
     return "\n".join([*lines, *gpu_words.advice_lines(ranks)])
 

@@ -111,7 +111,7 @@ class Store:
         known = dict(self._connection.execute("select name, size from journal"))
         records: list[RunRecord] = []
         sizes: list[tuple[str, int]] = []
-        for path in files_in(self._runs, ".jsonl"):
+        for path in files_in(self._runs):
             before = known.get(path.name)
             if before == -1:
                 continue

@@ -3,10 +3,12 @@
 A span is (role, text). Roles: GOOD, BAD, or empty. Texts may come from untrusted processes: clean them where they are written.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from arena.profile.gpu_words import joules_words
 from arena.records.run_record import OtherSize, RunRecord
+from arena.setting_choice import sizes_words
 from arena.words.headline import SIGNS, TOO_NOISY, WHERE, advice_words, by_clock, outcome_words, single_calls_words
 from arena.words.untrusted_text import one_line, printable
 from sandbox.protocol.events import BEYOND, Failure, Interval, Setting
@@ -66,6 +68,14 @@ def told_parts(record: RunRecord) -> tuple[Span, str]:
 
 def _role(outcome: str) -> str:
     return {"faster": GOOD, "slower": BAD}.get(outcome, "")
+
+
+def where_words(place: Any, overridden: Mapping[str, int] | None = None) -> str:
+    """Returns "tiny M=7 · bfloat16 · world 2 · cpu". overridden: sizes that differ from the preset.
+
+    place: a setting, or a record with these four fields.
+    """
+    return f"{sizes_words(place.preset, overridden or {})} · {place.dtype} · world {place.world} · {place.device}"
 
 
 def setting_words(setting: Setting | OtherSize) -> str:

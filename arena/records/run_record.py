@@ -1,7 +1,7 @@
 """A finished run: what was asked, what was found, and what follows from both."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -45,11 +45,6 @@ class OtherSize(BriefResult, frozen=True, kw_only=True):
     dtype: str
     world: int
     speedup: Speedup | None = None
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the kernel is correct and faster here, too; None if it is correct and its speed is not known."""
-        return _holds_here(self.verdict, self.outcome)
 
 
 class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem", "problem_id": "id"}):
@@ -143,11 +138,6 @@ class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem"
         return self.preset_sizes and not self.other_than
 
     @property
-    def holds(self) -> bool | None:
-        """As `OtherSize.holds`."""
-        return _holds_here(self.verdict, self.outcome)
-
-    @property
     def others(self) -> list[OtherSize]:
         """The results in other settings; empty if none were judged."""
         return self.other_sizes or []
@@ -218,20 +208,21 @@ def view(kind: type[View], /, *sources: object, **more: object) -> View:
     return kind(**more)
 
 
-def _holds_here(verdict: str, outcome: str) -> bool | None:
-    if verdict != Verdict.PASS:
+def fields_of(source: object, names: str) -> dict[str, Any]:
+    """Returns attributes by their names, which are separated by spaces."""
+    return {name: getattr(source, name) for name in names.split()}
+
+
+def _holds_here(result: "OtherSize | RunRecord") -> bool | None:
+    """Whether the kernel is correct and faster; None if it is correct and its speed is not known."""
+    if not result.passed:
         return False
-    return None if outcome in ("", "too noisy") else outcome == "faster"
+    return None if result.outcome in ("", "too noisy") else result.outcome == "faster"
 
 
-class _Held(Protocol):
-    @property
-    def holds(self) -> bool | None: ...
-
-
-def holds(others: Iterable[_Held]) -> str:
+def holds(others: "Iterable[OtherSize | RunRecord]") -> str:
     """Returns in which other settings a faster kernel is faster, too: "all", "some", "none"; empty if not known."""
-    told = [other.holds for other in others if other.holds is not None]
+    told = [here for here in map(_holds_here, others) if here is not None]
     if not told:
         return ""
     return "all" if all(told) else "some" if any(told) else "none"

@@ -8,13 +8,12 @@ import asyncio
 import os
 import tempfile
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from arena.errors import ArenaError, RefereeFailed, RunCancelled, RunRefused
+from arena.errors import ArenaError, RefereeFailed
 from arena.machine import calibration
 from arena.machine.calibration import peaks_for
 from arena.paths import Paths, make_folder, paths_in, unwritable
@@ -22,13 +21,12 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal, sync
 from arena.records.run_record import record_of, result_in, view
-from arena.runs.judge import Judgement, Notice, RunRequest, harness_error, header_of
+from arena.runs.judge import Notice, RunInProgress, RunRequest, Terminal, harness_error, header_of
 from arena.runs.referee_process import COMMAND, RefereeProcess
-from arena.words.untrusted_text import printable
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, VARIANTS
 from sandbox.protocol import events
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused, Result
+from sandbox.protocol.events import Result
 
 
 class ResultRecorder:
@@ -95,104 +93,6 @@ class ResultRecorder:
             Workspace(self._paths.workspace).keep_revision(header.source, header.files)
 
 
-PRINTED_CHARACTERS = 4000
-
-Terminal = Finished | Cancelled | Refused
-
-
-class EngineRun:
-    """Implements `arena.runs.judge.RunInProgress`. The engine calls `watch`, `record` and `finish`."""
-
-    def __init__(self, header: RunHeader, journal: Journal, cancel: Callable[["EngineRun"], Awaitable[None]]) -> None:
-        """cancel: ends the run, and returns when it has ended."""
-        self.header = header
-        self.phase = "prepare"
-        """The phase in progress, or the last one."""
-        self.last_at = time.monotonic()
-        """Time of its last event, on this process's monotonic clock."""
-        self.watchdog: asyncio.TimerHandle | None = None
-        self._journal = journal
-        self._cancel = cancel
-        self._events: list[AnyEvent] = []
-        self._more = asyncio.Event()
-        self._end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
-
-    @property
-    def run_id(self) -> str:
-        return self.header.run_id
-
-    @property
-    def ended(self) -> bool:
-        """Whether the last event has come."""
-        return self._end.done()
-
-    @property
-    def events_so_far(self) -> tuple[AnyEvent, ...]:
-        """All events that have come, in order."""
-        return tuple(self._events)
-
-    async def events(self) -> AsyncIterator[AnyEvent]:
-        """Yields the run's events from the first one on, also when it is called late."""
-        told = 0
-        while True:
-            more, ended = self._more, self.ended
-            for event in self._events[told:]:
-                yield event
-                told += 1
-            if ended and told == len(self._events):
-                return
-            await more.wait()
-
-    async def end(self) -> Terminal:
-        """Waits for the run's last event."""
-        return await asyncio.shield(self._end)
-
-    async def result(self) -> Judgement:
-        """As `RunInProgress.result`."""
-        end = await self.end()
-        if isinstance(end, Refused):
-            raise RunRefused(end.message, end.advice)
-        if isinstance(end, Cancelled):
-            raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
-        # Logs without a rank are from the referee, not from a kernel.
-        logs = (event for event in self._events if isinstance(event, Log) and event.rank >= 0)
-        printed = (f"[rank {log.rank}] {printable(log.text)}" for log in logs)
-        return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
-
-    async def cancel(self) -> None:
-        """As `RunInProgress.cancel`."""
-        if not self.ended:
-            await self._cancel(self)
-
-    # --- for the engine --------------------------------------------------------------------------------------
-
-    def watch(self, seconds: float, overdue: Callable[[], None]) -> None:
-        """Calls `overdue` after `seconds`, unless the run ends or `watch` is called again before."""
-        if self.watchdog is not None:
-            self.watchdog.cancel()
-        self.watchdog = asyncio.get_running_loop().call_later(seconds, overdue)
-
-    def record(self, event: AnyEvent) -> None:
-        """Keeps an event, and writes it to the journal."""
-        self._journal.append(event)
-        self._keep(event)
-
-    def finish(self, event: Terminal) -> None:
-        """Keeps the last event; closes the journal."""
-        if self.watchdog is not None:
-            self.watchdog.cancel()
-        self._journal.append(event)
-        self._journal.close()
-        self._end.set_result(event)
-        self._keep(event)
-
-    def _keep(self, event: AnyEvent) -> None:
-        self._events.append(event)
-        self.last_at = time.monotonic()
-        self._more.set()
-        self._more = asyncio.Event()
-
-
 CANCEL_S = 5.0
 """If a cancelled run has not ended by then, the referee is killed."""
 OVERDUE_S = 90.0
@@ -235,10 +135,10 @@ class Engine:
         self._referee: RefereeProcess | None = None
         self._listeners: list[Callable[[events.AnyEvent], None]] = []
         self._notice_listeners: list[Callable[[Notice], None]] = []
-        self._current: EngineRun | None = None
+        self._current: RunInProgress | None = None
         self._judge: RefereeProcess | None = None
         """The referee that received the current or the last run."""
-        self._newest: EngineRun | None = None
+        self._newest: RunInProgress | None = None
         self._asked = 0
         self._turn = asyncio.Lock()
         self._starting = asyncio.Lock()
@@ -336,7 +236,7 @@ class Engine:
             raise RefereeFailed(event.message, "run `pkb-arena doctor`")
         return event
 
-    async def judge(self, request: RunRequest) -> EngineRun:
+    async def judge(self, request: RunRequest) -> RunInProgress:
         """Starts judging a kernel; the run in progress is cancelled first.
 
         Every run ends with one terminal event, even if a newer run replaced it before it began.
@@ -349,7 +249,7 @@ class Engine:
         await asyncio.to_thread(make_folder, self._paths.runs)
         header = header_of(request)
         journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, self._journal_trouble)
-        run = EngineRun(header, journal, self._cancel)
+        run = RunInProgress(header, journal, self._cancel)
         self.unended.add(run.run_id)
         if asked == self._asked:
             self._newest = run
@@ -377,7 +277,7 @@ class Engine:
 
     # --- internal ------------------------------------------------------------------------------------------
 
-    async def _begin(self, run: EngineRun, request: RunRequest) -> None:
+    async def _begin(self, run: RunInProgress, request: RunRequest) -> None:
         """Sends a run to the referee, unless a newer one was requested meanwhile."""
         if self._newest is run:
             await self._stop_current()
@@ -404,7 +304,7 @@ class Engine:
             )
         )
 
-    async def _cancel(self, run: EngineRun) -> None:
+    async def _cancel(self, run: RunInProgress) -> None:
         if self._newest is run:
             self._newest = None
         if self._current is run:
@@ -481,7 +381,7 @@ class Engine:
             )
 
     def _watch(
-        self, run: EngineRun, seconds: float, message: str = "the referee does not answer", text: str = ""
+        self, run: RunInProgress, seconds: float, message: str = "the referee does not answer", text: str = ""
     ) -> None:
         """Ends the run and kills the referee unless the next expected event comes within `seconds`."""
 
@@ -492,7 +392,7 @@ class Engine:
 
         run.watch(seconds, overdue)
 
-    def _end(self, run: EngineRun, event: Terminal) -> None:
+    def _end(self, run: RunInProgress, event: Terminal) -> None:
         if run.ended:
             return
         if self._current is run:
@@ -533,7 +433,7 @@ class Engine:
         task.add_done_callback(self._background.discard)
 
 
-def _cancelled(run: EngineRun) -> events.Cancelled:
+def _cancelled(run: RunInProgress) -> events.Cancelled:
     return events.Cancelled(run_id=run.run_id, phase=run.phase)
 
 

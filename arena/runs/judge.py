@@ -3,22 +3,25 @@
 `arena.runs.engine.Engine` is the implementation for this machine.
 """
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from arena.errors import RunCancelled, RunRefused
 from arena.machine.facts import this_machine
 from arena.records.header import RunHeader, new_id
+from arena.records.json_lines import Journal
 from arena.records.run_record import OtherSize, RunRecord, record_of, view
+from arena.words.untrusted_text import printable
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Finished, Result, Rival, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused, Result, Rival, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
 
-MOST_ROUNDS = 10_000
 PERSON, SWEEP = 0, 1
 """As `sandbox.referee.lease.Urgency`."""
 
@@ -114,18 +117,62 @@ class Judgement:
         return found if self.others is None else found.with_others(self.others)
 
 
-class RunInProgress(Protocol):
-    """One run of a judge. It goes on whether or not its result is awaited."""
+PRINTED_CHARACTERS = 4000
+
+Terminal = Finished | Cancelled | Refused
+
+
+class RunInProgress:
+    """One run of a judge. It goes on whether or not its result is awaited. The judge calls `watch`, `record` and `finish`."""
+
+    def __init__(
+        self, header: RunHeader, journal: Journal, cancel: Callable[["RunInProgress"], Awaitable[None]]
+    ) -> None:
+        """cancel: ends the run, and returns when it has ended."""
+        self.header = header
+        self.phase = "prepare"
+        """The phase in progress, or the last one."""
+        self.last_at = time.monotonic()
+        """Time of its last event, on this process's monotonic clock."""
+        self.watchdog: asyncio.TimerHandle | None = None
+        self._journal = journal
+        self._cancel = cancel
+        self._events: list[AnyEvent] = []
+        self._more = asyncio.Event()
+        self._end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
 
     @property
-    def header(self) -> RunHeader:
-        """The request, and the run's id."""
+    def run_id(self) -> str:
+        return self.header.run_id
 
-    def events(self) -> AsyncIterator[AnyEvent]:
+    @property
+    def ended(self) -> bool:
+        """Whether the last event has come."""
+        return self._end.done()
+
+    @property
+    def events_so_far(self) -> tuple[AnyEvent, ...]:
+        """All events that have come, in order."""
+        return tuple(self._events)
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
         """Yields the run's events from the first one on, also when it is called late.
 
         The last one is Finished, Cancelled or Refused.
         """
+        told = 0
+        while True:
+            more, ended = self._more, self.ended
+            for event in self._events[told:]:
+                yield event
+                told += 1
+            if ended and told == len(self._events):
+                return
+            await more.wait()
+
+    async def end(self) -> Terminal:
+        """Waits for the run's last event."""
+        return await asyncio.shield(self._end)
 
     async def result(self) -> Judgement:
         """Waits until the run has finished.
@@ -134,9 +181,48 @@ class RunInProgress(Protocol):
             RunRefused: the setting cannot be run.
             RunCancelled: the run was cancelled, or a newer one took its place.
         """
+        end = await self.end()
+        if isinstance(end, Refused):
+            raise RunRefused(end.message, end.advice)
+        if isinstance(end, Cancelled):
+            raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
+        # Logs without a rank are from the referee, not from a kernel.
+        logs = (event for event in self._events if isinstance(event, Log) and event.rank >= 0)
+        printed = (f"[rank {log.rank}] {printable(log.text)}" for log in logs)
+        return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
 
     async def cancel(self) -> None:
         """Ends the run and waits until it has ended. Does nothing when it has ended already."""
+        if not self.ended:
+            await self._cancel(self)
+
+    # --- for the engine --------------------------------------------------------------------------------------
+
+    def watch(self, seconds: float, overdue: Callable[[], None]) -> None:
+        """Calls `overdue` after `seconds`, unless the run ends or `watch` is called again before."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+        self.watchdog = asyncio.get_running_loop().call_later(seconds, overdue)
+
+    def record(self, event: AnyEvent) -> None:
+        """Keeps an event, and writes it to the journal."""
+        self._journal.append(event)
+        self._keep(event)
+
+    def finish(self, event: Terminal) -> None:
+        """Keeps the last event; closes the journal."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+        self._journal.append(event)
+        self._journal.close()
+        self._end.set_result(event)
+        self._keep(event)
+
+    def _keep(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        self.last_at = time.monotonic()
+        self._more.set()
+        self._more = asyncio.Event()
 
 
 class Judge(Protocol):

@@ -196,7 +196,7 @@ def require_sweep(path: Path) -> None:
 
 def journals(folder: Path) -> list[Path]:
     """Returns the journals of all sweeps, the one that was written last at the end."""
-    found = [(_written_at(path), path) for path in files_in(folder, ".jsonl")]
+    found = [(_written_at(path), path) for path in files_in(folder)]
     return [path for _, path in sorted(found)]
 
 

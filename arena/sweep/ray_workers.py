@@ -24,8 +24,8 @@ from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
-from arena.runs.engine import Engine, EngineRun
-from arena.runs.judge import SWEEP, RunRequest, harness_error, header_of
+from arena.runs.engine import Engine
+from arena.runs.judge import SWEEP, RunInProgress, RunRequest, harness_error, header_of
 from arena.sweep.queue import Worker
 from arena.sweep.records import version_of
 from arena.workspace.kernels import Workspace
@@ -133,7 +133,7 @@ class RemoteJudge:
     async def start(self) -> None:
         """Does nothing: the host's engine is running already."""
 
-    async def judge(self, request: RunRequest) -> EngineRun:
+    async def judge(self, request: RunRequest) -> RunInProgress:
         """As `Judge.judge`."""
         await asyncio.to_thread(make_folder, self._paths.runs)
         header = header_of(request, self._machine)
@@ -146,19 +146,19 @@ class RemoteJudge:
         )
         stream = self._actor.judge.options(num_returns="streaming").remote(msgspec.json.encode(job))
 
-        async def cancel(run: EngineRun) -> None:
+        async def cancel(run: RunInProgress) -> None:
             pump.cancel()
             await asyncio.wait([pump])
             if not run.ended:
                 run.finish(events.Cancelled(run_id=run.run_id, phase=run.phase))
 
-        run = EngineRun(header, journal, cancel)
+        run = RunInProgress(header, journal, cancel)
         pump = asyncio.create_task(self._pump(stream, run))
         self._pumps.add(pump)
         pump.add_done_callback(self._pumps.discard)
         return run
 
-    async def _pump(self, stream: Any, run: EngineRun) -> None:
+    async def _pump(self, stream: Any, run: RunInProgress) -> None:
         ray = importlib.import_module("ray")
         try:
             async for reference in stream:
@@ -181,7 +181,7 @@ class RemoteJudge:
             first = str(error).strip().splitlines() or [type(error).__name__]
             self._lost(run, f"the host's process is gone: {first[0]}")
 
-    def _lost(self, run: EngineRun, why: str) -> None:
+    def _lost(self, run: RunInProgress, why: str) -> None:
         if not run.ended:
             run.finish(harness_error(run.header, run.phase, why))
 

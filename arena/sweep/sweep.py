@@ -17,7 +17,7 @@ from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
 from arena.records.code_hash import code_hash
-from arena.records.run_record import view
+from arena.records.run_record import fields_of, view
 from arena.runs.judge import SWEEP, RunRequest
 from arena.runs.other_sizes import with_other_sizes
 from arena.setting_choice import choose_setting
@@ -243,11 +243,7 @@ class Sweep:
                     continue
                 submission = await self._ask(entry)
             else:
-                kept = {
-                    name: getattr(written, name)
-                    for name in ("source", "file_name", "reason", "spent", "trace_id", "files")
-                }
-                submission = Submission(**kept)
+                submission = Submission(**fields_of(written, "source file_name reason spent trace_id files"))
             if submission is None:
                 continue
             if not self._skip_done(cell, _hash(submission, entry.task.problem)):

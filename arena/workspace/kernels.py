@@ -23,7 +23,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from arena.errors import KernelsLocked, UsageError
-from arena.paths import make_folder, unwritable, write_atomically
+from arena.paths import make_folder, unwritable, user, write_atomically
 from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash
@@ -430,17 +430,8 @@ class KernelLocks:
             ) from None
         with suppress(OSError):  # the note is optional: a full disk must not stop the app
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "user": user(), "since": time.time()}).encode(), 0)
         return file
-
-
-def _user() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name, as in containers
-        return str(os.getuid())
 
 
 def _holder(file: int) -> str:

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from arena.paths import HOME_VARIABLE, Paths, paths_in
-from benchmarks.app.loop_lag import lag_while, until
-from benchmarks.app.terminal import COLUMNS, LINES, Terminal
+from benchmarks.app.terminal import COLUMNS, LINES, Terminal, lag_while, until
 
 PROBLEM = "13"
 KERNEL_LINES = 1_000

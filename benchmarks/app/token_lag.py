@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from arena.paths import ROOT, Paths, module_command, module_environment
 from arena.settings import ModelSettings, Settings, save_settings
-from benchmarks.app.loop_lag import lag_while, until
-from benchmarks.app.terminal import COLUMNS, LINES
+from benchmarks.app.terminal import COLUMNS, LINES, lag_while, until
 from sandbox.protocol.events import AnyEvent, WorldChanged
 from screens.app import ArenaApp
 from screens.app_protocol import DuelPlan

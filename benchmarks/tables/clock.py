@@ -6,6 +6,7 @@ the plain turns right before and after it, so that drift affects both. Processes
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Sequence
 from statistics import median, quantiles
@@ -19,15 +20,43 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.words.table import Column, TextTable
 from arena.workspace.named_kernels import BASELINE
-from benchmarks.calm import until_calm
 from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
 from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.machine.processes import cpu_seconds, tree
 from sandbox.protocol.events import Result, Setting
 from sandbox.protocol.verdict import Verdict
+
+LIMIT_S = 30.0
+CHECK_S = 0.5
+CALM = 0.2
+"""Cores that all processes below this one may use together."""
+CHECKS = 2
+"""Calm checks in a row that are needed."""
+
+
+async def until_calm() -> bool:
+    """Waits until all processes below this one use next to no CPU time. False if they still do after LIMIT_S."""
+    ends = time.monotonic() + LIMIT_S
+    calm = 0
+    before, since = _used(), time.monotonic()
+    while calm < CHECKS:
+        if time.monotonic() > ends:
+            return False
+        await asyncio.sleep(CHECK_S)
+        used, now = _used(), time.monotonic()
+        calm = calm + 1 if used - before <= CALM * (now - since) else 0
+        before, since = used, now
+    return True
+
+
+def _used() -> float:
+    own = os.getpid()
+    return cpu_seconds(pid for pid in tree(own) if pid != own)
+
 
 RUNS = 3
 """Runs of the arena for each problem; there is one more turn of the plain loop."""

@@ -6,12 +6,79 @@ from arena.runs.engine import temporary_engine
 from arena.runs.judge import Judge
 from arena.setting_choice import Choice
 from arena.settings import Settings
-from arena.words.table import TextTable
+from arena.words.table import Column, TextTable
 from benchmarks.rows import PlannedRun, RunRow, judged_row, require_harness
-from benchmarks.run_tables import KERNEL_TABLE
 from benchmarks.tables.scope import Conclusion, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.protocol.events import Interval, Microseconds
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import half_width, outcome
+
+
+def _name(row: RunRow) -> str:
+    return f"{row.id:02d} {row.problem}"
+
+
+def _microseconds(times: Microseconds | None, clock: str, unknown: str) -> str:
+    value = None if times is None else times.call if clock == "call" else times.device
+    return unknown if value is None else f"{value:.1f}"
+
+
+def _with_interval(interval: Interval | None) -> str:
+    return "–" if interval is None else f"{interval.median:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def _failure(row: RunRow) -> str:
+    return row.detail.splitlines()[0][:110] if row.detail and row.verdict != Verdict.PASS else ""
+
+
+KERNEL_TABLE = TextTable[RunRow](
+    (
+        Column("problem", lambda row: _name(row)[:28], 28),
+        Column("size", lambda row: row.size, 10, right=True),
+        Column("kernel", lambda row: row.kernel, 27),
+        Column("verdict", lambda row: row.verdict, 14),
+        Column("A call", lambda row: _microseconds(row.baseline_us, "call", "–"), 9, right=True),
+        Column("A device", lambda row: _microseconds(row.baseline_us, "device", "–"), 9, right=True),
+        Column("call", lambda row: _microseconds(row.kernel_us, "call", "–"), 9, right=True),
+        Column("device", lambda row: _microseconds(row.kernel_us, "device", "–"), 9, right=True),
+        Column("speedup, call", lambda row: _with_interval(row.speedup.call if row.speedup else None), 19),
+        Column("speedup, device", lambda row: _with_interval(row.speedup.device if row.speedup else None), 19),
+        Column("", _failure),
+    )
+)
+"""Kernels against the baseline. Times in microseconds; A is the baseline as called."""
+
+
+def _by_clock(row: RunRow, clock: str) -> str:
+    """ "0.998 [0.981, 1.015] ±1.7 % even"; with "!" after it if 1 is outside the interval."""
+    interval = getattr(row.speedup, clock) if row.speedup else None
+    if interval is None:
+        return "–"
+    mark = "" if interval.low <= 1.0 <= interval.high else " !"
+    ends = f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    return f"{ends} ±{100 * half_width(interval):.3g} % {outcome(interval)}{mark}"
+
+
+SAME_CODE_TABLE = TextTable[RunRow](
+    (
+        Column("problem", lambda row: _name(row)[:28], 28),
+        Column("size", lambda row: row.preset, 10, right=True),
+        Column("W", lambda row: str(row.world), 2, right=True),
+        Column("verdict", lambda row: row.verdict, 7),
+        Column("outcome", lambda row: row.outcome, 9),
+        Column("call µs", lambda row: _microseconds(row.baseline_us, "call", "–"), 9, right=True),
+        Column("device", lambda row: _microseconds(row.baseline_us, "device", "–"), 9, right=True),
+        Column("end-to-end", lambda row: _by_clock(row, "call"), 42),
+        Column("device time", lambda row: _by_clock(row, "device"), 42),
+        Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
+        Column("calls", lambda row: f"{row.calls.call}+{row.calls.device}", 7, right=True),
+        Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
+        Column("", _failure),
+    )
+)
+"""Baselines against themselves by both clocks. Pairs of batches and calls of a batch: calls + device. "!": 1 is not inside."""
 
 
 def on_gpus(

@@ -13,8 +13,7 @@ from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.busy_cores import load
 from benchmarks.rows import REFUSED, PlannedRun, RunRow
-from benchmarks.run_tables import SAME_CODE_TABLE
-from benchmarks.tables.gpu_runs import rows_of
+from benchmarks.tables.gpu_runs import SAME_CODE_TABLE, rows_of
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem
 from sandbox.protocol.events import Interval

@@ -21,7 +21,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.result import Energy, Samples, failure_words
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
-from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
+from sandbox.referee.labels import NO_DEVICE_TIME, REUSES, SHORT, SHORT_US
 from sandbox.referee.lease import Urgency
 from sandbox.timing import energy
 from sandbox.timing.clocks import Clock
@@ -196,8 +196,13 @@ class Evaluation:
     @property
     def labels(self) -> list[str]:
         """The labels found by timing."""
-        waits = self.rounds is not None and self.rounds.behind_gate.cannot_queue
-        return [NO_DEVICE_TIME] * waits + [REUSES] * self.correctness.exchange.reuses
+        found = [REUSES] * self.correctness.exchange.reuses
+        if self.rounds is not None:
+            found = [NO_DEVICE_TIME] * self.rounds.behind_gate.cannot_queue + found
+            mine = self.rounds.call.medians()[1]
+            if mine is not None and mine < SHORT_US:
+                found.append(SHORT.format(self.rounds.call.overhead_us))
+        return found
 
 
 class Versus:

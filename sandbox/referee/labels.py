@@ -19,6 +19,11 @@ NO_DEVICE_TIME = "no device time: a call waits for the GPU, or launches more tha
 
 REUSES = "returns the same memory again, so each output is copied before the next call: return fresh tensors"
 """Reported by the kernel's ranks."""
+SHORT_US = 20.0
+SHORT = (
+    "short calls: {:.1f} us of harness beside each are subtracted, and a kernel with a loop of its own could save them"
+)
+"""Found by timing: a call takes less than SHORT_US."""
 
 OWN_CODE = (
     "sandbox.kit",

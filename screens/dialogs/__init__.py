@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Offset
 from textual.screen import ModalScreen, ScreenResultType
@@ -86,8 +86,8 @@ class Dialog(ModalScreen[ScreenResultType]):
         return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
 
     def frame(
-        self, title: str, keys: str, kind: type[Container] = Vertical, classes: str = "", id: str | None = None
-    ) -> Container:
+        self, title: str, keys: str, kind: type[Widget] = Vertical, classes: str = "", id: str | None = None
+    ) -> Widget:
         """Returns the frame around a dialog's contents. keys: what they do, on its lower border."""
         frame = kind(classes=f"dialog {classes}", id=id)
         entitle(frame, title, keys)

@@ -77,13 +77,15 @@ async def _written(screen: Screen[Any], change: Callable[[], object], then: Call
 
 
 def _void(paths: Paths, entry: RunRecord, kernel: bool, note: str) -> None:
-    from arena.board.voiding import VoidTarget, user, void
+    from arena.board.voiding import VoidTarget, void
+    from arena.paths import user
 
     void(paths, VoidTarget("", entry.code, []) if kernel else VoidTarget(entry.run_id, "", []), note, user())
 
 
 def _unvoid(paths: Paths, entry: RunRecord) -> None:
-    from arena.board.voiding import VoidTarget, unvoid, user
+    from arena.board.voiding import VoidTarget, unvoid
+    from arena.paths import user
 
     assert entry.voided
     unvoid(paths, VoidTarget(entry.voided.run, entry.voided.code, []), "", user())

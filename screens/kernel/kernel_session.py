@@ -11,8 +11,7 @@ from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.profile_process import ProfileRequest
 from arena.records.run_record import RunRecord
-from arena.runs.engine import EngineRun
-from arena.runs.judge import RunRequest
+from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
 from arena.words.headline import advice_words
@@ -294,11 +293,11 @@ class KernelSession:
             raise
 
     @property
-    def last_run(self) -> EngineRun | None:
+    def last_run(self) -> RunInProgress | None:
         """The newest run of this kernel, even if another screen started it."""
         return last[1] if (last := self.services.last_runs.get(self.path)) is not None else None
 
-    def take_up(self, run: EngineRun) -> None:
+    def take_up(self, run: RunInProgress) -> None:
         """Continues with the last run, which another screen started, as if this session had started it."""
         self._request, _ = self.services.last_runs[self.path]
         for event in run.events_so_far:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from textual.content import Content
 
-from arena.profile import gpu_words, ncu_words
+from arena.profile import gpu_words, ncu
 from arena.profile.gpu_rules import GpuFigures
-from arena.profile.profile_process import NcuProfiled, Profiled
+from arena.profile.ncu import NcuProfiled
+from arena.profile.profile_process import Profiled
 from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.words.headline import headline_of
@@ -182,9 +183,9 @@ def ncu_at_work(waits: bool, seconds: float) -> Content:
 def ncu_found(found: NcuProfiled) -> Content:
     """How Nsight Compute ran, the longest kernels, the rules that matter, and the report's file."""
     parts: list[tuple[str, str]] = [("\n", "")]
-    parts += [(f"\n{line}", "$muted") for line in ncu_words.how_lines(found)]
-    parts += [(f"\n{line}", "$foreground") for line in ncu_words.kernel_lines(found.kernels)]
-    for line in ncu_words.rule_lines(found.kernels):
+    parts += [(f"\n{line}", "$muted") for line in ncu.how_lines(found)]
+    parts += [(f"\n{line}", "$foreground") for line in ncu.kernel_lines(found.kernels)]
+    for line in ncu.rule_lines(found.kernels):
         parts += [("\n→", "$accent"), (line.removeprefix("→"), "$foreground")]
     return Content.assemble(*parts, ("\nreport  ", "$muted"), found.file)
 

@@ -10,7 +10,7 @@ import pytest
 from arena.machine.facts import visible_gpus
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import GpuFigures, short_name
-from arena.profile.ncu_words import ncu_text, rule_lines
+from arena.profile.ncu import ncu_text, rule_lines
 from arena.profile.profile_process import NcuProfiled, Profiled, ProfileRequest
 from arena.profile.profiling import profile_ranks, profile_with_ncu
 from arena.profile.rules import first_failure

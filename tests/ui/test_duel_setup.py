@@ -80,9 +80,25 @@ def limit(screen: DuelSetup) -> tuple[str, bool, str]:
 
 
 @pytest.mark.usefixtures("settings")
-async def test_players_say_what_they_are_and_why_they_cannot_play(open_app, until) -> None:
+async def test_players_say_their_limits_and_why_they_cannot_play(open_app, until) -> None:
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
+        assert limit(screen) == ("", True, "")
+        await choose_player(screen, pilot, until, "right", "agent:mine")
+        assert limit(screen) == ("1", False, "agent:mine stops once this is spent")
+        await choose_player(screen, pilot, until, "left", "model:opus")
+        assert limit(screen)[2] == "model:opus and agent:mine each stop once this is spent"
+        screen.query_one("#dollars", Input).value = ""
+        await pilot.pause()
+        assert limit(screen)[2] == "! no limit: model:opus and agent:mine can spend any amount"
+        await choose_player(screen, pilot, until, "left", "model:local")
+        assert limit(screen)[:2] == ("", False)
+        screen.query_one("#dollars", Input).value = "2"
+        screen.query_one("#start").press()
+        await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#report").content))
+        await choose_player(screen, pilot, until, "left", "you")
+        await choose_player(screen, pilot, until, "right", "house")
+        assert limit(screen) == ("", True, "")
         words = {
             "agent:mine": "in a jail of its own, 5 min · dear · $5 in, $25 out per million tokens",
             "agent:alone": "reaches no model, costs nothing",
@@ -116,28 +132,6 @@ async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
         with monkeypatch.context() as patched:
             patched.setattr(jailed, "require_sdk", missing)
             assert "pkb-arena[mcp]" in await choose_player(screen, pilot, until, "right", "agent:alone")
-
-
-@pytest.mark.usefixtures("settings")
-async def test_a_limit_is_proposed_where_dollars_can_be_counted(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        screen = await asked(app, pilot, until)
-        assert limit(screen) == ("", True, "")
-        await choose_player(screen, pilot, until, "right", "agent:mine")
-        assert limit(screen) == ("1", False, "agent:mine stops once this is spent")
-        await choose_player(screen, pilot, until, "left", "model:opus")
-        assert limit(screen)[2] == "model:opus and agent:mine each stop once this is spent"
-        screen.query_one("#dollars", Input).value = ""
-        await pilot.pause()
-        assert limit(screen)[2] == "! no limit: model:opus and agent:mine can spend any amount"
-        await choose_player(screen, pilot, until, "left", "model:local")
-        assert limit(screen)[:2] == ("", False)
-        screen.query_one("#dollars", Input).value = "2"
-        screen.query_one("#start").press()
-        await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#report").content))
-        await choose_player(screen, pilot, until, "left", "you")
-        await choose_player(screen, pilot, until, "right", "house")
-        assert limit(screen) == ("", True, "")
 
 
 @pytest.mark.usefixtures("settings")

@@ -1,4 +1,4 @@
-"""A kernel of several files in the app: made, edited, watched, and its revisions restored."""
+"""Kernels of several files, several kernels of one problem, and their revisions in the app."""
 
 import pytest
 from msgspec.structs import replace

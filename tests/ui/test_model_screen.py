@@ -247,27 +247,16 @@ async def test_without_a_jail_a_models_kernel_does_not_run(
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_every_width_has_the_rows_the_text_and_the_cost(
-    open_app, until, screen_text, with_model, columns
-) -> None:
+async def test_every_width_has_rows_text_cost_and_letters(open_app, until, screen_text, with_model, columns) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))]
-    async with open_app(size=(columns, 30)) as (app, pilot):
-        await pilot.press("m")
+    async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
+        await pilot.press("f7")
         screen = await asked(app, pilot, until, answers="1")
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         await until(pilot, lambda: "$0.05 of $1" in screen_text(app))
         await until(pilot, lambda: "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app))
         assert screen.query_one("#kernels", OptionList).size.width > 30
-
-
-@pytest.mark.parametrize("columns", [60, pytest.param(160, marks=pytest.mark.long)])
-async def test_letters_and_zoom_beside_a_model(open_app, until, with_model, columns) -> None:
-    with_model.replies = [provider.streamed(fenced("pass"))]
-    async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
-        await pilot.press("f7")
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: screen.session.over)
         assert screen.query_one("#model-panes").region.width == columns
         for letter, pane in (("t", "#text-pane"), ("v", "#verdict-pane"), ("k", "#kernels")):
             await pilot.press("ctrl+o")

@@ -13,7 +13,7 @@ from waiting import PATIENCE_S
 import screens.profile
 from arena.errors import MachineError
 from arena.profile.gpu_rules import Least, gpu_ranks
-from arena.profile.ncu_report import ncu_kernels
+from arena.profile.ncu import ncu_kernels
 from arena.profile.profile_process import Begins, NcuProfiled, Profiled, ProfileRequest, Waits
 from arena.profile.rules import RankFigures, figures, under_profiler
 from arena.profile.timeline import median_call

@@ -20,9 +20,9 @@ def result_of(screen: KernelScreen) -> bool:
     return screen.session.state.result is not None
 
 
-async def test_saving_writes_the_file_and_runs_it(open_app, type_kernel, until) -> None:
+async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
+        screen, engine = app.screen, app.services.engine
         type_kernel(screen, "pass")
         await until(pilot, lambda: screen.editor.dirty)
         await pilot.press("ctrl+s")
@@ -30,6 +30,13 @@ async def test_saving_writes_the_file_and_runs_it(open_app, type_kernel, until) 
         assert screen.session.path.read_text() == "pass"
         assert not screen.editor.dirty
         assert screen.session.state.sha256 == content_hash("pass")
+        await engine.recorded(screen.session.state.run_id)
+        assert app.services.store.standings()[13].solved
+        await engine.recorded("a run of another engine")  # returns at once
+        await until(pilot, lambda: 13 in screen.session.services.standings)
+        await pilot.press("f10")
+        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
+        await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
 
 
 async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
@@ -176,7 +183,7 @@ async def test_a_file_that_cannot_be_read_is_neither_run_nor_saved_over_and_show
         await until(pilot, lambda: path.read_text() == "xpass\n# tea\n")
 
 
-async def test_escape_twice_cancels_and_the_next_run_works(open_app, type_kernel, until, screen_text) -> None:
+async def test_after_every_end_the_next_run_works(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "wait")
@@ -192,6 +199,19 @@ async def test_escape_twice_cancels_and_the_next_run_works(open_app, type_kernel
         await pilot.press("f5")
         await until(pilot, lambda: result_of(screen))
         assert isinstance(app.screen, KernelScreen)
+        type_kernel(screen, "refuse")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.refused is not None)
+        await until(pilot, lambda: "! NOT RUN" in screen_text(app) and "sizes do not fit" in screen_text(app))
+        type_kernel(screen, "die")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "! HARNESS ERROR" in screen_text(app))
+        type_kernel(screen, "wait")  # by another referee; a newer save takes over
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.running)
+        type_kernel(screen, "pass\n# again")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass\n# again") and result_of(screen))
 
 
 async def test_escape_while_the_file_is_written_cancels_the_run(
@@ -284,50 +304,6 @@ async def test_text_that_was_never_run_is_in_the_history(open_app, type_kernel, 
         assert app.screen.editor.text == "typed, and never run"
 
 
-async def test_a_newer_save_takes_over(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        type_kernel(screen, "wait")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: screen.session.state.running)
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: result_of(screen))
-        assert screen.session.state.sha256 == content_hash("pass")
-
-
-async def test_a_refused_setting_is_explained(open_app, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "refuse")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.screen.session.state.refused is not None)
-        await until(pilot, lambda: "! NOT RUN" in screen_text(app))
-        await until(pilot, lambda: "sizes do not fit" in screen_text(app))
-
-
-async def test_a_dead_referee_is_a_harness_error_and_is_replaced(open_app, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        type_kernel(screen, "die")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: result_of(screen))
-        await until(pilot, lambda: "! HARNESS ERROR" in screen_text(app))
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass") and result_of(screen))
-
-
-async def test_the_picker_knows_the_result(open_app, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: 13 in screen.session.services.standings)
-        await pilot.press("f10")
-        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
-        await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
-
-
 async def test_typed_text_comes_back_after_leaving(open_app, type_kernel, services, until, paths) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
@@ -371,12 +347,16 @@ async def test_history_restores_an_older_revision(open_app, type_kernel, until, 
         assert screen.editor.text == "something else"
 
 
-async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, until) -> None:
+async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "pass")
         await pilot.press("f4")
         await until(pilot, lambda: bool(app.screen.query("#size-M")))
+        app.screen.query_one("#size-M").value = "0"
+        await until(pilot, lambda: "sizes are from 1 to" in screen_text(app))
+        await pilot.press("f5")
+        assert app.screen.query("#size-M")  # not taken
         app.screen.query_one("#size-M").value = "64"
         app.screen.query_one("#world").value = 4
         await pilot.press("f5")
@@ -401,28 +381,6 @@ async def test_enter_runs_in_the_chosen_setting_and_in_an_open_list_it_chooses(o
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen and screen.session.choice.world == chosen)
         await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
-
-
-async def test_a_size_that_does_not_fit_is_said_and_not_taken(open_app, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("f4")
-        await until(pilot, lambda: bool(app.screen.query("#size-M")))
-        app.screen.query_one("#size-M").value = "0"
-        await until(pilot, lambda: "sizes are from 1 to" in screen_text(app))
-        await pilot.press("f5")
-        assert app.screen.query("#size-M")
-
-
-async def test_a_finished_run_is_in_the_index_once_it_is_recorded(open_app, type_kernel, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        type_kernel(screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: result_of(screen))
-        engine, store = app.services.engine, app.services.store
-        await engine.recorded(screen.session.state.run_id)
-        assert store.standings()[13].solved
-        await engine.recorded("a run of another engine")  # returns at once
 
 
 async def test_a_run_of_another_kernel_is_not_shown_as_this_ones(

@@ -107,7 +107,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     assert told(match, paths, Spending)[-1].usd == spent
     assert ended.left.attempt == 1
     report = duel_report(match.state)
-    assert (report.budget_usd, report.left.left) == (2e-4, ended.left.stopped)
+    assert (report["budget_usd"], report["left"]["left"]) == (2e-4, ended.left.stopped)
     assert duel_records(paths.duels)[0].ended == ended
     for card in (text_card(match.state.header, ended), svg_card(match.state)):
         assert f"${spent:.4f} of $0.0002" in card

@@ -1,11 +1,11 @@
-"""Counting of runs of identical code, on CPU ranks and on GPUs."""
+"""Runs of identical code, on CPU ranks and on GPUs; what was known after some seconds of timing."""
 
 import pytest
 
 from benchmarks.rows import REFUSED, RunRow
-from benchmarks.run_tables import SAME_CODE_TABLE
 from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
 from benchmarks.tables.added_cost import AddedCost
+from benchmarks.tables.gpu_runs import SAME_CODE_TABLE
 from benchmarks.tables.precision import SECONDS, cost_for, points
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup

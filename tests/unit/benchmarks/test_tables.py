@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.cli.sweep_output import BASELINE_TABLE, BaselineRow
+from arena.cli.sweep_output import BASELINE_TABLE, baseline_row
 from arena.errors import MachineError
 from arena.records.header import RunHeader
 from arena.runs.judge import Judgement, RunInProgress, RunRequest, header_of
@@ -14,10 +14,9 @@ from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE, GRAPH, VARIANTS, has_variant
 from benchmarks.kernels import kernel_paths
 from benchmarks.rows import Counts, PlannedRun, RunRow
-from benchmarks.run_tables import KERNEL_TABLE
 from benchmarks.tables import backends
 from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
-from benchmarks.tables.gpu_runs import conclude, rows_of
+from benchmarks.tables.gpu_runs import KERNEL_TABLE, conclude, rows_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
 from sandbox.protocol.result import Batches, Samples
@@ -141,7 +140,7 @@ def test_a_row_says_how_much_was_measured():
 
 def test_columns_are_as_wide_as_their_longest_cell():
     verdicts = ("PASS", "OUT_OF_MEMORY")
-    rows = [BaselineRow(run_id="", id=13, problem="gemm_allreduce", verdict=verdict, detail="") for verdict in verdicts]
+    rows = [baseline_row(13, "gemm_allreduce", verdict, "") for verdict in verdicts]
     lines = BASELINE_TABLE.lines(rows)
     assert lines[0].index("call µs") == 34
     assert lines[2].split()[:3] == ["13", "gemm_allreduce", "OUT_OF_MEMORY"]

@@ -231,7 +231,7 @@ def test_the_command_voids_lists_and_takes_back(pkb_arena: CommandLine, runs: Pa
     assert (told["code"], told["results"], told["voided"]) == (code_hash(HONEST), ["run-3"], True)
     listed = pkb_arena("void").stdout
     assert "result run-1: voided by anna: reads the expected output" in listed
-    assert "run-3  1 allreduce  you  PASS  1.50×  tiny · 2 ranks on cpu · bfloat16" in listed
+    assert "run-3  1 allreduce  you  PASS  1.50×  tiny · bfloat16 · world 2 · cpu" in listed
     assert "voided by anna" in pkb_arena("replay", "run-1").stdout
     assert pkb_arena("void", kernel, "--undo").returncode == 0
     assert [each["run_id"] for each in json.loads(pkb_arena("void", "--json").stdout)] == ["run-1"]

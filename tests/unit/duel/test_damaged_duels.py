@@ -1,4 +1,4 @@
-"""Journals of duels that end early or have a wrong byte: whole events or none, and no winner that was not recorded."""
+"""Journals of duels, recorded or damaged: whole events or none, and no winner that was not recorded."""
 
 from pathlib import Path
 

@@ -323,7 +323,7 @@ async def test_a_duel_that_is_left_in_the_final_is_listed(
         match.tell(FinalBegan(left=1, right=1, run_id="r"))
         return await asyncio.Future[Result]()
 
-    monkeypatch.setattr(match._kernels, "final", endless)
+    monkeypatch.setattr(match, "_final", endless)
     playing = asyncio.create_task(match.play())
     await comes_true(lambda: match.state.stage == "final")
     playing.cancel()

@@ -112,7 +112,7 @@ def test_a_damaged_manifest_lets_in_what_was_exported_or_nothing(
         error.message.encode()
         assert list(taken(paths)) == []
     else:
-        assert list(taken(paths)) == [(bundle / "campaigns" / "spring.jsonl").read_bytes()]
+        assert list(taken(paths)) == [(bundle / "sweeps" / "spring.jsonl").read_bytes()]
 
 
 def test_a_manifest_that_is_no_text_is_damaged(damaged: Damaged, paths: Paths) -> None:

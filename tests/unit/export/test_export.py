@@ -101,10 +101,7 @@ def test_runs_without_a_sweep_are_exported(paths: Paths, tmp_path: Path) -> None
     ran(paths, "20261128-060000-00000002", KERNEL, 2.5, player="file:/home/me/mine", created=2.0)
     assert export_bundle(paths, CATALOGUE, tmp_path / "b").results == 2
     rows = [json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines()]
-    assert [(row["player"], row["speedup"], row["campaign"]) for row in rows] == [
-        ("you", 1.5, ""),
-        ("file:mine", 2.5, ""),
-    ]
+    assert [(row["player"], row["speedup"], row["sweep"]) for row in rows] == [("you", 1.5, ""), ("file:mine", 2.5, "")]
     assert (tmp_path / "b" / "kernels" / f"{content_hash(KERNEL)}.py").read_text() == KERNEL
     assert "2 results of single runs" in (tmp_path / "b" / "README.md").read_text()
 
@@ -130,10 +127,10 @@ def test_folders_of_the_same_name_stay_different_players(sweep: Paths, tmp_path:
         (sweep.sweeps / f"{name}.jsonl").write_bytes(first.replace(b"/home/me/secret-project/mine", folder))
     export_bundle(sweep, CATALOGUE, tmp_path / "b", ["spring", "summer", "autumn"])
     rows = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
-    players = {row["campaign"]: row["player"] for row in rows}
+    players = {row["sweep"]: row["player"] for row in rows}
     assert players == {"spring": "file:mine", "summer": "file:mine-2", "autumn": "file:mine"}
     for name, player in players.items():
-        lines = read_lines(tmp_path / "b" / "campaigns" / f"{name}.jsonl")
+        lines = read_lines(tmp_path / "b" / "sweeps" / f"{name}.jsonl")
         assert {line.cell.player for line in lines if isinstance(line, CellResult)} == {player}
     pages = gather_attempts(sweep, ["spring", "summer"])
     assert [attempt.player for attempt in pages.attempts] == ["file:mine", "file:mine-2"]
@@ -174,7 +171,7 @@ def test_another_arena_shows_it_as_from_elsewhere(
     monkeypatch.setenv("PKB_ARENA_HOME", str(there))
     done = pkb_arena("import", str(tmp_path / "b"), "--json")
     assert done.returncode == 0, done.stderr
-    (name,) = json.loads(done.stdout)["campaigns"]
+    (name,) = json.loads(done.stdout)["sweeps"]
     board = pkb_arena("board").stdout
     assert f"from elsewhere ({name})" in board
     assert "file:mine" in board
@@ -196,7 +193,7 @@ def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -
 def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: Path) -> None:
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     elsewhere = paths_in(tmp_path / "there")
-    journal = tmp_path / "b" / "campaigns" / "spring.jsonl"
+    journal = tmp_path / "b" / "sweeps" / "spring.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(whole.replace(b'"PASS"', b'"pass"'))
     with pytest.raises(UsageError, match="not what the manifest says"):
@@ -220,7 +217,7 @@ def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: 
 
 def test_what_is_imported_is_what_was_checked(sweep: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
-    journal = tmp_path / "b" / "campaigns" / "spring.jsonl"
+    journal = tmp_path / "b" / "sweeps" / "spring.jsonl"
     opened = bundle_manifest.open_plain
 
     def forged_later(path: Path, most: int) -> IO[bytes]:
@@ -233,7 +230,7 @@ def test_what_is_imported_is_what_was_checked(sweep: Paths, tmp_path: Path, monk
     there = paths_in(tmp_path / "there")
     (name,), _ = import_bundle(there, tmp_path / "b")
     assert b"HARNESS_ERROR" not in journal.read_bytes()
-    assert sha256_of(there.imports / f"{name}.jsonl") == manifest.files["campaigns/spring.jsonl"]
+    assert sha256_of(there.imports / f"{name}.jsonl") == manifest.files["sweeps/spring.jsonl"]
 
 
 def test_no_space_leaves_nothing_of_an_import(sweep: Paths, tmp_path: Path) -> None:
@@ -252,7 +249,7 @@ def test_no_space_leaves_nothing_of_an_import(sweep: Paths, tmp_path: Path) -> N
     assert not list(there.imports.parent.glob(".import-*"))
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "campaigns/spring.jsonl"])
+@pytest.mark.parametrize("name", ["manifest.json", "sweeps/spring.jsonl"])
 @pytest.mark.parametrize("kind", ["endless", "fifo", "link"])
 def test_only_plain_files_are_imported(sweep: Paths, tmp_path: Path, name: str, kind: str) -> None:
     export_bundle(sweep, CATALOGUE, tmp_path / "b")

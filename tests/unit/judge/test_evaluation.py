@@ -13,7 +13,7 @@ from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.evaluation import Evaluation
-from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
+from sandbox.referee.labels import NO_DEVICE_TIME, REUSES, SHORT
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds.exchange import REFERENCE, Exchange
@@ -77,6 +77,11 @@ def test_a_kernel_without_device_time_says_so() -> None:
     assert result.labels == [NO_DEVICE_TIME]
     assert result.contender_us is not None
     assert result.contender_us.device is None
+
+
+def test_short_calls_name_the_harness_share() -> None:
+    result = judged(gpu(MadeKernel(noisy(15.0), noisy(12.0))), peaks=Peaks(device="made-gpu"))
+    assert result.labels == [SHORT.format(2.0)]
 
 
 def test_without_rounds_a_kernel_is_only_checked() -> None:

@@ -1,4 +1,4 @@
-"""sandbox.kit.blocks.fourier: which rank owns which pair of rows, and transposed blocks."""
+"""Blocks for transforms: which rank owns which pair of rows, transposed blocks, and tables against torch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Texts of measured transfers: the fastest ways in words, tables and a plot that fit the terminal, and stored files."""
+"""Texts of measured transfers: the fastest ways in words, tables that fit the terminal, and stored files."""
 
 from pathlib import Path
 
@@ -59,25 +59,15 @@ SEVEN = Transfers(
 
 
 @pytest.mark.parametrize("width", [60, 100, 160])
-def test_tables_and_plot_fit_the_terminal_and_have_every_figure(width: int) -> None:
-    lines = [*transfers.table(SEVEN, width), *transfers.plot(SEVEN, width)]
+def test_tables_fit_the_terminal_and_have_every_figure(width: int) -> None:
+    lines = transfers.table(SEVEN, width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for way, times in SEVEN.pairs[0].us.items():
-        assert text.count(way) >= 3  # both tables and the legend
+        assert text.count(way) >= 2  # both tables
         for us in times:
             assert f"{us:.0f}" in text
     assert text.count("*") == 2 * len(SEVEN.sizes)
-
-
-def test_a_plot_has_the_fastest_way_on_top_at_its_place() -> None:
-    found = Transfers([2 * KB, 2 * MB], [PairTimes((0, 1), {"slow": [2.048, 2097.152], "fast": [2.048, 20.97152]})])
-    legend, small, large, axis = transfers.plot(found, 60)
-    assert legend == "A slow  B fast"
-    assert ("A" in small.removeprefix("2 KB"), small.removeprefix("2 KB").count("B")) == (False, 1)
-    assert (large.index("A"), large.rindex("B")) == (axis.index("1 "), axis.index("100"))
-    assert small.rindex("B") == large.index("A")  # both are 1 GB/s
-    assert axis.rstrip().endswith("GB/s")
 
 
 def test_what_is_stored_is_read_again_and_told_by_doctor_and_to_models(paths: Paths) -> None:

@@ -1,4 +1,4 @@
-"""Tools of an agent and their limits, over real sockets."""
+"""Tools of an agent and their limits, over real sockets; the names of players."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,10 @@ import pytest
 from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, call_events, calling, raw, status, streamed
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
+from arena.errors import UsageError
 from arena.models.conversation import ARGUMENT_CHARACTERS
 from arena.players.agent import CALLS_AS_TEXT, LOST_ARGUMENTS, Agent
+from arena.players.player import PlayerKind, PlayerName, parse_player
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
 
@@ -156,3 +158,28 @@ async def test_faults_of_a_server_are_told_once(
     assert [warning.partition(": ")[2] for warning in warnings] == [LOST_ARGUMENTS, CALLS_AS_TEXT]
     assert results(model_server.seen[1]) == ["run: no arguments arrived; it needs `source`"] * 2
     assert "the answer has a tool call as text, without a whole kernel" in model_server.seen[2].prompt
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "name"),
+    [
+        ("baseline", PlayerKind.NAMED, "baseline"),
+        ("baseline-graph", PlayerKind.NAMED, "baseline-graph"),
+        (" house ", PlayerKind.NAMED, "house"),
+        ("model:opus", PlayerKind.MODEL, "opus"),
+        ("model:anthropic:claude", PlayerKind.MODEL, "anthropic:claude"),
+        ("agent:claude-code", PlayerKind.AGENT, "claude-code"),
+        ("file:./mine/", PlayerKind.FILE, "./mine/"),
+    ],
+)
+def test_a_word_names_a_player_and_is_its_name(word: str, kind: PlayerKind, name: str) -> None:
+    player = parse_player(word)
+    assert player == PlayerName(kind, name)
+    assert str(player) == word.strip()
+
+
+@pytest.mark.parametrize("word", ["", "nobody", "model:", "named:house", "house:1", "you", ":x", "mode:opus"])
+def test_any_other_word_is_refused_with_the_forms(word: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_player(word)
+    assert "agent:NAME" in refused.value.advice

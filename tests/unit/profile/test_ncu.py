@@ -10,8 +10,7 @@ import pytest
 
 import arena.profile.profiling
 from arena.errors import MachineError, UsageError
-from arena.profile.ncu_report import NcuKernel, NcuRule, ncu_kernels
-from arena.profile.ncu_words import kernel_lines, ncu_text, rule_lines
+from arena.profile.ncu import NcuKernel, NcuRule, kernel_lines, ncu_kernels, ncu_text, rule_lines
 from arena.profile.profile_process import NcuProfiled, ProfileRequest
 from arena.profile.profile_process import decode as decode_message
 from arena.profile.profile_process import encode as encode_message

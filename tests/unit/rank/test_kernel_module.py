@@ -1,4 +1,4 @@
-"""A kernel's source as a module: what is refused, and which line of the user's file is named."""
+"""A kernel's source as a module: what is refused, and exceptions, with the line of the user's file."""
 
 import sys
 from collections.abc import Iterator
@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from sandbox.rank.kernel_module import KernelRefused, load_solution
+from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.protocol.frames import Kind
+from sandbox.rank.kernel_module import KernelRefused, describe, failure_kind, kernel_line, load_solution, stand_in
 
 DECORATED = """
 import functools
@@ -114,3 +117,65 @@ def test_a_parser_at_the_top_level_takes_its_defaults(tmp_path: Path) -> None:
         "size = parser.parse_args().size\ndef solution(x):\n    return x * size\n"
     )
     assert load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])(2) == 6
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    @property
+    def line(self) -> int:
+        raise SystemExit
+
+
+class Liar(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError
+
+
+class Nameless(Exception, metaclass=Liar):
+    pass
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), Nameless()])
+def test_an_exception_whose_own_methods_fail_has_a_stand_in(error: Exception) -> None:
+    try:
+        raise error
+    except Exception as caught:
+        told = stand_in(caught)
+    name = "Unspeakable" if isinstance(error, Unspeakable) else "Nameless"
+    assert str(told) == "what it says cannot be read"
+    assert describe(told, __file__).startswith(f"{name}: what it says cannot be read")
+    assert kernel_line(told, __file__) > 0
+
+
+class CUDADriverError(RuntimeError):
+    """An exception like CuPy's."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("CUDA_ERROR")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError(), Kind.NO_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), Kind.NO_MEMORY),
+        (CompileError("kernel:2: expected a `;`"), Kind.COMPILE_FAILED),
+        (BarrierTimeout("rank 1 did not come", [1]), Kind.STALLED),
+        (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), Kind.DEVICE),
+        (CUDADriverError(700), Kind.DEVICE),
+        (CUDADriverError(719), Kind.DEVICE),
+        (CUDADriverError(1), Kind.RAISED),
+        (ZeroDivisionError(), Kind.RAISED),
+    ],
+)
+def test_what_noticed_a_fault_of_the_gpu_does_not_change_its_kind(error: Exception, kind: Kind) -> None:
+    assert failure_kind(error, loading=False) is kind
+
+
+def test_any_other_exception_before_there_is_a_solution_is_one_of_loading() -> None:
+    assert failure_kind(ZeroDivisionError(), loading=True) is Kind.LOAD_FAILED
+    assert failure_kind(CUDADriverError(719), loading=True) is Kind.DEVICE

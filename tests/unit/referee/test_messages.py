@@ -1,4 +1,4 @@
-"""Messages between referee and ranks: one side gets what the other side sends, including descriptors."""
+"""Messages between referee and ranks, and events on their way to the engine and into a journal."""
 
 import math
 import os

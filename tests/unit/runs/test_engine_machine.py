@@ -22,8 +22,8 @@ import arena.runs.engine
 import arena.runs.referee_process
 from arena.paths import paths_in
 from arena.records.header import read_events
-from arena.runs.engine import Engine, EngineRun, Terminal
-from arena.runs.judge import RunRequest
+from arena.runs.engine import Engine
+from arena.runs.judge import RunInProgress, RunRequest, Terminal
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
@@ -49,7 +49,7 @@ class Course(RuleBasedStateMachine):
         self.loop.get_loop().set_exception_handler(lambda _, context: self.faults.append(context))
         self.engine = Engine(self.paths, command=COMMAND)
         self.ends: Counter[str] = Counter()
-        self.runs: list[EngineRun] = []
+        self.runs: list[RunInProgress] = []
         self.engine.subscribe(self.hear)
         self.do(asyncio.sleep(0))
 

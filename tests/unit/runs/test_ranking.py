@@ -1,4 +1,4 @@
-"""Measurements of the same code count as one."""
+"""Measurements of the same code count as one; its hash ignores blank lines and comment lines only."""
 
 import pytest
 

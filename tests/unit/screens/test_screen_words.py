@@ -1,4 +1,4 @@
-"""Texts of the screens, tested without the app: wrapping below their own start, and no repeated messages."""
+"""Texts of the screens, tested without the app."""
 
 import re
 from pathlib import Path

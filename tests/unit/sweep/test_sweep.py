@@ -1,4 +1,4 @@
-"""A sweep through its driver and its command, with the scripted referee."""
+"""A sweep through its driver, its command and its queue, with the scripted referee."""
 
 import asyncio
 import json
@@ -23,9 +23,10 @@ from arena.paths import Paths, paths_in
 from arena.players.make_player import FilePlayer, ModelPlayer, make_player
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
+from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
 from arena.sweep.journal import SweepJournal, read_lines
-from arena.sweep.queue import Worker
+from arena.sweep.queue import Jobs, Try, Worker
 from arena.sweep.records import CellResult, SweepPlan, Written, choose_problems, parse_players
 from arena.sweep.sweep import Listener, Sweep
 from arena.workspace.kernels import Workspace, read_kernel
@@ -513,3 +514,35 @@ def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
     cards = {card["player"]: card for card in said["scores"] if card["scope"] == "all"}
     assert cards["house"]["solved"] == 4
     assert cards[f"file:{kernels}"]["solved"] == 0
+
+
+@pytest.fixture
+def a_task() -> Task:
+    problem = load_catalogue().find("1")
+    return Task(problem, choose_setting(problem, Choice(world=2, device="cpu"), Settings()))
+
+
+def a_try(task: Task) -> Try:
+    return Try(task, "agent:a", "pass", {}, "try.py", None, asyncio.get_running_loop().create_future())
+
+
+async def test_a_worker_waits_on_when_the_writer_of_the_only_try_is_gone(a_task: Task) -> None:
+    jobs = Jobs(iter(()), 4)
+    gone, next_one = a_try(a_task), a_try(a_task)
+    waiting = asyncio.create_task(jobs.try_out(gone))
+    await asyncio.sleep(0)
+    waiting.cancel()  # the agent's time is up: its call and the future are cancelled
+    await asyncio.wait([waiting])
+    assert gone.judgement.done()
+    worker = asyncio.create_task(jobs.take(""))
+    writer = asyncio.create_task(jobs.try_out(next_one))
+    assert await asyncio.wait_for(worker, PATIENCE_S) is next_one
+    writer.cancel()
+
+
+async def test_a_worker_ends_when_nobody_writes_any_more(a_task: Task) -> None:
+    jobs = Jobs(iter(()), 4)
+    worker = asyncio.create_task(jobs.take(""))
+    await asyncio.sleep(0)
+    await jobs.no_more_writing()
+    assert await asyncio.wait_for(worker, PATIENCE_S) is None

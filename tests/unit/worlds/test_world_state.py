@@ -1,13 +1,18 @@
-"""The states of a world: the legal moves in each, and the sequences of moves in a run."""
+"""The states of a world: only legal moves are made, and no state is a dead end."""
 
 import itertools
+from collections import deque
+from contextlib import suppress
 
 import pytest
+from fixed_examples import examples
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
 from sandbox.worlds.failures import HarnessFailed
-from sandbox.worlds.world import MOVES, State, after
+from sandbox.worlds.world import BUSY, IDLE, MOVES, State, after
 
 OPENING = (Kind.READY, Kind.OPEN, Kind.OPENED)
 CHECK = (Kind.MAP_ARENAS, Kind.MAPPED, Kind.LOAD, Kind.LOADED, Kind.ARM, Kind.ARMED, Kind.GO, Kind.DONE)
@@ -77,3 +82,115 @@ def test_nothing_is_legal_for_a_world_that_is_dead():
     for kind, state in itertools.product(ORDERS, [State.DEAD]):
         with pytest.raises(HarnessFailed):
             after(state, kind)
+
+
+ANSWERS = [kind for kind in Kind if kind not in ORDERS]
+SYNCED = {Kind.SYNCED}
+DUE = {
+    State.STARTING: {Kind.READY},
+    State.OPENING: {Kind.OPENED},
+    State.OPENED: SYNCED,
+    State.ARMING: {Kind.ARMED, Kind.CHOSEN} | SYNCED,
+    State.ARMED: {Kind.CHOSEN} | SYNCED,
+    State.RUNNING: {Kind.QUEUED, Kind.DONE} | SYNCED,
+    State.QUEUED: SYNCED,
+}
+"""The answers that move a world, by its state."""
+COURSE = {
+    State.STARTING: Kind.READY,
+    State.READY: Kind.OPEN,
+    State.OPENING: Kind.OPENED,
+    State.OPENED: Kind.ARM,
+    State.ARMING: Kind.ARMED,
+    State.ARMED: Kind.GO,
+    State.RUNNING: Kind.QUEUED,
+    State.QUEUED: Kind.FINISH,
+}
+"""The message that advances a run, by its state."""
+
+
+class Lifetime(RuleBasedStateMachine):
+    """One world, and a simple independent model of its state to compare with."""
+
+    @initialize()
+    def start(self) -> None:
+        self.state = State.STARTING
+        self.problem = self.batch = self.gated = False
+
+    def take(self, kind: Kind) -> bool:
+        """Makes a move; returns whether it was legal."""
+        try:
+            self.state = after(self.state, kind)
+        except HarnessFailed:
+            return False
+        return True
+
+    @rule(kind=st.sampled_from(sorted(ORDERS)))
+    def order(self, kind: Kind) -> None:
+        before = self.state
+        if not self.take(kind):
+            return
+        assert before not in (State.STARTING, State.OPENING, State.DEAD)
+        match kind:
+            case Kind.OPEN:
+                assert before in IDLE | {State.READY}
+                self.problem = self.batch = False
+            case Kind.GO:
+                assert self.batch, "nothing runs that was not assembled"
+                self.gated = False
+            case Kind.FINISH:
+                assert self.gated, "no gate opens that nothing waits behind"
+            case Kind.SYNC:
+                assert self.problem
+            case Kind.ARM | Kind.LOAD | Kind.MEASURE_BASELINE | Kind.MAKE_ARENAS | Kind.MAP_ARENAS:
+                assert before in IDLE
+                self.batch = False
+            case _:
+                assert before in IDLE | {State.QUEUED}
+
+    @rule(kind=st.sampled_from(ANSWERS))
+    def answer(self, kind: Kind) -> None:
+        before = self.state
+        legal = self.take(kind)
+        assert legal == (kind not in MOVES or kind in DUE.get(before, set()))
+        if legal and kind in MOVES:
+            self.problem = self.problem or kind is Kind.OPENED
+            self.batch = (self.batch or kind in (Kind.ARMED, Kind.CHOSEN)) and kind is not Kind.SYNCED
+            self.gated = kind is Kind.QUEUED
+        elif legal:
+            assert self.state is before
+
+    @rule()
+    def go_on(self) -> None:
+        """Makes the next move of a run, so that long sequences are common."""
+        kind = COURSE[self.state]
+        (self.order if kind in ORDERS else self.answer)(kind)
+
+    @invariant()
+    def a_busy_world_has_a_problem(self) -> None:
+        if self.state in BUSY | IDLE:
+            assert self.problem
+        if self.state in (State.ARMED, State.RUNNING, State.QUEUED):
+            assert self.batch
+
+
+def test_no_course_of_messages_is_inconsistent() -> None:
+    run_state_machine_as_test(Lifetime, settings=examples(100, steps=40))
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.DEAD])
+def test_every_state_is_reached_and_left(state: State) -> None:
+    def reached(start: State) -> set[State]:
+        found, ahead = {start}, deque([start])
+        while ahead:
+            here = ahead.popleft()
+            for kind in Kind:
+                with suppress(HarnessFailed):
+                    there = after(here, kind)
+                    if there not in found:
+                        found.add(there)
+                        ahead.append(there)
+        return found
+
+    assert state in reached(State.STARTING)
+    assert State.ARMED in reached(state)
