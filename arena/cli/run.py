@@ -35,7 +35,7 @@ from arena.workspace.kernels import kernel_text, read_kernel
 from arena.workspace.named_kernels import BASELINE, HOUSE, VARIANTS, named_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
-from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, Rival, RunStarted
+from sandbox.protocol.events import PHASES, AnyEvent, Contender, Log, PhaseEnded, PhaseStarted, RunStarted
 from sandbox.protocol.kernel_files import Kernel, kernel_hash
 from sandbox.protocol.verdict import Verdict, exit_code
 
@@ -72,7 +72,7 @@ def make_request(
         files=text.files,
         rounds=rounds,
         budget_s=session.settings.budget_s if seconds is None else seconds,
-        versus=Rival(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
+        versus=Contender(rival[0], rival[2].source, rival[2].files) if rival is not None else None,
     )
 
 

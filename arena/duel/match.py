@@ -28,7 +28,7 @@ from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE, HOUSE
 from problems.catalogue import Catalogue
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, RunStarted, Setting, Timed, Waiting
+from sandbox.protocol.events import AnyEvent, Contender, PhaseStarted, Result, RunStarted, Setting, Timed, Waiting
 from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
@@ -398,7 +398,7 @@ class Match:
             now_and_then(event)
 
         ours, theirs = (f"{_file_name(self.state.header.player(name).name)}.py" for name in events.SIDES)
-        rival = Rival(theirs, right.source, right.files)
+        rival = Contender(theirs, right.source, right.files)
         request = self._request("left", Kernel(left.source, left.files), ours)
         request = replace(request, budget_s=self._budget_s * FINAL_BUDGET, versus=rival)
         result = (await judge_to_end(self._judge, request, listen)).result

@@ -18,7 +18,7 @@ from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.words.untrusted_text import printable
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused, Result, Rival, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Contender, Finished, Log, Refused, Result, Setting
 from sandbox.protocol.kernel_files import Files, kernel_hash
 from sandbox.protocol.result import harness_error_result
 
@@ -43,7 +43,7 @@ class RunRequest:
     """None = as many as fit the measuring time; 0 = correctness only."""
     budget_s: float = 2.5
     """Measuring time in seconds. Timing stops when both clocks can conclude, at the latest after this time."""
-    versus: Rival | None = None
+    versus: Contender | None = None
     """Another kernel in the baseline's place, as in a duel's final. Without `origin`, such a run is in no index."""
 
     origin: str = ""

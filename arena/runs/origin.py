@@ -14,7 +14,7 @@ from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import BASELINE, named_kernel
 from problems.catalogue import Catalogue
 from problems.specification import Problem
-from sandbox.protocol.events import Finished, Rival, Setting
+from sandbox.protocol.events import Contender, Finished, Setting
 from sandbox.protocol.kernel_files import Kernel
 
 
@@ -38,9 +38,9 @@ class Origin:
         return self.kernel.sha256
 
     @property
-    def rival(self) -> Rival:
+    def rival(self) -> Contender:
         """The kernel as it takes the baseline's place in a run."""
-        return Rival(self.name, self.kernel.source, self.kernel.files)
+        return Contender(self.name, self.kernel.source, self.kernel.files)
 
 
 def find_origin(word: str, problem: Problem, setting: Setting, catalogue: Catalogue, paths: Paths) -> Origin:

@@ -62,10 +62,6 @@ class Contender(msgspec.Struct, frozen=True):
         return self.kernel_name == "baseline" and not self.source
 
 
-class Rival(Contender, frozen=True):
-    """The other kernel of a run between two contenders."""
-
-
 class Command(msgspec.Struct, tag_field="type", frozen=True):
     """Base of the commands without a kernel."""
 
@@ -97,7 +93,7 @@ class Run(Contender, tag_field="type", tag="run", frozen=True, kw_only=True):
     """Who waits for the devices first: 0 a person, 1 a sweep, 2 measuring in the background (sandbox/referee/lease.py)."""
     energy: bool = False
     """Whether to measure energy per call, too, after a kernel that passed was timed."""
-    versus: Rival | None = None
+    versus: Contender | None = None
     """Judge against this kernel instead of the baseline. Both are checked, and the rounds time the two in turn.
     In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
 

@@ -20,7 +20,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.launch_plan import Role
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeSource
-from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed, machine_too_busy
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 from sandbox.worlds.world_process import MEMORY_CHECK_SECONDS
@@ -85,7 +85,7 @@ class Awaiting:
                 left = time_left.seconds()
                 if left < 0:
                     if not may_be_late and time_left.machine_too_busy():
-                        raise MachineTooBusy(f"ranks {missing} waited for one")
+                        raise machine_too_busy(f"ranks {missing} waited for one")
                     raise Deadline(missing, kind)
             except WorldFailed as failed:
                 if world.spec.kernel:

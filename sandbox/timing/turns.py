@@ -16,7 +16,7 @@ from sandbox.timing.clocks import FOREIGN_US, ForeignWork
 from sandbox.timing.disturbance import Priorities, StoppedActivity
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.worlds.exchange import Exchange, Failed
-from sandbox.worlds.failures import HarnessFailed, MachineTooBusy
+from sandbox.worlds.failures import HarnessFailed, machine_too_busy
 from sandbox.worlds.stopping import Activity, CannotStop
 from sandbox.worlds.world import World
 
@@ -273,7 +273,7 @@ class Turns:
             outside, began, before = observed.at_first
             used, lasted = processes.outside_seconds() - outside, self.timer.monotonic() - began
             if waited() - before > total / 2 and processes.too_busy(used, lasted):
-                raise MachineTooBusy("the kernel's untimed calls waited for one")
+                raise machine_too_busy("the kernel's untimed calls waited for one")
             words = f"untimed calls and the assembly of arguments took {total:.0f} s in total"
             raise Failed(Verdict.TIMEOUT, side.exchange.failure(words, Verdict.TIMEOUT), side.exchange.side)
 

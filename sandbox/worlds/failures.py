@@ -48,10 +48,7 @@ class HarnessFailed(Exception):
         self.advice = advice
 
 
-class MachineTooBusy(HarnessFailed):
-    """Processes of a world waited for cores that programs outside the arena used."""
-
-    def __init__(self, what: str) -> None:
-        """what: the part of the run that could not go on."""
-        advice = "The kernel is not at fault. Run it again when fewer programs run on this machine."
-        super().__init__(f"this machine is too busy: other programs use nearly all of its cores, and {what}", advice)
+def machine_too_busy(what: str) -> HarnessFailed:
+    """The failure where processes waited for cores that programs outside the arena used. what: the part that could not go on."""
+    advice = "The kernel is not at fault. Run it again when fewer programs run on this machine."
+    return HarnessFailed(f"this machine is too busy: other programs use nearly all of its cores, and {what}", advice)

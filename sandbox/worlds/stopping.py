@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sandbox.jail.cgroup import Group
 from sandbox.machine import processes
-from sandbox.worlds.failures import MachineTooBusy
+from sandbox.worlds.failures import machine_too_busy
 
 STOP_SECONDS = 10.0
 """Limit until all processes have stopped. A thread stops when it next gets a core, which takes seconds on a busy machine."""
@@ -49,7 +49,7 @@ class ByGroup:
         return False
 
     def await_stopped(self) -> None:
-        """Waits until everything has stopped. Raises CannotStop, or MachineTooBusy if the rest only waited for a core."""
+        """Waits until everything has stopped. Raises CannotStop, or HarnessFailed if the rest only waited for a core."""
         _await_stopped(lambda: self._group.frozen, self._group.pids)
 
     def pids(self) -> Sequence[int]:
@@ -138,7 +138,7 @@ def _await_stopped(stopped: Callable[[], bool], others: Callable[[], Sequence[in
     waited = all(processes.cpu_seconds([pid]) - before.get(pid, 0.0) <= ONLY_WAITING for pid in late)
     used, seconds = processes.outside_seconds() - outside, time.monotonic() - since
     if late and waited and not processes.give_way(late) and processes.too_busy(used, seconds):
-        raise MachineTooBusy("a process waited for one, so it could not stop")
+        raise machine_too_busy("a process waited for one, so it could not stop")
     raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
 

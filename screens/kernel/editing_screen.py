@@ -11,7 +11,7 @@ from textual.widgets import TextArea
 from arena.errors import ArenaError, KernelsLocked
 from arena.workspace.kernel_folder import main_file
 from problems.specification import Problem
-from sandbox.protocol.events import Rival
+from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import Kernel
 from screens.app_protocol import AppProtocol
 from screens.kernel.kernel_session import KernelSession
@@ -118,8 +118,8 @@ class EditingScreen(PanedScreen):
 
         self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
 
-    def _restore(self, chosen: Kernel | Rival | None) -> None:
-        if isinstance(chosen, Rival):
+    def _restore(self, chosen: Kernel | Contender | None) -> None:
+        if isinstance(chosen, Contender):
             if self.may_run():
                 self.go_to("answer")  # the next key is not for the text
                 self.start(self.session.run(self.editor.file_text, chosen), "run")

@@ -15,7 +15,7 @@ from arena.errors import ArenaError
 from arena.records.run_record import RunRecord, Unrun
 from arena.workspace.kernel_folder import shown_name, shown_text, texts_of
 from arena.workspace.named_kernels import BASELINE, starter
-from sandbox.protocol.events import Rival
+from sandbox.protocol.events import Contender
 from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -37,7 +37,7 @@ BESIDE = 8
 """Columns of the dialog that a row cannot use: borders, padding and a scrollbar."""
 
 
-class HistoryScreen(Dialog[Kernel | Rival | None]):
+class HistoryScreen(Dialog[Kernel | Contender | None]):
     """Dismisses with the kernel to restore, or with the revision to time the editor's text against."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
@@ -211,7 +211,7 @@ class HistoryScreen(Dialog[Kernel | Rival | None]):
                 )
                 return
             name = f"revision-{self.entries[number].sha256[:8]}"
-            self.dismiss(Rival(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
+            self.dismiss(Contender(f"{name}/{MAIN}" if kernel.files else f"{name}.py", kernel.source, kernel.files))
 
     def action_void(self) -> None:
         """Asks whether to void the run under the cursor, or to take that back."""

@@ -180,7 +180,7 @@ class KernelSession:
         """
         return choose_setting(self.problem, self.choice, self.services.settings)
 
-    async def run(self, text: str, versus: events.Rival | None = None, *, queued: bool = False) -> None:
+    async def run(self, text: str, versus: events.Contender | None = None, *, queued: bool = False) -> None:
         """Starts a run of the kernel, which cancels a run in progress.
 
         versus: a kernel that replaces the baseline. queued: `queue` was called for this run, and perhaps `cancel`.
@@ -263,7 +263,7 @@ class KernelSession:
         return self._request.most_s if self._request is not None else None
 
     async def _run(
-        self, name: str, kernel: Kernel, path: str, versus: events.Rival | None = None, *, queued: bool = False
+        self, name: str, kernel: Kernel, path: str, versus: events.Contender | None = None, *, queued: bool = False
     ) -> None:
         request = RunRequest(
             problem=self.problem,
@@ -424,6 +424,6 @@ class KernelSession:
         return update
 
 
-def _rival_words(rival: events.Rival) -> str:
+def _rival_words(rival: events.Contender) -> str:
     """The hash of a revision: "1a2b3c4d". The name of another file or folder, without its ending."""
     return rival.kernel_name.removesuffix(f"/{MAIN}").removesuffix(".py").removeprefix("revision-")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.protocol.events import Refused, Rival
+from sandbox.protocol.events import Contender, Refused
 from sandbox.protocol.verdict import Verdict
 
 KERNEL = """
@@ -171,7 +171,7 @@ def test_a_folder_runs_without_a_jail(without_jail):
 @pytest.mark.slow
 def test_two_folders_race(referee):
     setting = referee.setting("allreduce")
-    rival = Rival("two_shot/kernel.py", KERNEL, FILES)
+    rival = Contender("two_shot/kernel.py", KERNEL, FILES)
     result = referee.judge(setting, KERNEL, rounds=1, files=FILES, versus=rival)
     assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)
 

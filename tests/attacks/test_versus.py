@@ -46,7 +46,7 @@ def judged(referee, kernel: str, rival: str, rounds: int = 2) -> events.Result:
         kernel_name="kernel.py",
         source=kernel,
         rounds=rounds,
-        versus=events.Rival(kernel_name=name, source=rival),
+        versus=events.Contender(kernel_name=name, source=rival),
     )
     referee.send(run)
     end = referee.until(events.Finished)

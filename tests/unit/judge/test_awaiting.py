@@ -9,7 +9,7 @@ from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
 from sandbox.worlds.exchange import PreparedSetting
-from sandbox.worlds.failures import Deadline, HarnessFailed, MachineTooBusy, WorldFailed
+from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
 
 
@@ -57,7 +57,7 @@ def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(without_
 @pytest.mark.parametrize(
     ("outside", "kernel", "error"),
     [
-        (0.95, MadeKernel(without_core=0.95), MachineTooBusy),
+        (0.95, MadeKernel(without_core=0.95), HarnessFailed),
         (0.95, MadeKernel(without_core=0.3), Deadline),
         (0.3, MadeKernel(without_core=0.95), Deadline),
         (0.95, MadeKernel(without_core=0.95, gives_way=True), Deadline),

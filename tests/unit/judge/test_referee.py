@@ -17,13 +17,13 @@ from sandbox.protocol.events import (
     Calibrated,
     Cancel,
     Cancelled,
+    Contender,
     Fatal,
     Finished,
     Judged,
     Log,
     PhaseStarted,
     Refused,
-    Rival,
     Run,
     RunStarted,
     TransfersTimed,
@@ -179,7 +179,7 @@ def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
 
 def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
-    machine.referee().judge(machine.run(rounds=6, versus=Rival("rival.py", "# rival.py\n")))
+    machine.referee().judge(machine.run(rounds=6, versus=Contender("rival.py", "# rival.py\n")))
     judged = result(told())
     assert judged.rival is not None
     assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)

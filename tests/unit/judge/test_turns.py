@@ -12,7 +12,7 @@ from sandbox.timing.clocks import FOREIGN_US
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
-from sandbox.worlds.failures import MachineTooBusy, WorldFailed
+from sandbox.worlds.failures import HarnessFailed, WorldFailed
 
 
 def failing(rounds: Rounds) -> Failed:
@@ -73,7 +73,7 @@ def test_untimed_calls_may_wait_on_a_busy_machine(
     machine = MadeMachine(kernel=MadeKernel(arm_s=5.0, without_core=without_core))
     machine.outside_share = outside
     monkeypatch.setattr(processes, "outside_seconds", machine.outside)
-    with pytest.raises(MachineTooBusy if excused else Failed):
+    with pytest.raises(HarnessFailed if excused else Failed):
         machine.rounds().measure()
 
 

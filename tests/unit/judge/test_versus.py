@@ -6,7 +6,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.events import Checked, PhaseStarted, RankChecked, Result, Rival
+from sandbox.protocol.events import Checked, Contender, PhaseStarted, RankChecked, Result
 from sandbox.protocol.frames import LOST, Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
@@ -22,7 +22,7 @@ SIDES = [("kernel", 0), ("rival", 1)]
 
 def fought(machine: MadeMachine, rounds: int = 6) -> Result:
     pool, setting = machine.pool(), machine.setting()
-    run = machine.run(rounds=rounds, versus=Rival("rival.py", "# rival.py\n"))
+    run = machine.run(rounds=rounds, versus=Contender("rival.py", "# rival.py\n"))
     stage = pool.oracle.prepare(setting)
     theirs, mine = pool.contenders.take_rival(setting), pool.contenders.take(setting)
     versus = Versus(

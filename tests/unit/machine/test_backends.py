@@ -16,7 +16,7 @@ from arena.settings import Settings
 from arena.workspace.kit_names import MODULES
 from problems.catalogue import load_catalogue
 from sandbox.machine.backends import BACKENDS, Backend, backend_names, named, refusal, used
-from sandbox.protocol.events import Rival, Run, Setting
+from sandbox.protocol.events import Contender, Run, Setting
 from sandbox.protocol.kernel_files import Kernel
 from sandbox.referee.awaiting import SettingRefused
 from sandbox.referee.labels import backends_of, labels
@@ -29,7 +29,7 @@ IDS = {"argvalues": BACKENDS, "ids": backend_names()}
 
 def run(source: str, device: str = "cuda", world: int = 2, rival: str | None = None) -> Run:
     setting = Setting(problem_dir="", preset="tiny", sizes={}, world=world, device=device, dtype="float32")
-    versus = Rival("rival.py", rival) if rival is not None else None
+    versus = Contender("rival.py", rival) if rival is not None else None
     return Run(run_id="1", setting=setting, kernel_name="k.py", source=source, versus=versus)
 
 
