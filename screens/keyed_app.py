@@ -109,8 +109,8 @@ class KeyedApp(TerminalApp):
 
     def action_command_palette(self) -> None:
         palette = _palette().Palette
-        if not palette.is_open(self):
-            self.push_screen(palette(id="--command-palette"))
+        if not self._shows(palette):
+            self.push_screen(palette())  # without an id: the one before may not be removed yet
 
     def action_help(self) -> None:
         from screens.dialogs.help import HelpScreen, keys_in_focus
