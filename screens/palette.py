@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.errors import NoWidget
+from textual.events import Click
 from textual.screen import Screen
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
@@ -136,6 +139,10 @@ class Palette(CommandPalette):
     async def _watch__show_busy(self) -> None:
         if self.query(CommandList):
             await super()._watch__show_busy()
+
+    def _on_click(self, event: Click) -> None:  # type: ignore[override]
+        with suppress(NoWidget):  # the screen became smaller since
+            super()._on_click(event)
 
     def _action_command_list(self, action: str) -> None:
         """Does nothing in a list without room: Textual knows no place of its commands, and fails at page up and down."""
