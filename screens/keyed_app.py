@@ -26,11 +26,6 @@ def _palette() -> Any:
     return palette
 
 
-def _changes(old: Settings, new: Settings) -> dict[str, Any]:
-    """The values of the fields that differ."""
-    return {name: value for name in new.__struct_fields__ if (value := getattr(new, name)) != getattr(old, name)}
-
-
 class KeyedApp(TerminalApp):
     """A terminal app with the keys, the settings and the themes of pkb-arena."""
 
@@ -83,7 +78,10 @@ class KeyedApp(TerminalApp):
         from arena.errors import ArenaError
         from arena.settings import load_settings, save_settings
 
-        services, changed = self.services, _changes(before or self.services.settings, settings)
+        services, old = self.services, before or self.services.settings
+        changed = {
+            name: new for name in settings.__struct_fields__ if (new := getattr(settings, name)) != getattr(old, name)
+        }
         services.settings = settings
         services.first_start = False
         try:

@@ -131,7 +131,6 @@ class Palette(CommandPalette):
     ]
 
     # A search that ends while the palette closes still reports to parts that are removed already.
-
     def _watch__list_visible(self) -> None:
         if self.query(CommandList):
             super()._watch__list_visible()
@@ -202,10 +201,6 @@ class ActionCommands(Provider):
 
 class ProblemCommands(Provider):
     """Opens a problem by a few letters of its name."""
-
-    async def discover(self) -> Hits:
-        return
-        yield  # an async generator that offers nothing before something is typed
 
     async def search(self, query: str) -> Hits:
         matcher, app, below = self.matcher(query), self.app, _screen_below(self.screen)
