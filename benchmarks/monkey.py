@@ -139,7 +139,7 @@ class App:
         """Whether the keys led to the screen."""
         self._screen = screen
         variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true", "PYTHONFAULTHANDLER": "1"}
-        self.terminal = Terminal(module_command("screens.main"), variables)
+        self.terminal = Terminal([*module_command("screens.main")], variables)
         since = time.monotonic()
         while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
             self.terminal.read(0.5)

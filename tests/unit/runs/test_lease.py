@@ -244,9 +244,13 @@ def test_a_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_a_lock_is_a_plain_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "pkb-arena-lease-cores"
-    {"link": lambda: path.symlink_to(tmp_path / "target"), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[
-        kind
-    ]()
+    match kind:
+        case "link":
+            path.symlink_to(tmp_path / "target")
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.mkdir()
     with pytest.raises(OSError, match="pkb-arena-lease-cores"):
         Lease(["cores"], tmp_path)
 
