@@ -19,21 +19,25 @@ from arena.settings import Settings, save_settings
 from benchmarks.app.terminal import Terminal
 from sandbox.protocol.verdict import ExitCode
 
-OPENINGS: dict[str, tuple[list[str], list[str]]] = {
-    "picker": ([], []),
-    "kernel": (["8"], []),
-    "duel": (["1"], ["f8", "rest", "enter", "rest"]),
-    "model": (["1"], ["f7", "rest", "enter", "rest"]),
-    "sweep": ([], ["type c", "rest"]),
-    "settings": ([], ["f9"]),
+_LEAVE = ["escape", "pause"] * 10 + ["f10", "pause"] + ["escape", "pause"] * 4 + ["f10", "rest", "escape", "rest"]
+_KERNEL = ["type /", "pause", "ctrl+u", "type 8", "rest", "enter", "rest", "enter", "rest"]
+OPENINGS: dict[str, tuple[list[str], str]] = {
+    "picker": ([], "Parallelism"),
+    "kernel": (_KERNEL, "kernel.py"),
+    "duel": ([*_KERNEL, "f8", "rest", "enter", "rest"], "submit"),
+    "model": ([*_KERNEL, "f7", "rest", "enter", "rest"], "stop"),
+    "sweep": (["type c", "rest"], "monkey"),
+    "settings": (["f9", "rest"], "Colours of the app"),
 }
-"""For each screen: the arguments of the app, and the keys that open it."""
+"""For each screen: the keys that open it from the list of problems, and a text that it shows."""
 SESSION_S = 180.0
 """The app is started again after this time, so that a failing sequence can be made short."""
 LISTED = 40
 """Steps that are printed."""
-REOPEN = 60
-"""Steps after which escape and the opening keys lead back to the screen."""
+HABIT = 0.15
+"""Share of the turns at which a habit comes instead of a single step."""
+REOPEN = 40
+"""Turns after which the keys lead back to the screen."""
 START_S, FROZEN_S = 90.0, 60.0
 """Maximum seconds until the app draws after its start, and after a new size."""
 _CTRL = "abcdefghjklnoprstuvwxyz"  # without i (tab), m (enter) and q, which quits
@@ -51,6 +55,22 @@ _KEYS = {
 }  # fmt: skip
 _OFTEN = ["ctrl+z", "ctrl+y", "enter", "backspace", "ctrl+end"]
 """Keys that change a text and its length."""
+HABITS = (
+    "ctrl+end | paste 40 | ctrl+z | ctrl+y | hold ctrl+z",
+    "ctrl+end | burst 40 | rest | hold ctrl+z | hold ctrl+z | hold ctrl+y",
+    "ctrl+home | shift+down | hold shift+down | paste 3 | ctrl+z | ctrl+z | ctrl+y",
+    "ctrl+end | hold enter | hold enter | type x = | hold backspace | hold ctrl+z | hold ctrl+z",
+    "ctrl+a | delete | ctrl+z | ctrl+y | ctrl+s | ctrl+z",
+    "ctrl+s | rest | ctrl+z | ctrl+s | f6 | rest | down | enter | rest | ctrl+z | ctrl+y | ctrl+z",
+    "paste 400 | size 60x14 | hold ctrl+z | size 120x40 | hold ctrl+y | size 34x10 | hold ctrl+z",
+    "ctrl+p | rest | type s | hold down | hold enter",
+    "ctrl+p | type se | enter | escape | ctrl+p | escape",
+    "f6 | f6 | escape | f7 | escape | f8 | escape | f9 | escape | f4 | escape",
+    "f9 | hold tab | type 0 | enter | hold backspace | enter | escape",
+    "size 160x45 | size 40x12 | size 100x30 | size 34x10 | size 160x45",
+    "slash | type all | enter | hold down | enter | rest | f10",
+)
+"""What users do in one go. The steps come in this order; now and then another step comes between, or one is left out."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz  ()[]{}:.,='\"#/?012345é值🙂"
 _LINE = "    if x is not None:  # 值\n\treturn x\n"
 
@@ -71,6 +91,18 @@ def step(rng: random.Random) -> str:
     return "rest" if kind < 0.55 else rng.choice([*_KEYS, *_OFTEN * 4])
 
 
+def habit(rng: random.Random) -> list[str]:
+    """The steps of one habit, slightly disturbed."""
+    done: list[str] = []
+    for each in rng.choice(HABITS).split(" | "):
+        chance = rng.random()
+        if chance > 0.05:
+            done.append("type /" if each == "slash" else each)
+        if chance > 0.9:
+            done.append(step(rng))
+    return done
+
+
 def do(terminal: Terminal, what: str) -> None:
     """Does one step in the terminal."""
     word, _, rest = what.partition(" ")
@@ -87,8 +119,8 @@ def do(terminal: Terminal, what: str) -> None:
             terminal.send(f"\x1b[<0;{rest.replace(',', ';')}M\x1b[<0;{rest.replace(',', ';')}m")
         case "hold":
             terminal.send(_KEYS[rest] * 20)
-        case "rest":
-            terminal.quiet(1.0)
+        case "rest" | "pause":  # two escapes at once are one
+            terminal.quiet(1.0 if word == "rest" else 0.25)
         case _:
             terminal.send(_KEYS[what])
     terminal.quiet(0.02)
@@ -103,16 +135,27 @@ class App:
         home = Path(self._folder.name) / "home"
         shutil.copytree(prepared, home)
         self.report = paths_in(home).traceback
-        arguments, keys = OPENINGS[screen]
+        self.openings: list[bool] = []
+        """Whether the keys led to the screen."""
+        self._screen = screen
         variables = {**module_environment(), "PKB_ARENA_HOME": str(home), "EDITOR": "true", "PYTHONFAULTHANDLER": "1"}
-        self.terminal = Terminal([*module_command("screens.main", *arguments)], variables)
+        self.terminal = Terminal([*module_command("screens.main")], variables)
         since = time.monotonic()
         while len(self.terminal.drawn) < 4_000 and time.monotonic() - since < START_S:
             self.terminal.read(0.5)
         self.terminal.quiet(2.0)
-        for key in keys:
-            do(self.terminal, key)
-            self.terminal.quiet(1.0)
+
+    def open(self, steps: list[str]) -> str:
+        """Leads back to the screen, and notes these steps. Returns how the app failed."""
+        keys, shown = OPENINGS[self._screen]
+        fault = self.frozen()
+        steps += (turn := [*_LEAVE, "size 100x30", *keys])
+        for each in turn:
+            if not self.left:
+                do(self.terminal, each)
+        fault = fault or self.frozen()
+        self.openings.append(shown.encode() in self.terminal.drawn)
+        return fault
 
     def fault(self) -> str:
         """How the app failed; empty if it goes on or was left."""
@@ -137,6 +180,7 @@ class App:
         while not self.terminal.read(0.5) and not self.left:
             if time.monotonic() - since > FROZEN_S:
                 return True
+        self.terminal.quiet(1.0)
         return False
 
     def frozen(self) -> str:
@@ -176,23 +220,22 @@ def play(screen: str, prepared: Path, steps: list[str]) -> str:
     return app.close() or fault
 
 
-def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[list[str], str]:
-    """Does random steps for some time. Returns them, and how the app failed."""
+def explore(screen: str, prepared: Path, seed: str, seconds: float) -> tuple[list[str], str, list[bool]]:
+    """Does random steps for some time. Returns them, how the app failed, and whether each opening led to the screen."""
     steps: list[str] = []
     rng, app, deadline = random.Random(seed), App(screen, prepared), time.monotonic() + seconds
-    fault = app.fault()
+    fault, turn = app.fault(), 0
     while not fault and not app.left and time.monotonic() < deadline:
-        if len(steps) % REOPEN == REOPEN - 1:
-            again = ["escape", "rest", "escape", "rest", "escape", *OPENINGS[screen][1]]
-            fault = app.frozen()
-        else:
-            again = [step(rng)]
-        for each in again:
+        if turn % REOPEN == 0:
+            fault = app.open(steps)
+        turns = habit(rng) if turn % REOPEN == 0 or rng.random() < HABIT else [step(rng)]
+        turn += 1
+        for each in turns:
             if not app.left:
                 steps.append(each)
                 do(app.terminal, each)
         fault = fault or app.fault()
-    return steps, app.close() or fault
+    return steps, app.close() or fault, app.openings
 
 
 def shorten(screen: str, prepared: Path, steps: list[str], seconds: float) -> list[str]:
@@ -256,15 +299,19 @@ def _play_on(screen: str, seconds: float, seed: str, shorten_s: float) -> bool:
         prepared = Path(folder) / "prepared"
         served = prepare(prepared, screen)
         began, done, number = time.monotonic(), 0, 0
+        openings: list[bool] = []
         try:
             while (left := seconds - (time.monotonic() - began)) > 0:
                 say(f"{screen}: seed {seed}/{number}")
-                steps, fault = explore(screen, prepared, f"{screen}/{seed}/{number}", min(SESSION_S, left))
-                done, number = done + len(steps), number + 1
+                steps, fault, opened = explore(screen, prepared, f"{screen}/{seed}/{number}", min(SESSION_S, left))
+                done, number, openings = done + len(steps), number + 1, openings + opened
                 if fault:
                     break
             minutes = (time.monotonic() - began) / 60
-            print_line(f"{screen:<9} seed {seed:<5} {minutes:5.1f} min  {done:6} steps  {fault or 'went on'}")
+            reached = f"opened {sum(openings)} of {len(openings)}"
+            print_line(
+                f"{screen:<9} seed {seed:<5} {minutes:5.1f} min  {done:6} steps  {reached}  {fault or 'went on'}"
+            )
             if fault and shorten_s:
                 short = shorten(screen, prepared, steps, shorten_s)
                 print_line(f"  {len(steps)} steps, shortened to {len(short)}, the last: {' | '.join(short[-LISTED:])}")

@@ -26,11 +26,6 @@ def _palette() -> Any:
     return palette
 
 
-def _changes(old: Settings, new: Settings) -> dict[str, Any]:
-    """The values of the fields that differ."""
-    return {name: value for name in new.__struct_fields__ if (value := getattr(new, name)) != getattr(old, name)}
-
-
 class KeyedApp(TerminalApp):
     """A terminal app with the keys, the settings and the themes of pkb-arena."""
 
@@ -83,7 +78,10 @@ class KeyedApp(TerminalApp):
         from arena.errors import ArenaError
         from arena.settings import load_settings, save_settings
 
-        services, changed = self.services, _changes(before or self.services.settings, settings)
+        services, old = self.services, before or self.services.settings
+        changed = {
+            name: new for name in settings.__struct_fields__ if (new := getattr(settings, name)) != getattr(old, name)
+        }
         services.settings = settings
         services.first_start = False
         try:
@@ -108,15 +106,12 @@ class KeyedApp(TerminalApp):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_command_palette(self) -> None:
-        palette = _palette().Palette
-        if not palette.is_open(self):
-            self.push_screen(palette(id="--command-palette"))
+        self._push_once(_palette().Palette)  # without an id: the one before may not be removed yet
 
     def action_help(self) -> None:
         from screens.dialogs.help import HelpScreen, keys_in_focus
 
-        if not self._shows(HelpScreen):
-            self.push_screen(HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen)))
+        self._push_once(HelpScreen, self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
 
     async def action_quit(self) -> None:
         """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""
@@ -138,9 +133,10 @@ class KeyedApp(TerminalApp):
         """Shows the key that quits, after ctrl+c without a selection."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
-    def _shows(self, dialog: type[Screen[Any]]) -> bool:
-        """Whether a dialog is open already; the keys that open one work in dialogs, too."""
-        return any(isinstance(screen, dialog) for screen in self.screen_stack)
+    def _push_once(self, dialog: type[Screen[Any]], *arguments: Any, answered: Any = None) -> None:
+        """Opens a dialog unless it is open already: the keys that open one work in dialogs, too."""
+        if not any(isinstance(screen, dialog) for screen in self.screen_stack):
+            self.push_screen(dialog(*arguments), answered)
 
     @property
     def _scope(self) -> Scope:
@@ -159,9 +155,6 @@ class KeyedApp(TerminalApp):
     def action_settings(self) -> None:
         from screens.dialogs.settings import SettingsScreen
 
-        if self._shows(SettingsScreen):
-            return
-
         before = self.services.settings
 
         def answered(settings: Settings | None) -> None:
@@ -169,13 +162,12 @@ class KeyedApp(TerminalApp):
                 self.save_settings(settings, before)
 
         file = str(self.services.paths.settings_file)
-        self.push_screen(SettingsScreen(before, self.theme_names, file), answered)
+        self._push_once(SettingsScreen, before, self.theme_names, file, answered=answered)
 
     def action_doctor(self) -> None:
         from screens.dialogs.doctor import DoctorScreen
 
-        if not self._shows(DoctorScreen):
-            self.push_screen(DoctorScreen())
+        self._push_once(DoctorScreen)
 
     def get_key_display(self, binding: Binding) -> str:
         """Returns the key in the spelling of all screens."""

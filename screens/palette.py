@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.errors import NoWidget
+from textual.events import Click
 from textual.screen import Screen
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
@@ -127,6 +130,19 @@ class Palette(CommandPalette):
         on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")
     ]
 
+    # A search that ends while the palette closes still reports to parts that are removed already.
+    def _watch__list_visible(self) -> None:
+        if self.query(CommandList):
+            super()._watch__list_visible()
+
+    async def _watch__show_busy(self) -> None:
+        if self.query(CommandList):
+            await super()._watch__show_busy()
+
+    def _on_click(self, event: Click) -> None:  # type: ignore[override]
+        with suppress(NoWidget):  # the screen became smaller since
+            super()._on_click(event)
+
     def _action_command_list(self, action: str) -> None:
         """Does nothing in a list without room: Textual knows no place of its commands, and fails at page up and down."""
         if self.query_one(CommandList).scrollable_content_region:
@@ -140,11 +156,9 @@ class ActionCommands(Provider):
         """Yields all actions, scored in their order. Textual shows a `DiscoveryHit` (score 0) last, in any order."""
         group = ""
         for place, action in enumerate(self._actions()):
-            before, group = (
-                group,
-                "places" if action.name in PLACES else "app" if action.scope == "everywhere" else action.scope,
-            )
-            row = self._row(action, Content(action.title), group if group != before else "")
+            own = "places" if action.name in PLACES else "app" if action.scope == "everywhere" else action.scope
+            row = self._row(action, Content(action.title), own if own != group else "")
+            group = own
             yield Hit(1.0 - place / len(ACTIONS), row, partial(self._do, action), action.title)
 
     async def search(self, query: str) -> Hits:
@@ -188,18 +202,12 @@ class ActionCommands(Provider):
 class ProblemCommands(Provider):
     """Opens a problem by a few letters of its name."""
 
-    async def discover(self) -> Hits:
-        return
-        yield  # an async generator that offers nothing before something is typed
-
     async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        app = self.app
+        matcher, app, below = self.matcher(query), self.app, _screen_below(self.screen)
         assert isinstance(app, AppProtocol)
-        catalogue = app.services.catalogue
-        below = _screen_below(self.screen)
         if below is None:
             return  # a dialog must be answered before another problem is opened
+        catalogue = app.services.catalogue
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
             found = fit(query, name, problem.title)
@@ -218,18 +226,16 @@ class ThemeCommands(Provider):
     """The themes by name, below all actions."""
 
     async def discover(self) -> Hits:
-        for name, choose in self._themes():
-            yield DiscoveryHit(f"theme: {name}", choose)
+        for title, choose in self._themes():
+            yield DiscoveryHit(title, choose)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for name, choose in self._themes():
-            title = f"theme: {name}"
+        for title, choose in self._themes():
             if (score := fit(query, title).score) > 0:
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
         app = self.app
         assert isinstance(app, AppProtocol)
-        for name in app.theme_names:
-            yield name, partial(app.choose_theme, name)
+        return ((f"theme: {name}", partial(app.choose_theme, name)) for name in app.theme_names)

@@ -164,6 +164,8 @@ class TerminalApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Holds a key until the one before it is handled: that may move the focus, or open or close a dialog."""
+        if isinstance(event, events.Key) and not self.screen_stack:
+            return  # the app is closing
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return

@@ -34,7 +34,7 @@ def result_line(
     if entry.interval is not None:
         speed = figures.measured_words(entry.interval, entry.outcome, entry.clock)
     elif entry.passed:
-        speed = "not timed"
+        speed = entry.outcome or "not timed"
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     name = entry.sha256[:8]
     if kernel and entry.kernel_name != kernel:

@@ -108,7 +108,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     if headline is None:
         if state.waiting is not None and state.running:
             return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
-        support = "timing…" if state.running else "correct; not timed"
+        support = "timing…" if state.running else f"correct; {(state.result and state.result.outcome) or 'not timed'}"
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
@@ -133,7 +133,7 @@ def earlier_answer(record: RunRecord, key: str) -> Answer:
     when = f"at {figures.age_words(record.created)} · {key} runs it again"
     words = figures.verdict_words(record.verdict)
     if record.interval is None or not record.outcome:
-        support = "not timed" if record.passed else _line(record.detail)
+        support = (record.outcome or "not timed") if record.passed else _line(record.detail)
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign = record.outcome, figures.outcome_sign(record.outcome)
     noisy = said == TOO_NOISY  # a large figure would be read as the result

@@ -310,7 +310,7 @@ class BoardDialog(Dialog[Problem | None]):
     def action_results(self) -> None:
         """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""
         at = self.query_one("#board", DataTable).cursor_row
-        if self.view == PROBLEMS and at < len(self._listed):
+        if self.view == PROBLEMS and 0 <= at < len(self._listed):
             self.app.push_screen(ResultsDialog(self.services, self._listed[at]), lambda _: self._read_again())
 
     def _read_again(self) -> None:

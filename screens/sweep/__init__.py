@@ -279,7 +279,7 @@ class SweepScreen(BaseScreen):
     @property
     def _current(self) -> tuple[Problem, str] | None:
         at = self.query_one("#sweep-grid", DataTable).cursor_coordinate
-        if at.row < len(self._rows) and 2 <= at.column < 2 + len(self._columns):
+        if 0 <= at.row < len(self._rows) and 2 <= at.column < 2 + len(self._columns):
             return self._rows[at.row], self._columns[at.column - 2]
         return None
 

@@ -109,6 +109,8 @@ async def test_titles_have_the_room_that_the_players_leave(
         await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))
         await pilot.press("slash", "2", "down")
         await until(pilot, lambda: app.focused is app.screen.query_one("#board"))
+        await pilot.press("slash", *"zz", "enter", "up", "x")  # there is no row
+        assert isinstance(app.screen, BoardDialog)
 
 
 def judged_elsewhere(run_id: str, of: RunRecord, outcome: str, verdict: Verdict = Verdict.PASS) -> RunRecord:

@@ -81,6 +81,11 @@ def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) ->
     assert (answer.words, answer.outcome) == ("✓ PASS", "~ too noisy")
     assert (answer.big, answer.support) == ("✓", "0.49–2.10× end-to-end")
     assert answer.advice == "Measure longer (ctrl+l)"
+    state = noisy(fold(events("told")))
+    assert state.result is not None
+    state.result = replace(state.result, speedup=Speedup(call=None, device=None))  # too few pairs for an interval
+    state.samples.clear()
+    assert answer_of(state, {}).support == "correct; too noisy"
 
 
 def test_a_slower_kernel_has_a_green_pass_and_a_red_speedup(events) -> None:

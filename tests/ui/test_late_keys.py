@@ -109,3 +109,13 @@ async def test_keys_go_on_where_a_dialog_cannot_be_prepared(open_app, until) -> 
         app.post_message(Key("x", "x"))
         await until(pilot, lambda: kernel.editor.text == f"x{before}")
         assert app.screen is kernel
+
+
+async def test_keys_while_the_app_closes_are_dropped(open_app) -> None:
+    async with open_app() as (app, _):
+        screens, key = app._screen_stack, Key("escape", None)
+        key._set_forwarded()
+        kept = screens[:]
+        screens.clear()
+        await app.on_event(key)
+        screens.extend(kept)

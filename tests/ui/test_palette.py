@@ -20,10 +20,21 @@ async def test_help_and_quit_are_in_force_in_the_palette(open_app, until) -> Non
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("escape")
+        await pilot.press("ctrl+p", "escape")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app._exit)
+
+
+async def test_the_menu_opens_while_another_closes(open_app) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+p")
+        before = app.screen
+        before.dismiss()
+        app.action_command_palette()
+        await pilot.pause()
+        assert isinstance(app.screen, CommandPalette)
+        assert app.screen is not before
 
 
 async def test_the_palette_finds_actions_and_problems(open_app, until, screen_text) -> None:
@@ -163,6 +174,16 @@ async def test_enter_held_in_the_menu_chooses_once(open_app, until) -> None:
             await pilot.pause(0.5)
             await pilot.press("escape", "escape")
         await until(pilot, lambda: app._running and not app._exit)
+
+
+async def test_a_search_may_end_after_the_menu_closed(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await app.screen.query("*").remove()
+        for found in (True, False):
+            app.screen._show_busy = app.screen._list_visible = found
+            await pilot.pause()
 
 
 async def test_an_app_without_a_shell_is_not_suspended(open_app, until) -> None:

@@ -60,7 +60,7 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
         await pilot.press(*"x")
         await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
         assert "allreduce" not in screen_text(app)
-        await pilot.press("escape")
+        await pilot.press("enter", "up", "enter", "escape")  # a table without rows puts its cursor above the first
         await until(pilot, lambda: "All-gather" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, SweepScreen))

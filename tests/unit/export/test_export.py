@@ -152,6 +152,8 @@ def test_a_bundle_has_all_files_of_a_kernel(sweep: Paths, tmp_path: Path) -> Non
     manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
     assert f"kernels/{kernel.sha256}/ops/sum.cu" in manifest.files
     assert read_kernel(tmp_path / "b/kernels" / kernel.sha256).kernel == kernel
+    false = msgspec.json.encode(msgspec.structs.replace(manifest, results=99))
+    (tmp_path / "b" / "manifest.json").write_bytes(false)
     assert import_bundle(paths_in(tmp_path / "there"), tmp_path / "b")[1] == manifest.results == 1
 
 

@@ -5,6 +5,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,27 +46,37 @@ def test_what_is_not_wholly_free_is_not_held_in_part(tmp_path: Path) -> None:
     assert first.take()
 
 
+BECOME = """
+import ctypes, os, sys, time
+from pathlib import Path
+from sandbox.referee.lease import Lease, Urgency
+if uid := int(sys.argv[1]):  # not at its start: another user may not read this Python's files
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # visible with its own uid, as after an exec
+folder = Path(sys.argv[2])
+"""
+
+
 class OtherArena:
     """Another process that takes a lease, or waits for it, as a command tells."""
 
     CODE = """
-import sys, time
-from pathlib import Path
-from sandbox.referee.lease import Lease, Urgency
-lease = Lease(["cores"], Path(sys.argv[1]), Urgency(int(sys.argv[2])))
+lease = Lease(["cores"], folder, Urgency(int(sys.argv[3])))
 for line in sys.stdin:
     match line.strip():
-        case "take": print(lease.take(sys.argv[3]), flush=True)
+        case "take": print(lease.take(sys.argv[4]), flush=True)
         case "wait":
-            while not lease.take(sys.argv[3]): time.sleep(0.02)
+            while not lease.take(sys.argv[4]): time.sleep(0.02)
             print(True, flush=True)
         case "way": lease.give_way(); print(True, flush=True)
         case "spin":
             while True: pass
 """
 
-    def __init__(self, folder: Path, urgency: Urgency = Urgency.PERSON, problem: str = "theirs") -> None:
-        command = [sys.executable, "-c", self.CODE, str(folder), str(int(urgency)), problem]
+    def __init__(self, folder: Path, urgency: Urgency = Urgency.PERSON, problem: str = "theirs", uid: int = 0) -> None:
+        command = [sys.executable, "-c", BECOME + self.CODE, str(uid), str(folder), str(int(urgency)), problem]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, command: str) -> None:
@@ -230,10 +241,16 @@ def test_a_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
     assert not second.take()
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_a_lock_is_a_plain_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "pkb-arena-lease-cores"
-    os.symlink(tmp_path / "target", path) if kind == "link" else os.mkfifo(path)
+    match kind:
+        case "link":
+            path.symlink_to(tmp_path / "target")
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.mkdir()
     with pytest.raises(OSError, match="pkb-arena-lease-cores"):
         Lease(["cores"], tmp_path)
 
@@ -246,11 +263,76 @@ def test_a_folder_that_others_may_change_is_refused(tmp_path: Path) -> None:
     assert Lease(["cores"], tmp_path).take()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+STRANGER = 54_321
+"""The uid of a second user. The kernel asks for no name of it."""
+AS_STRANGER = """
+good, notes = '{"devices": ["cores"], "urgency": 0, "since": 1.0}', "pkb-arena-notes-"
+mine, roots = folder / f"{notes}{uid}", folder / f"{notes}0"
+match sys.argv[3]:
+    case "forged":
+        mine.mkdir()
+        for number in range(int(sys.argv[4])):
+            (mine / str(number)).write_text(good.replace("1.0", "1e300") if number % 2 else "[" * 9000)
+    case "pipe":
+        mine.mkdir()
+        os.mkfifo(mine / str(os.getppid()))
+    case "of root":
+        roots.mkdir()
+        (roots / str(os.getppid())).write_text(good)
+"""
+two_users = pytest.mark.skipif(os.getuid() != 0, reason="only root can be a second user")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that both users can write to, like /tmp. (The folder of `tmp_path` is closed to others.)"""
+    with tempfile.TemporaryDirectory(prefix="pkb-lease-") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def as_stranger(folder: Path, *what: str) -> None:
+    subprocess.run([sys.executable, "-c", BECOME + AS_STRANGER, str(STRANGER), folder, *what], check=True)
+
+
+@two_users
+@pytest.mark.parametrize("harm", [("forged", "200"), ("forged", "60000"), ("pipe",), ("of root",)], ids=" ".join)
+def test_another_user_cannot_hold_a_run_up(shared: Path, harm: list[str]) -> None:
+    as_stranger(shared, *harm)
+    mine = Lease(["cores"], shared, Urgency.SWEEP)
+    assert mine.take()
+    assert not mine.is_wanted()
+    assert mine.place() == (1, 1)
+
+
+@two_users
+def test_two_users_take_turns_and_an_idle_one_is_passed_by(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WATCHED_S", 0.3)
+    other, mine = OtherArena(shared, uid=STRANGER), Lease(["cores"], shared, Urgency.SWEEP)
+    try:
+        assert other.ask("take")
+        assert not mine.take()
+        holder = mine.holder()
+        assert holder is not None
+        assert (holder.pid, holder.user) == (other.process.pid, f"user {STRANGER}")
+        eventually(mine.pass_by_idle)
+        assert mine.passed == f"process {other.process.pid} of user {STRANGER}"
+        assert other.ask("way")
+        eventually(mine.take)
+        other.tell("wait")
+        eventually(mine.is_wanted)
+        mine.give_way()
+        assert other.answer()
+        assert not mine.take()
+    finally:
+        other.end()
+
+
+@two_users
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o1777)
-    os.chown(folder, 12345, 12345)
+    os.chown(folder, STRANGER, STRANGER)
     with pytest.raises(PermissionError, match="must belong to root or to you"):
         Lease(["cores"], folder)
 
