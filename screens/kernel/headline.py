@@ -27,6 +27,8 @@ SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
 SO_FAR = " so far"
 MEASURING_ON = "measuring on"
+CLEAR = ("faster", "slower")
+"""The outcomes whose figure is drawn large: its interval excludes 1."""
 HEIGHT = 3
 GAP = 2
 """Columns between the left text and the answer."""
@@ -113,9 +115,9 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     said = headline.outcome
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
-    if said == TOO_NOISY:  # a large figure would be read as the result
-        range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
-        longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
+    if said not in CLEAR:  # a large figure would be read as the result
+        range_ = figures.measured_words(headline.speedup, said, headline.clock)[2:]
+        longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result and said == TOO_NOISY else ""
         return Answer(
             "✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=range_, advice=longer
         )  # fmt: skip
@@ -136,7 +138,7 @@ def earlier_answer(record: RunRecord, key: str) -> Answer:
         support = (record.outcome or "not timed") if record.passed else _line(record.detail)
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign = record.outcome, figures.outcome_sign(record.outcome)
-    noisy = said == TOO_NOISY  # a large figure would be read as the result
+    noisy = said not in CLEAR  # a large figure would be read as the result
     big = "✓" if noisy else f"{figures.factor(record.interval.median)}x"
     support = figures.measured_words(record.interval, said, record.clock)
     return Answer(
