@@ -12,16 +12,20 @@ from textual.renderables.digits import Digits
 from textual.strip import Strip
 from textual.widget import Widget
 
+from arena.errors import ArenaError
 from arena.machine.facts import isolation_words
+from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.words.untrusted_text import printable
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
 from sandbox.protocol.launch_plan import role_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
-from screens.kernel.other_kernel import failed_other
+from screens.kernel.run_update import failed_other
 
 SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
@@ -282,3 +286,24 @@ class KernelHeadline(Widget):
         ]
         parts = self._fitted(rows[y] if y < HEIGHT else [], width)
         return Strip(parts).adjust_cell_length(width, self.rich_style)
+
+
+def problem_words(problem: Problem) -> str:
+    """ "13 · GEMM, then all-reduce"."""
+    return f"{problem.id} · {problem.title}"
+
+
+def best_words(problem: Problem, standing: Standing | None) -> str:
+    """The user's best result, or the last one if none was correct; then the problem's category and collectives."""
+    best = "not tried yet"
+    if standing is not None:
+        best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
+    return f"{best} · {problem.category} · {', '.join(problem.collectives)}"
+
+
+def setting_words(setting: Setting | ArenaError) -> str:
+    """ "tiny · bfloat16 · W=2 · cpu · M=256 N=64", or why nothing can be run."""
+    if isinstance(setting, ArenaError):
+        return f"! {setting.message}"
+    sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
+    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device} · {sizes}"
