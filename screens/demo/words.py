@@ -99,9 +99,8 @@ def status(state: DuelState, name: SideName) -> Content:
     if last.judged is None:
         return Content.styled(number + _PHASES.get(last.phase, "waits for the judge"), "$accent")
     verdict = last.judged.verdict
-    colour = f"${figures.verdict_style(verdict)}"
     detail = printable(last.judged.detail) if verdict is not Verdict.PASS else _interval_words(last)
-    return Content.assemble((number, "$muted"), (figures.verdict_words(verdict), f"{colour} bold"), f"  {detail}")
+    return Content.assemble((number, "$muted"), figures.verdict_part(verdict, "bold"), f"  {detail}")
 
 
 def _interval_words(attempt: AttemptState) -> str:
