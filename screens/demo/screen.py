@@ -51,9 +51,9 @@ def parts_of(stage: DemoStage, width: int) -> list[Part]:
             assert state is not None
             lines = [Part(name, "$muted", share=0.14)]
             for side in SIDES:
-                figure = words.figure(words.shown_attempt(state, side))
+                beside = words.figure(words.shown_attempt(state, side))
                 lines += [
-                    Part(words.player(state, side), COLOURS[side], beside=figure),
+                    Part(words.player(state, side), COLOURS[side], beside=beside),
                     Part(words.track(state, side, width, 2), rows=2),
                     Part(words.status(state, side), rows=1),
                     Part(Content(""), rows=1),
@@ -90,17 +90,16 @@ def _drawn(part: Part, width: int, rows: int) -> list[Content]:
     """Returns the rows of one line, in the middle of its `rows`."""
     if isinstance(part.text, Content):
         lines = [row for line in part.text.split("\n", allow_blank=True) for row in line.wrap(width)][:rows]
-        left = [(width - line.cell_length) // 2 if part.centred else 0 for line in lines]
-        return [Content(" " * n) + line for n, line in zip(left, lines, strict=True)] + [Content("")] * (
-            rows - len(lines)
-        )
-    words, colour = part.beside
-    room = width // 2 if words else width
-    left, right = (_middle(big_type(text, room, rows), rows) for text in (part.text, words))
+        indents = [(width - line.cell_length) // 2 if part.centred else 0 for line in lines]
+        shown = [Content(" " * indent) + line for indent, line in zip(indents, lines, strict=True)]
+        return shown + [Content("")] * (rows - len(lines))
+    beside, colour = part.beside
+    room = width // 2 if beside else width
+    left, right = (_middle(big_type(text, room, rows), rows) for text in (part.text, beside))
     indent = " " * ((width - len(left[0])) // 2 if part.centred else 0)
     return [
         Content.assemble(
-            (indent + one + " " * (width - len(one) - len(other)) * bool(words), part.colour), (other, colour)
+            (indent + one + " " * (width - len(one) - len(other)) * bool(beside), part.colour), (other, colour)
         )
         for one, other in zip(left, right, strict=True)
     ]

@@ -116,8 +116,8 @@ def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
         speed = state.final_samples[-1].speedup if state.final_samples else None
         if speed is None or outcome(speed) not in CLEAR:
             return "FINAL", "$accent"
-        ahead, ratio = ("left", speed.median) if speed.median > 1 else ("right", 1 / speed.median)
-        return f"FINAL {player(state, ahead)} ▲ {figures.factor(ratio)}×", "$accent"
+        ahead: SideName = "left" if speed.median > 1 else "right"
+        return f"FINAL {player(state, ahead)} ▲ {figures.factor(max(speed.median, 1 / speed.median))}×", "$accent"
     return clock_words(state.clock(stage.clock())), "$muted"
 
 

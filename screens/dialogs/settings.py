@@ -49,6 +49,7 @@ class SettingsScreen(Dialog[Settings | None]):
     def on_mount(self) -> None:
         self._report()
         self.watch(self.app, "theme", self._theme_chosen, init=False)
+        self.watch(self._list_of_themes.query_one(OptionList), "highlighted", self._preview, init=False)
 
     def _theme_chosen(self, theme: str) -> None:
         """Selects a theme that was set by the key for the next theme, so that saving stores the theme shown."""
@@ -59,11 +60,10 @@ class SettingsScreen(Dialog[Settings | None]):
     def _list_of_themes(self) -> Select[str]:
         return self.query_one("#set-theme", Select)
 
-    @on(OptionList.OptionHighlighted)
-    def _preview(self, event: OptionList.OptionHighlighted) -> None:
+    def _preview(self, at: int | None) -> None:
         """Shows the theme under the cursor of the open list."""
-        if self._list_of_themes in event.option_list.ancestors and self._list_of_themes.expanded:
-            self.app.theme = self._themes[event.option_index]
+        if at is not None and self._list_of_themes.expanded:
+            self.app.theme = self._themes[at]
 
     @on(Select.Changed, "#set-theme")
     @on(DescendantFocus)
