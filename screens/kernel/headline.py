@@ -119,18 +119,18 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     said = headline.outcome
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
-    if said not in CLEAR:  # a large figure would be read as the result
-        range_ = figures.measured_words(headline.speedup, said, headline.clock)[2:]
-        longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result and said == TOO_NOISY else ""
-        return Answer(
-            "✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=range_, advice=longer
-        )  # fmt: skip
     single = bool(state.result and single_calls_words(state.result.told))
+    where = f"{headline.where}{', single calls' if single else ''}"
+    advice = SINGLE if single else _isolation(state)
+    if said not in CLEAR:  # a large figure would be read as the result
+        if said == TOO_NOISY and state.result:
+            advice = f"Measure longer ({key_of('measure_on', keymap)})"
+        support = f"{figures.measured_words(headline.speedup, said)[2:]} {where}".rstrip()
+        return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
-        support=f"{figures.interval_words(headline.speedup)} {headline.where}{', single calls' if single else ''}".rstrip(),
-        advice=SINGLE if single else _isolation(state),
+        support=f"{figures.interval_words(headline.speedup)} {where}".rstrip(), advice=advice,
     )  # fmt: skip
 
 
