@@ -23,7 +23,7 @@ TESTS ?= not long and not problems and not further
 # Tests are compiled once and not by every process, whatever the environment says.
 test test-all check-problems quick: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: arena test test-all check-problems quick lint test-gpu bench environment clean
+.PHONY: arena test test-all check-problems quick mutants lint test-gpu bench environment clean
 
 arena: environment
 	@$(BIN)/pkb-arena
@@ -44,6 +44,10 @@ test-all: lint
 
 quick: lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not gpu and $(TESTS)" tests/unit tests/ui
+
+# Mistakes that no test finds, and a folder's score: make mutants ARGS="sandbox/memory --sample 40"
+mutants: environment $(CHECKS)
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 # The tests of tests/gpu that need GPUs use them one after another.
 test-gpu: environment $(CHECKS)

@@ -119,7 +119,7 @@ def do(terminal: Terminal, what: str) -> None:
             terminal.send(f"\x1b[<0;{rest.replace(',', ';')}M\x1b[<0;{rest.replace(',', ';')}m")
         case "hold":
             terminal.send(_KEYS[rest] * 20)
-        case "rest" | "pause":  # two escapes at once are one
+        case "rest" | "pause":
             terminal.quiet(1.0 if word == "rest" else 0.25)
         case _:
             terminal.send(_KEYS[what])

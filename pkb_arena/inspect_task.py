@@ -1,7 +1,6 @@
 """The arena in Inspect: `inspect eval pkb_arena/pkb --model NAME -T problems=category:collective`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -17,10 +16,11 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, read_template
 from arena.players import tools
+from arena.players.attempts import Attempt
 from pkb_arena.evaluation import JUDGE, NUMBERS, Terms, numbers, report_of, rows, words
 from sandbox.protocol.kernel_files import Kernel
 
-BEST, LEFT = "pkb:best", "pkb:left"
+BEST, LEFT, RAN = "pkb:best", "pkb:left", "pkb:ran"
 _FINISH = {"max_tokens": "length", "model_length": "length", "content_filter": "refusal"}
 """`Finish.reason` by Inspect's stop reason, where it is not "stop"."""
 
@@ -104,7 +104,7 @@ def _tools(terms: Terms, problem: str, player: str, kept: Store) -> list[Tool]:
         except tools.Misused as error:
             raise ToolError(str(error)) from None
         if timed:
-            _keep(kept, numbers(attempt), dict(report_of(attempt)), attempt.source)
+            _keep(kept, attempt)
         return words(attempt, timed=timed)
 
     async def compile_kernel(source: str) -> str:
@@ -135,12 +135,13 @@ def _tools(terms: Terms, problem: str, player: str, kept: Store) -> list[Tool]:
     ]
 
 
-def _keep(kept: Store, found: dict[str, float], report: dict[str, Any], source: str) -> None:
+def _keep(kept: Store, attempt: Attempt) -> None:
     """Keeps the better one of this kernel and the best one so far."""
-    best = kept.get(BEST)
+    found, best = numbers(attempt), kept.get(BEST)
+    kept.set(RAN, [*kept.get(RAN, []), attempt.source])
     rank = (found["correct"], found["reward"], found["speedup"])
     if best is None or rank > tuple(best["numbers"][name] for name in ("correct", "reward", "speedup")):
-        kept.set(BEST, {"numbers": found, "report": report, "source": source})
+        kept.set(BEST, {"numbers": found, "report": dict(report_of(attempt)), "source": attempt.source})
 
 
 @metric
@@ -161,16 +162,15 @@ _METRICS: dict[str, Sequence[Metric]] = {
 
 @scorer(metrics=_METRICS)
 def verdict(terms: Terms) -> Scorer:
-    """The arena's verdict on the best kernel that was run, or else on the kernel in the answer."""
+    """The arena's verdict on the best kernel. One in the last answer is judged unless it was run, as a sweep's agent does."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        best = state.store.get(BEST)
-        if best is None:
-            finish = Finish(_FINISH.get(state.output.stop_reason, "stop"))
-            answer = ModelAnswer(state.output.completion, finish, Spent())
-            if answer.outcome != "kernel":
-                return Score(value=_value(numbers(None)), answer="", explanation=answer.reason)
-            best = await _judged(terms, state, answer.kernel)
+        kept = state.store
+        answer = ModelAnswer(state.output.completion, Finish(_FINISH.get(state.output.stop_reason, "stop")), Spent())
+        if answer.outcome == "kernel" and kept.get(LEFT, 1) > 0 and answer.source not in kept.get(RAN, []):
+            await _judged(terms, state, answer.kernel)
+        if (best := kept.get(BEST)) is None:
+            return Score(value=_value(numbers(None)), answer="", explanation=answer.reason)
         report = best["report"]
         explanation = f"{report['verdict']} {report['outcome']} {report['detail']}".strip()
         return Score(value=_value(best["numbers"]), answer=best["source"], explanation=explanation, metadata=report)
@@ -178,12 +178,12 @@ def verdict(terms: Terms) -> Scorer:
     return score
 
 
-async def _judged(terms: Terms, state: TaskState, kernel: Kernel) -> dict[str, Any]:
+async def _judged(terms: Terms, state: TaskState, kernel: Kernel) -> None:
     try:
         attempt = await JUDGE.judge(terms, state.metadata["problem"], kernel, _player(state))
     except ArenaError as error:
         raise RuntimeError(error.one_line) from error  # the sample has an error and no score
-    return {"numbers": numbers(attempt), "report": report_of(attempt), "source": attempt.source}
+    _keep(state.store, attempt)
 
 
 def _value(found: dict[str, float]) -> dict[str, str | int | float | bool | None]:

@@ -154,7 +154,7 @@ class NavigatingApp(KeyedApp):
     async def _edit_models(self) -> bool:
         """Opens the settings file at its models; returns whether it then has one."""
         from arena.settings import MODELS_HEAD, load_settings, save_settings
-        from screens.kernel.source.outside_editor import edit_outside
+        from screens.terminal_app import edit_outside
 
         services, path = self.services, self.services.paths.settings_file
         if not path.exists() or MODELS_HEAD not in path.read_text(encoding="utf-8"):

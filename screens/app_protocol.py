@@ -91,6 +91,9 @@ class AppProtocol(Protocol):
     def theme_names(self) -> list[str]:
         """The names of all themes."""
 
+    def show_theme(self) -> None:
+        """Shows the theme of the settings, after another one was only looked at."""
+
     def choose_theme(self, name: str) -> None:
         """Shows a theme, and keeps it in the settings."""
 

@@ -48,6 +48,11 @@ def verdict_style(verdict: Verdict) -> str:
     return "warning" if verdict is Verdict.HARNESS_ERROR else "error"
 
 
+def verdict_part(verdict: Verdict, weight: str = "") -> tuple[str, str]:
+    """Returns (the verdict with its sign, its style) for `Content.assemble`. weight: "bold", or nothing."""
+    return verdict_words(verdict), f"${verdict_style(verdict)} {weight}".rstrip()
+
+
 def outcome_sign(said: str) -> str:
     """The sign that stands beside a speedup."""
     return SIGNS.get(said, "≈")
@@ -88,6 +93,12 @@ def measured_words(interval: Interval, said: str = "", clock: str = "") -> str:
     said = said or outcome(interval)
     ends_ = "" if said == TOO_NOISY else interval_words(interval)
     return " ".join(filter(None, [speedup_words(interval, said), ends_, WHERE.get(clock, "")]))
+
+
+def measured_part(interval: Interval, said: str = "", clock: str = "", weight: str = "") -> tuple[str, str]:
+    """Returns (`measured_words`, the style of the outcome) for `Content.assemble`. weight: "bold", or nothing."""
+    said = said or outcome(interval)
+    return measured_words(interval, said, clock), f"${outcome_style(said)} {weight}".rstrip()
 
 
 def interval_words(interval: Interval) -> str:

@@ -16,7 +16,7 @@ from screens.base import BaseScreen
 from screens.keymap import as_sent
 from screens.services import Services
 from screens.terminal_app import TerminalApp
-from screens.themes import DEFAULT, FOLDER, SIXTEEN_COLOURS, VARIABLE_DEFAULTS, load_themes
+from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixteen_colours
 
 
 def _palette() -> Any:
@@ -62,7 +62,8 @@ class KeyedApp(TerminalApp):
         variables = super().get_css_variables() if self._theme_read else {}
         drawn = sys.__stdout__ is not None and sys.__stdout__.isatty()  # a picture or a page has all colours
         if drawn and self.console.color_system == "standard" and not self.current_theme.ansi:
-            variables.update(SIXTEEN_COLOURS)  # changed in place: `theme_variables` is the same dict
+            # changed in place: `theme_variables` is the same dict
+            variables.update(sixteen_colours(dark=self.current_theme.dark))
         return variables
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -89,9 +90,13 @@ class KeyedApp(TerminalApp):
             save_settings(services.settings, services.paths)
         except ArenaError as error:
             self.notify(error.one_line, severity="error", timeout=10, markup=False)
-        if services.settings.theme in self.available_themes:
-            self.theme = services.settings.theme
+        self.show_theme()
         self.set_keymap(as_sent(services.settings.keymap))
+
+    def show_theme(self) -> None:
+        """Shows the theme of the settings, after another one was only looked at."""
+        if self.services.settings.theme in self.available_themes:
+            self.theme = self.services.settings.theme
 
     def choose_theme(self, name: str) -> None:
         """Shows a theme, and keeps it in the settings."""

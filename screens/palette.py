@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
 from textual.binding import BindingType
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.errors import NoWidget
 from textual.events import Click
 from textual.screen import Screen
+from textual.widgets import OptionList
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import AppProtocol, dismiss_in_front
@@ -95,6 +97,8 @@ if TYPE_CHECKING:
 
 _GROUP, _TITLE, _KEY = 9, 16, 11
 """Columns of a command in the menu."""
+_THEME = "theme: "
+"""In front of a theme's name."""
 COMMAND, THEME = 0.02, 0.01
 """Added to the scores of commands and themes, so that they precede problems that fit as well."""
 
@@ -142,6 +146,22 @@ class Palette(CommandPalette):
     def _on_click(self, event: Click) -> None:  # type: ignore[override]
         with suppress(NoWidget):  # the screen became smaller since
             super()._on_click(event)
+
+    @on(OptionList.OptionHighlighted)
+    def _preview(self, event: OptionList.OptionHighlighted) -> None:
+        """Shows the theme under the cursor."""
+        app, hit = self.app, getattr(event.option, "hit", None)
+        assert isinstance(app, AppProtocol)
+        text = (hit.text or "") if hit is not None else ""
+        if text.startswith(_THEME):
+            self.app.theme = text.removeprefix(_THEME)
+        else:
+            app.show_theme()
+
+    def on_unmount(self) -> None:
+        app = self.app
+        assert isinstance(app, AppProtocol)
+        app.show_theme()
 
     def _action_command_list(self, action: str) -> None:
         """Does nothing in a list without room: Textual knows no place of its commands, and fails at page up and down."""
@@ -238,4 +258,4 @@ class ThemeCommands(Provider):
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
         app = self.app
         assert isinstance(app, AppProtocol)
-        return ((f"theme: {name}", partial(app.choose_theme, name)) for name in app.theme_names)
+        return ((f"{_THEME}{name}", partial(app.choose_theme, name)) for name in app.theme_names)

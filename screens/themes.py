@@ -24,14 +24,33 @@ VARIABLE_DEFAULTS = {
 }
 """Variables that our stylesheets use beyond Textual's own, with defaults for themes that do not set them."""
 
-SIXTEEN_COLOURS = {
-    "block-cursor-background": "#0000aa",
-    "block-cursor-foreground": "#ffffff",
-    "block-cursor-blurred-background": "#555555",
-    "block-cursor-blurred-foreground": "#ffffff",
-    "input-selection-background": "#00aaaa",
+_SIXTEEN = {
+    "accent": ("#55ffff", "#0000aa"),
+    "success": ("#55ff55", "#00aa00"),
+    "warning": ("#ffff55", "#aa5500"),
+    "error": ("#ff5555", "#aa0000"),
+    "muted": ("#aaaaaa", "#555555"),
+    "rule": ("#555555", "#aaaaaa"),
+    "band": ("#555555", "#aaaaaa"),
+    "code-keyword": ("#ff55ff", "#aa00aa"),
+    "code-name": ("#55ffff", "#0000aa"),
+    "code-builtin": ("#00aaaa", "#0000aa"),
+    "code-string": ("#55ff55", "#00aa00"),
+    "code-number": ("#ffff55", "#aa5500"),
+    "code-comment": ("#aaaaaa", "#555555"),
+    "code-decorator": ("#ffff55", "#aa5500"),
+    "block-cursor-background": ("#0000aa", "#0000aa"),
+    "block-cursor-foreground": ("#ffffff", "#ffffff"),
+    "block-cursor-blurred-background": ("#555555", "#555555"),
+    "block-cursor-blurred-foreground": ("#ffffff", "#ffffff"),
+    "input-selection-background": ("#00aaaa", "#00aaaa"),
 }
-"""Replace a theme's colours if the terminal has 16: the nearest of these to a pale shade is the background's."""
+
+
+def sixteen_colours(*, dark: bool) -> dict[str, str]:
+    """What replaces a theme's colours if the terminal has 16: the nearest of these to most pale shades is a grey."""
+    return {name: colours[not dark] for name, colours in _SIXTEEN.items()}
+
 
 _COLOURS = (
     "primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",

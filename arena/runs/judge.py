@@ -126,7 +126,7 @@ class RunInProgress:
     """One run of a judge. It goes on whether or not its result is awaited. The judge calls `watch`, `record` and `finish`."""
 
     def __init__(
-        self, header: RunHeader, journal: Journal, cancel: Callable[["RunInProgress"], Awaitable[None]]
+        self, header: RunHeader, journal: Journal, cancel: Callable[["RunInProgress"], Awaitable[object]]
     ) -> None:
         """cancel: ends the run, and returns when it has ended."""
         self.header = header

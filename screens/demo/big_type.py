@@ -7,12 +7,7 @@ A glyph has 5 x 7 dots. Textual's own `Digits` has only digits, three rows high,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
-from textual.content import Content
-from textual.widget import Widget
-
-Alignment = Literal["left", "center", "right"]
 DOTS_WIDE, DOTS_HIGH = 5, 7
 _BLOCKS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 """The index is a sum of bits: 1 upper left, 2 upper right, 4 lower left, 8 lower right."""
@@ -105,28 +100,3 @@ def _broken(text: str, most: int) -> list[str]:
         else:
             lines.append(word)
     return lines
-
-
-class BigType(Widget):
-    """Words in the largest type that fits the widget."""
-
-    DEFAULT_CSS = "BigType { height: 4; width: 1fr; text-wrap: nowrap; }"
-
-    def __init__(self, align: Alignment = "left", *, id: str | None = None, classes: str = "") -> None:
-        super().__init__(id=id, classes=classes)
-        self._align = align
-        self.text, self._colour = "", "$foreground"
-
-    def show(self, text: str, colour: str = "$foreground") -> None:
-        """Shows a text in a theme colour, such as "$accent"; draws again only if one of them changed."""
-        if (text, colour) != (self.text, self._colour):
-            self.text, self._colour = text, colour
-            self.refresh()
-
-    def render(self) -> Content:
-        width, height = self.content_size
-        rows = big_type(self.text, width, height)
-        longest = max(map(len, rows), default=0)
-        left = max(0, {"left": 0, "center": (width - longest) // 2, "right": width - longest}[self._align])
-        above = "\n" * ((height - len(rows)) // 2)
-        return Content.styled(above + "\n".join(" " * left + row for row in rows), self._colour)

@@ -1,26 +1,115 @@
 """The screen of a demo: one thing at a time, in large type. Any key ends the demo."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import ContentSwitcher
 
-from arena.demo import Performance
-from arena.duel.events import SIDES, SideName
+from arena.demo import DemoStage, Performance
+from arena.duel.events import SIDES
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.demo import words
-from screens.demo.big_type import BigType
+from screens.demo.big_type import big_type
 from screens.duel.words import COLOURS
 from screens.widgets.text_lines import PlainStatic
 
 REFRESH_S = 0.1
 BOARD_ROWS = 5
+HIGH = 30
+"""Rows of the terminal from which every line of a slide has room for big type."""
+
+
+class Part(NamedTuple):
+    """A line of a slide: big type, or small text as `Content`."""
+
+    text: str | Content
+    colour: str = "$foreground"
+    share: float = 0.0
+    """Its share of the slide's rows; 0: what the others leave."""
+    rows: int = 0
+    """Its rows, if they are fixed."""
+    centred: bool = False
+    beside: tuple[str, str] = ("", "")
+    """Big type at the right end, and its colour."""
+
+
+def parts_of(stage: DemoStage, width: int) -> list[Part]:
+    """Returns the lines of the slide that is shown."""
+    state, name = stage.state, stage.problem.replace("_", " ").upper()
+    match stage.slide:
+        case "opening":
+            return [Part("PKB ARENA", "$accent", centred=True)]
+        case "problem":
+            players = " – ".join(words.player(state, side) for side in SIDES) if state is not None else ""
+            last = Part(players, "$warning", share=0.18, centred=True)
+            return [Part(name, "$accent", share=0.22), Part(stage.sentence), last]
+        case "race":
+            assert state is not None
+            lines = [Part(name, "$muted", share=0.14)]
+            for side in SIDES:
+                beside = words.figure(words.shown_attempt(state, side))
+                lines += [
+                    Part(words.player(state, side), COLOURS[side], beside=beside),
+                    Part(words.track(state, side, width, 2), rows=2),
+                    Part(words.status(state, side), rows=1),
+                    Part(Content(""), rows=1),
+                ]
+            return [*lines, Part(*words.race_line(stage, state), share=0.16, centred=True)]
+        case "verdict":
+            assert state is not None
+            figure, colour, over = words.margin(state)
+            return [
+                Part(name, "$muted", share=0.14),
+                Part(*words.winner(state), centred=True),
+                Part(figure, colour, centred=True),
+                Part(over, share=0.16, centred=True),
+                Part(words.small_print(state), rows=2, centred=True),
+            ]
+        case "board":
+            rows = words.board_rows(stage.ratings, BOARD_ROWS) or ["NO DUEL YET"]
+            places = [Part(row) for row in [*rows, *[""] * (BOARD_ROWS - len(rows))]]
+            return [Part("BOARD", "$accent", share=0.14), *places]
+    trouble = Part(Content.styled(stage.trouble, "$muted"), rows=3, centred=True)
+    return [Part("ONE MOMENT", "$warning", centred=True), trouble]
+
+
+def rows_of(parts: list[Part], width: int, height: int, high: bool) -> list[Content]:
+    """Draws a slide. high: every line of big type has at least the rows of its smallest form."""
+    least = 4 if high else 1
+    heights = [part.rows or (max(least, round(part.share * height)) if part.share else 0) for part in parts]
+    others = max(least, (height - sum(heights)) // max(1, heights.count(0)))
+    drawn = [row for part, rows in zip(parts, heights, strict=True) for row in _drawn(part, width, rows or others)]
+    return drawn[:height]
+
+
+def _drawn(part: Part, width: int, rows: int) -> list[Content]:
+    """Returns the rows of one line, in the middle of its `rows`."""
+    if isinstance(part.text, Content):
+        lines = [row for line in part.text.split("\n", allow_blank=True) for row in line.wrap(width)][:rows]
+        indents = [(width - line.cell_length) // 2 if part.centred else 0 for line in lines]
+        shown = [Content(" " * indent) + line for indent, line in zip(indents, lines, strict=True)]
+        return shown + [Content("")] * (rows - len(lines))
+    beside, colour = part.beside
+    room = width // 2 if beside else width
+    left, right = (_middle(big_type(text, room, rows), rows) for text in (part.text, beside))
+    indent = " " * ((width - len(left[0])) // 2 if part.centred else 0)
+    return [
+        Content.assemble(
+            (indent + one + " " * (width - len(one) - len(other)) * bool(beside), part.colour), (other, colour)
+        )
+        for one, other in zip(left, right, strict=True)
+    ]
+
+
+def _middle(lines: list[str], rows: int) -> list[str]:
+    """Returns `rows` lines of equal length, with these in the middle."""
+    longest = max(map(len, lines), default=0)
+    above = (rows - len(lines)) // 2
+    return [line.ljust(longest) for line in [*[""] * above, *lines, *[""] * (rows - above - len(lines))]]
 
 
 class DemoScreen(BaseScreen):
@@ -34,112 +123,25 @@ class DemoScreen(BaseScreen):
     def __init__(self, parent_app: AppProtocol, performance: Performance) -> None:
         super().__init__(parent_app)
         self.performance = performance
-        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (30, "-high")]
 
     def compose(self) -> ComposeResult:
         yield PlainStatic(id="stage-head")
-        with ContentSwitcher(initial="opening", id="slides"):
-            with Vertical(id="opening"):
-                yield BigType("center", id="opening-words")
-            with Vertical(id="problem"):
-                yield BigType(id="problem-name")
-                yield BigType(id="problem-sentence")
-                yield BigType("center", id="problem-players")
-            with Vertical(id="race"):
-                yield BigType(id="race-name")
-                for name in SIDES:
-                    yield from self._lane(name)
-                yield BigType("center", id="race-line")
-            with Vertical(id="verdict"):
-                yield BigType(id="verdict-name")
-                yield BigType("center", id="winner")
-                yield BigType("center", id="margin")
-                yield BigType("center", id="over")
-                yield PlainStatic(id="small-print")
-            with Vertical(id="board"):
-                yield BigType(id="board-name")
-                for number in range(BOARD_ROWS):
-                    yield BigType(id=f"place-{number}", classes="place")
-            with Vertical(id="trouble"):
-                yield BigType("center", id="trouble-name")
-                yield PlainStatic(id="trouble-words")
-
-    def _lane(self, name: SideName) -> ComposeResult:
-        with Vertical(classes="lane"):
-            with Horizontal(classes="lane-head"):
-                yield BigType(id=f"{name}-name")
-                yield BigType("right", id=f"{name}-figure")
-            yield PlainStatic(id=f"{name}-track", classes="track")
-            yield PlainStatic(id=f"{name}-status", classes="status")
+        yield PlainStatic(id="slide")
 
     def on_mount(self) -> None:
         self.set_interval(REFRESH_S, self.draw)
-        self.draw()
-
-    # --- drawing -----------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
         """Draws the stage, ten times a second; widgets redraw only if something changed."""
         if not self.is_attached:
             return
-        stage = self.performance.stage
-        switcher = self.query_one("#slides", ContentSwitcher)
-        if switcher.current != stage.slide:
-            switcher.current = stage.slide
-        scenes = len(self.performance.script.scene)
-        head = self.query_one("#stage-head", PlainStatic)
+        stage, scenes = self.performance.stage, len(self.performance.script.scene)
+        head, slide = self.query_one("#stage-head", PlainStatic), self.query_one("#slide", PlainStatic)
         head.update_if_new(words.head(stage, scenes, head.size.width))
-        getattr(self, f"_draw_{stage.slide}")()
-
-    def _big(self, id: str, text: str, style: str = "$foreground") -> None:
-        self.query_one(f"#{id}", BigType).show(text, style)
-
-    def _draw_opening(self) -> None:
-        self._big("opening-words", "PKB ARENA", "$accent")
-
-    def _draw_problem(self) -> None:
-        stage = self.performance.stage
-        self._big("problem-name", _spoken(stage.problem), "$accent")
-        self._big("problem-sentence", stage.sentence)
-        if stage.state is not None:
-            left, right = (words.player(stage.state, name) for name in SIDES)
-            self._big("problem-players", f"{left} – {right}", "$warning")
-
-    def _draw_race(self) -> None:
-        stage, state = self.performance.stage, self.performance.stage.state
-        assert state is not None
-        self._big("race-name", _spoken(stage.problem), "$muted")
-        for name in SIDES:
-            self._big(f"{name}-name", words.player(state, name), COLOURS[name])
-            self._big(f"{name}-figure", *words.figure(words.shown_attempt(state, name)))
-            track = self.query_one(f"#{name}-track", PlainStatic)
-            size = track.content_size
-            if size.width > 1:
-                track.update_if_new(words.track(state, name, size.width, size.height))
-            self.query_one(f"#{name}-status", PlainStatic).update_if_new(words.status(state, name))
-        self._big("race-line", *words.race_line(stage, state))
-
-    def _draw_verdict(self) -> None:
-        stage, state = self.performance.stage, self.performance.stage.state
-        assert state is not None
-        self._big("verdict-name", _spoken(stage.problem), "$muted")
-        self._big("winner", *words.winner(state))
-        figure, colour, over = words.margin(state)
-        self._big("margin", figure, colour)
-        self._big("over", over)
-        self.query_one("#small-print", PlainStatic).update_if_new(words.small_print(state))
-
-    def _draw_board(self) -> None:
-        self._big("board-name", "BOARD", "$accent")
-        rows = words.board_rows(self.performance.stage.ratings, BOARD_ROWS)
-        for number in range(BOARD_ROWS):
-            text = rows[number] if number < len(rows) else ""
-            self._big(f"place-{number}", text or ("NO DUEL YET" if number == 0 else ""))
-
-    def _draw_trouble(self) -> None:
-        self._big("trouble-name", "ONE MOMENT", "$warning")
-        text = Content.styled(self.performance.stage.trouble, "$muted")
-        self.query_one("#trouble-words", PlainStatic).update_if_new(text)
+        width, height = slide.content_size
+        if width > 1 and height:
+            drawn = rows_of(parts_of(stage, width), width, height, high=self.size.height >= HIGH)
+            slide.update_if_new(Content("\n").join(drawn))
 
     # --- keys --------------------------------------------------------------------------------------------------
 
@@ -154,8 +156,3 @@ class DemoScreen(BaseScreen):
 
     def on_click(self) -> None:
         self.post_message(self.TakenOver())
-
-
-def _spoken(problem: str) -> str:
-    """ "13 GEMM ALLREDUCE" for "13 gemm_allreduce"."""
-    return problem.replace("_", " ").upper()

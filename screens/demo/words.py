@@ -7,7 +7,7 @@ from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
 from arena.duel.journal import Rating
 from arena.duel.state import AttemptState, DuelState
-from arena.words.headline import WHERE
+from arena.words.headline import WHERE, outcome_words
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
@@ -21,6 +21,8 @@ _PHASES = {
     "check": "checked on fresh secret inputs",
     "time": "timed against the baseline",
 }
+CLEAR = ("faster", "slower")
+"""The outcomes whose figure is shown in big type: its interval excludes 1."""
 LEAST_TRACK = 2.0
 """Smallest speedup at the right end of the track."""
 
@@ -52,7 +54,9 @@ def figure(attempt: AttemptState | None) -> tuple[str, str]:
     if attempt.speedup is None:
         return ("✓", "$success") if attempt.judged is not None else ("…", "$muted")
     said = attempt.judged.outcome if attempt.judged is not None else outcome(attempt.speedup)
-    return figures.speedup_words(attempt.speedup, said), f"${figures.outcome_style(said)}"
+    if said in CLEAR:
+        return figures.speedup_words(attempt.speedup, said), f"${figures.outcome_style(said)}"
+    return (outcome_words(said).upper(), "$foreground") if attempt.judged is not None else ("…", "$muted")
 
 
 def shown_attempt(state: DuelState, name: SideName) -> AttemptState | None:
@@ -95,9 +99,8 @@ def status(state: DuelState, name: SideName) -> Content:
     if last.judged is None:
         return Content.styled(number + _PHASES.get(last.phase, "waits for the judge"), "$accent")
     verdict = last.judged.verdict
-    colour = f"${figures.verdict_style(verdict)}"
     detail = printable(last.judged.detail) if verdict is not Verdict.PASS else _interval_words(last)
-    return Content.assemble((number, "$muted"), (figures.verdict_words(verdict), f"{colour} bold"), f"  {detail}")
+    return Content.assemble((number, "$muted"), figures.verdict_part(verdict, "bold"), f"  {detail}")
 
 
 def _interval_words(attempt: AttemptState) -> str:
@@ -110,10 +113,11 @@ def _interval_words(attempt: AttemptState) -> str:
 def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
     """(clock or state of the final, theme colour), in big type below the lanes."""
     if state.stage == "final":
-        sample = state.final_samples[-1] if state.final_samples else None
-        if sample is None:
+        speed = state.final_samples[-1].speedup if state.final_samples else None
+        if speed is None or outcome(speed) not in CLEAR:
             return "FINAL", "$accent"
-        return f"FINAL {figures.speedup_words(sample.speedup)}", "$accent"
+        ahead: SideName = "left" if speed.median > 1 else "right"
+        return f"FINAL {player(state, ahead)} ▲ {figures.factor(max(speed.median, 1 / speed.median))}×", "$accent"
     return clock_words(state.clock(stage.clock())), "$muted"
 
 
@@ -134,7 +138,9 @@ def margin(state: DuelState) -> tuple[str, str, str]:
     _, second, speed = final_result(state.header, ended)
     said = outcome(speed)
     over = printable(second).removeprefix("model:").upper()
-    return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
+    if said in CLEAR:
+        return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
+    return outcome_words(said).upper(), "$foreground", ""
 
 
 def small_print(state: DuelState) -> Content:

@@ -1,19 +1,23 @@
 """The settings dialog, generated from the schema: each field with its description."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.widgets import Button, Input, Select
+from textual.events import DescendantFocus
+from textual.widgets import Button, Input, OptionList, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
 from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.text_lines import PlainStatic
+
+if TYPE_CHECKING:
+    from screens.app_protocol import AppProtocol
 
 AUTOMATIC = "(automatic)"
 
@@ -45,11 +49,32 @@ class SettingsScreen(Dialog[Settings | None]):
     def on_mount(self) -> None:
         self._report()
         self.watch(self.app, "theme", self._theme_chosen, init=False)
+        self.watch(self._list_of_themes.query_one(OptionList), "highlighted", self._preview, init=False)
 
     def _theme_chosen(self, theme: str) -> None:
         """Selects a theme that was set by the key for the next theme, so that saving stores the theme shown."""
-        if theme in self._themes:
-            self.query_one("#set-theme", Select).value = theme
+        if theme in self._themes and not self._list_of_themes.expanded:
+            self._list_of_themes.value = theme
+
+    @property
+    def _list_of_themes(self) -> Select[str]:
+        return self.query_one("#set-theme", Select)
+
+    def _preview(self, at: int | None) -> None:
+        """Shows the theme under the cursor of the open list."""
+        if at is not None and self._list_of_themes.expanded:
+            self.app.theme = self._themes[at]
+
+    @on(Select.Changed, "#set-theme")
+    @on(DescendantFocus)
+    def _show_chosen(self) -> None:
+        """Shows the theme of the field again, after one in its list was only looked at."""
+        if not self._list_of_themes.expanded and isinstance(self._list_of_themes.value, str):
+            self.app.theme = self._list_of_themes.value
+
+    def on_unmount(self) -> None:
+        """Shows the theme of the settings again; saving them sets another."""
+        cast("AppProtocol", self.app).show_theme()
 
     @on(Input.Submitted)
     def _next_field(self) -> None:

@@ -87,7 +87,7 @@ class DuelScreen(BaseScreen):
         yield PlainStatic(id="duel-result")
         with Horizontal(id="duel-panes"):
             yield from self._side_pane("left")
-            with Vertical(id="race-pane"):
+            with Vertical(id="race-pane", classes="pane"):
                 yield LineChart(id="race")
                 with VerticalScroll(id="attempts"):
                     yield PlainStatic(id="left-attempts")
@@ -102,7 +102,7 @@ class DuelScreen(BaseScreen):
         yield from ()
 
     def _side_pane(self, name: SideName) -> ComposeResult:
-        with Vertical(id=f"{name}-pane", classes="duel-side"):
+        with Vertical(id=f"{name}-pane", classes="duel-side pane"):
             with ContentSwitcher(initial=f"{name}-source", id=f"{name}-text"):
                 yield self.panes[name]
                 yield Writing(id=f"{name}-writing")

@@ -20,7 +20,7 @@ from arena.players.make_player import AGENT, FILE, MODEL, make_player
 from arena.players.player import Player, PlayerSetup
 from arena.players.program.jailed import known_programs
 from arena.setting_choice import Choice
-from arena.settings import load_settings
+from arena.settings import ModelSettings, load_settings
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
@@ -78,6 +78,11 @@ class PlayerRow(Vertical):
         """The player, as on the command line."""
         chosen = str(self.query_one(Select).value)
         return f"{AGENT}{self.query_one(Input).value.strip()}" if chosen == PROGRAM else chosen
+
+    @property
+    def model(self) -> ModelSettings | None:
+        """The model that costs tokens or dollars; None: there is none, or it is not checked yet."""
+        return self.player.model if self.player is not None else None
 
     async def check(self) -> None:
         """Checks whether the player can play; shows its facts, or the error."""
@@ -179,14 +184,10 @@ class DuelSetup(DecidingDialog[DuelStart | None]):
     # --- money -------------------------------------------------------------------------------------------------
 
     def _spending(self) -> list[PlayerRow]:
-        return [row for row in self._rows if row.player is not None and row.player.model is not None]
+        return [row for row in self._rows if row.model is not None]
 
     def _unpriced(self) -> list[PlayerRow]:
-        return [
-            row
-            for row in self._rows
-            if row.player is not None and row.player.model is not None and not has_prices(row.player.model)
-        ]
+        return [row for row in self._rows if row.model is not None and not has_prices(row.model)]
 
     @on(PlayerRow.Known)
     def _player_known(self) -> None:

@@ -10,7 +10,6 @@ from arena.words.headline import WHERE
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.interval import outcome
 from screens import figures
 
 MOST_IN_SCORE = 18
@@ -96,15 +95,9 @@ def result(state: DuelState) -> Content:
         lines.append(Content.styled("no final", "$muted"))
     else:
         first, second, speed = final_result(header, ended)
-        said = outcome(speed)
-        words = figures.measured_words(speed, said, ended.clock)
-        lines.append(
-            Content.assemble(
-                (words, f"${figures.outcome_style(said)} bold"),
-                (f"   {printable(first)} over {printable(second)}", "$foreground"),
-                (f", {ended.rounds} interleaved rounds", "$muted"),
-            )
-        )
+        over = (f"   {printable(first)} over {printable(second)}", "$foreground")
+        rounds = (f", {ended.rounds} interleaved rounds", "$muted")
+        lines.append(Content.assemble(figures.measured_part(speed, clock=ended.clock, weight="bold"), over, rounds))
     return Content("\n").join(lines)
 
 
@@ -117,8 +110,7 @@ def final_status(state: DuelState, name: SideName, brief: bool = False) -> Conte
     stopped = _stopped(side)
     if finalist.verdict is None:
         return Content.assemble(stopped, ("no kernel", "$muted"), *costs)
-    colour = f"${figures.verdict_style(finalist.verdict)}"
-    verdict = (figures.verdict_words(finalist.verdict), colour)
+    verdict = figures.verdict_part(finalist.verdict)
     if finalist.verdict is not Verdict.PASS:
         return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
@@ -174,14 +166,12 @@ def _verdict(attempt: AttemptState) -> Content:
         doing = "Waiting: another run is timing" if attempt.phase == WAITING else attempt.phase
         words = f"▸ {doing or 'waiting for the judge'}"
         return Content.assemble((words, "$accent"), f"  {_speedup(attempt)}".rstrip())
-    colour = f"${figures.verdict_style(judged.verdict)}"
+    verdict = figures.verdict_part(judged.verdict)
     if judged.verdict is not Verdict.PASS:
-        return Content.assemble(
-            (figures.verdict_words(judged.verdict), colour), (f"  {printable(judged.detail)}", "$muted")
-        )
+        return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))
     speed = judged.speedup
     words = "" if speed is None else f"  {figures.measured_words(speed, judged.outcome, judged.clock)}"
-    return Content.assemble((figures.verdict_words(judged.verdict), colour), words)
+    return Content.assemble(verdict, words)
 
 
 def _so_far(speed: Interval, clock: str) -> str:

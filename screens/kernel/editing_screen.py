@@ -20,8 +20,8 @@ from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.source.kernel_buffer import KernelBuffer
-from screens.kernel.source.outside_editor import edit_outside
 from screens.kernel.source.source_pane import KERNEL, BaselineView, SourcePane
+from screens.terminal_app import edit_outside
 from screens.widgets.editor import Editor
 from screens.widgets.source import Source
 from screens.widgets.source_bars import FindBar, LineBar, SourceBar

@@ -12,21 +12,27 @@ from textual.renderables.digits import Digits
 from textual.strip import Strip
 from textual.widget import Widget
 
+from arena.errors import ArenaError
 from arena.machine.facts import isolation_words
+from arena.records.ranking import Standing
 from arena.records.run_record import RunRecord
 from arena.runs.run_state import RunState
 from arena.words.headline import TOO_NOISY, outcome_words, single_calls_words
 from arena.words.untrusted_text import printable
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
 from sandbox.protocol.launch_plan import role_words
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
-from screens.kernel.other_kernel import failed_other
+from screens.kernel.run_update import failed_other
 
 SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
 SO_FAR = " so far"
 MEASURING_ON = "measuring on"
+CLEAR = ("faster", "slower")
+"""The outcomes whose figure is drawn large: its interval excludes 1."""
 HEIGHT = 3
 GAP = 2
 """Columns between the left text and the answer."""
@@ -113,18 +119,18 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
     said = headline.outcome
     so_far = f" · {MEASURING_ON}" if state.measuring_on else "" if state.result else SO_FAR
     words = f"{figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
-    if said == TOO_NOISY:  # a large figure would be read as the result
-        range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
-        longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
-        return Answer(
-            "✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=range_, advice=longer
-        )  # fmt: skip
     single = bool(state.result and single_calls_words(state.result.told))
+    where = f"{headline.where}{', single calls' if single else ''}"
+    advice = SINGLE if single else _isolation(state)
+    if said not in CLEAR:  # a large figure would be read as the result
+        if said == TOO_NOISY and state.result:
+            advice = f"Measure longer ({key_of('measure_on', keymap)})"
+        support = f"{figures.measured_words(headline.speedup, said)[2:]} {where}".rstrip()
+        return Answer("✓ PASS", "success", words, figures.outcome_style(said), big="✓", support=support, advice=advice)
     return Answer(
         "✓ PASS", "success", words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
-        support=f"{figures.interval_words(headline.speedup)} {headline.where}{', single calls' if single else ''}".rstrip(),
-        advice=SINGLE if single else _isolation(state),
+        support=f"{figures.interval_words(headline.speedup)} {where}".rstrip(), advice=advice,
     )  # fmt: skip
 
 
@@ -136,7 +142,7 @@ def earlier_answer(record: RunRecord, key: str) -> Answer:
         support = (record.outcome or "not timed") if record.passed else _line(record.detail)
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign = record.outcome, figures.outcome_sign(record.outcome)
-    noisy = said == TOO_NOISY  # a large figure would be read as the result
+    noisy = said not in CLEAR  # a large figure would be read as the result
     big = "✓" if noisy else f"{figures.factor(record.interval.median)}x"
     support = figures.measured_words(record.interval, said, record.clock)
     return Answer(
@@ -280,3 +286,24 @@ class KernelHeadline(Widget):
         ]
         parts = self._fitted(rows[y] if y < HEIGHT else [], width)
         return Strip(parts).adjust_cell_length(width, self.rich_style)
+
+
+def problem_words(problem: Problem) -> str:
+    """ "13 · GEMM, then all-reduce"."""
+    return f"{problem.id} · {problem.title}"
+
+
+def best_words(problem: Problem, standing: Standing | None) -> str:
+    """The user's best result, or the last one if none was correct; then the problem's category and collectives."""
+    best = "not tried yet"
+    if standing is not None:
+        best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
+    return f"{best} · {problem.category} · {', '.join(problem.collectives)}"
+
+
+def setting_words(setting: Setting | ArenaError) -> str:
+    """ "tiny · bfloat16 · W=2 · cpu · M=256 N=64", or why nothing can be run."""
+    if isinstance(setting, ArenaError):
+        return f"! {setting.message}"
+    sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
+    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device} · {sizes}"

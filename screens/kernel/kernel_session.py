@@ -26,9 +26,8 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
-from screens.kernel.log_lines import LogLine, lines_of
 from screens.kernel.other_sizes_run import OtherSizesRun
-from screens.kernel.run_update import RunUpdate
+from screens.kernel.run_update import LogLine, RunUpdate, lines_of
 from screens.services import Services
 
 MEASURE_ON = (4, 16)

@@ -8,7 +8,7 @@ from sandbox.protocol.events import PHASES
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.kernel.headline import WAITING
-from screens.kernel.other_kernel import other_failure
+from screens.kernel.run_update import other_failure
 from screens.widgets.text_lines import PlainStatic
 
 NEAR = 0.25

@@ -1,13 +1,97 @@
-"""What the panes of a kernel draw: the state of its run, and what was logged since the last update."""
+"""What the panes of a kernel draw: the state of its run, its events as lines of the log, and why the other kernel failed."""
 
 from dataclasses import dataclass, field
 
+from arena.records.report_text import output_of
 from arena.runs.run_state import RunState
 from sandbox.protocol import events
+from sandbox.protocol.events import Failure, RivalResult
+from sandbox.protocol.result import names_line
 from sandbox.protocol.verdict import Verdict
-from screens.kernel.log_lines import LogLine
-from screens.kernel.other_kernel import other_failure
+from screens import figures
 from screens.kernel.other_sizes_run import OtherSizesUpdate
+
+
+def failed_other(state: RunState) -> RivalResult | None:
+    """The result of the other kernel, if it failed and the kernel itself passed; else None."""
+    rival = state.result.rival if state.result is not None else None
+    if not rival or rival.verdict is Verdict.PASS or state.verdict is not Verdict.PASS:
+        return None
+    return rival
+
+
+def other_failure(state: RunState) -> Failure | None:
+    """The failure of the other kernel, if `failed_other` returns its result."""
+    rival = failed_other(state)
+    if rival is None:
+        return None
+    message = rival.detail or figures.verdict_words(rival.verdict)
+    return rival.failure or Failure(phase="", message=message, advice="")
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """Text for the pane. It may have several lines, and control characters, which the pane removes."""
+
+    text: str
+    rank: int | None = None
+    """None: a message of the referee."""
+    kind: str = "text"
+    """ "text", "error" or "note"."""
+
+
+def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLine]:
+    """Returns the log lines of an event; none for most events.
+
+    told: the verdict of the run's failure, if the log already has it. Then the end of the run does not repeat it, and
+    the duration of the failed phase is left out.
+    """
+    match event:
+        case events.RunStarted():
+            return [LogLine(f"run {event.run_id} · {event.kernel_name} · {event.sha256[:10]}", kind="note")]
+        case events.PhaseEnded() if told is None:
+            return [LogLine(f"{event.phase} took {figures.seconds(event.seconds)} s", kind="note")]
+        case events.Log(rank=-1):
+            return [LogLine(event.text.rstrip(), kind="note")]
+        case events.Log():
+            return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
+        case events.Checked():
+            return [*_failure(event.failure), LogLine(f"{event.verdict} after {event.seconds:.2f} s", kind="note")]
+        case events.Finished():
+            words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
+            labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
+            other = _other_kernel(event.result.rival or None)
+            if event.result.verdict == told:
+                return [*other, *labels]
+            return [*_failure(None if told else event.result.failure), *other, *labels, LogLine(words, kind="note")]
+        case events.Cancelled():
+            return [LogLine(f"cancelled in {event.phase}", kind="note")]
+        case events.Refused():
+            return [LogLine(f"not run: {event.message} → {event.advice}", kind="error")]
+        case events.Fatal():
+            return [LogLine(f"harness: {event.message}\n{event.text}".rstrip(), kind="error")]
+    return []
+
+
+def _other_kernel(rival: events.RivalResult | None) -> list[LogLine]:
+    """The verdict and the failure of the other kernel of the run, if it failed."""
+    if rival is None or rival.verdict is Verdict.PASS:
+        return []
+    lines = [LogLine(f"other kernel: {figures.verdict_words(rival.verdict)}", kind="error")]
+    text = output_of(rival.failure) if rival.failure is not None else ""
+    return lines + [LogLine(words, kind="error") for words in (rival.detail, text) if words]
+
+
+def _failure(failure: events.Failure | None) -> list[LogLine]:
+    if failure is None:
+        return []
+    text = output_of(failure)
+    lines = [LogLine(failure.message, failure.rank, "error")]
+    if failure.line is not None and not names_line(text or failure.message, failure.line):
+        lines.append(LogLine(f"line {failure.line} of the kernel", failure.rank, "error"))
+    if text:
+        lines.append(LogLine(text, failure.rank, "error"))
+    return lines
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,22 @@ from screens.app_protocol import AppProtocol
 from screens.base import AGAIN_WITHIN_S, COMPLAINED_S
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
-from screens.kernel.headline import KernelHeadline, answer_of, earlier_answer, outdated, queued_answer, worlds_words
+from screens.kernel.headline import (
+    KernelHeadline,
+    answer_of,
+    best_words,
+    earlier_answer,
+    outdated,
+    problem_words,
+    queued_answer,
+    setting_words,
+    worlds_words,
+)
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
 from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
-from screens.kernel.status_words import best_words, problem_words, setting_words
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source import SOURCE_STYLES

@@ -71,14 +71,14 @@ class ModelScreen(BaseScreen):
             yield PlainStatic(id="model-title")
             yield PlainStatic(id="model-best")
         with Horizontal(id="model-panes"):
-            with Vertical(id="text-pane"), ContentSwitcher(initial="model-writing", id="model-text"):
+            with Vertical(id="text-pane", classes="pane"), ContentSwitcher(initial="model-writing", id="model-text"):
                 yield Writing(id="model-writing")
                 yield Source(id="model-source")
             with Vertical(id="model-side"):
-                yield OptionList(id="kernels")
-                with Vertical(id="gains-pane"):
+                yield OptionList(id="kernels", classes="pane")
+                with Vertical(id="gains-pane", classes="pane"):
                     yield LineChart(id="gains")
-                with VerticalScroll(id="verdict-pane"):
+                with VerticalScroll(id="verdict-pane", classes="pane"):
                     yield PlainStatic(id="verdict")
         yield PlainStatic(id="model-phase")
         yield KeyLine()

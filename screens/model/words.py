@@ -7,7 +7,7 @@ from arena.models.budget import Spent
 from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
 from arena.records.run_record import RunRecord
-from arena.words.headline import by_clock, headline_so_far
+from arena.words.headline import headline_so_far
 from arena.words.untrusted_text import printable
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -45,11 +45,10 @@ def best(session: ModelSession) -> Content:
         return Content.styled(f"no correct kernel yet · nearest: kernel {found.number}", "$muted")
     speed = session.state.best_speed
     if speed is None:
-        words, style = figures.verdict_words(found.report.verdict), "foreground"
+        part = (figures.verdict_words(found.report.verdict), "$foreground bold")
     else:
-        words = figures.measured_words(speed.speedup, speed.outcome, speed.clock)
-        style = figures.outcome_style(speed.outcome)
-    return Content.assemble(("★ ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted"))
+        part = figures.measured_part(speed.speedup, speed.outcome, speed.clock, "bold")
+    return Content.assemble(("★ ", "$muted"), part, (f" · kernel {found.number}", "$muted"))
 
 
 def spent(used: Spent) -> str:
@@ -71,14 +70,9 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
         return Content.assemble(number, (f"▸ {_judging(session)}", "$accent"))
     if report is None:
         return Content.assemble(number, (printable(kernel.reason), "$warning"))
-    colour = f"${figures.verdict_style(report.verdict)}"
     speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
-    return Content.assemble(
-        number,
-        (figures.verdict_words(report.verdict), colour),
-        (speed, f"${figures.outcome_style(report.outcome)}"),
-        _elsewhere(report),
-    )
+    shown = (speed, f"${figures.outcome_style(report.outcome)}")
+    return Content.assemble(number, figures.verdict_part(report.verdict), shown, _elsewhere(report))
 
 
 def _elsewhere(report: RunRecord) -> tuple[str, str]:
@@ -168,8 +162,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
         judging = f"{_UNJUDGED.capitalize()}." if over else "Judging."
         words = f"no kernel: {kernel.reason}" if kernel.reason else judging
         return Content("\n").join([Content(printable(words)), Content(""), used])
-    style = f"${figures.verdict_style(report.verdict)} bold"
-    lines = [Content.styled(figures.verdict_words(report.verdict), style)]
+    lines = [Content.styled(*figures.verdict_part(report.verdict, "bold"))]
     if report.told:
         lines += [Content.styled(report.told, f"${figures.outcome_style(report.outcome)}")]
     elif report.verdict is Verdict.PASS:
@@ -190,10 +183,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
 
 
 def _speedup(report: RunRecord) -> str:
-    speed = by_clock(report.speedup, report.clock)
-    if speed is None:
-        return ""
-    return figures.measured_words(speed, report.outcome, report.clock)
+    return figures.measured_words(report.interval, report.outcome, report.clock) if report.interval else ""
 
 
 def conversation(system: str, messages: tuple[Message, ...]) -> str:

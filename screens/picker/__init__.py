@@ -60,11 +60,11 @@ class PickerScreen(BaseScreen):
         with Horizontal(id="top"):
             yield PlainStatic("pkb-arena", id="name")
         with Horizontal(id="panes"):
-            yield Vertical(id="category-pane")
+            yield Vertical(id="category-pane", classes="pane")
             with Container(id="problems-and-card"):
-                with MeasuredPane(id="problem-pane"):
+                with MeasuredPane(id="problem-pane", classes="pane"):
                     yield PlainStatic("Reading the problems…", id="nothing")
-                yield MeasuredPage(id="card-pane", can_focus=False)
+                yield MeasuredPage(id="card-pane", classes="pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"

@@ -82,7 +82,7 @@ class ProfileScreen(BaseScreen):
         """When Nsight Compute began; 0 while it does not run."""
 
     def compose(self) -> ComposeResult:
-        with MeasuredPage(id="profile-pane"):
+        with MeasuredPage(id="profile-pane", classes="pane"):
             yield PlainStatic(id="profile-page")
         yield KeyLine()
 

@@ -124,13 +124,10 @@ def judged_words(result: Result | None, run_key: str) -> Content:
         return Content.styled(
             f"No verdict on this revision in this setting yet. {run_key} at the kernel runs it.", "$muted"
         )
-    parts: list[tuple[str, str]] = [
-        (figures.verdict_words(result.verdict), f"${figures.verdict_style(result.verdict)}")
-    ]
+    parts = [figures.verdict_part(result.verdict)]
     headline = headline_of(result)
     if headline is not None:
-        words = figures.measured_words(headline.speedup, headline.outcome, headline.clock)
-        parts.append((f"  {words}", f"${figures.outcome_style(headline.outcome)}"))
+        parts += [("  ", ""), figures.measured_part(headline.speedup, headline.outcome, headline.clock)]
     kernel, baseline = result.contender_us, result.baseline_us
     if kernel is not None and kernel.call is not None:
         parts.append((f" · {_us(kernel.call)} a call", "$foreground"))

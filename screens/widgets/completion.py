@@ -15,8 +15,7 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from arena.workspace.kit_names import MODULES, KitName, kit_names
-from screens.widgets.search import Place
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import Place, PlainStatic
 
 _STARTED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w*)$")
 _NAME = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w+)")

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 
 from arena.words.untrusted_text import masked
-from screens.widgets import search, text_lines
+from screens.widgets import text_lines
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks
 
@@ -68,7 +68,7 @@ class Source(TextArea):
         self._special: set[int] = set()
         """Lines with the cursor, with selected text, or with the bracket that matches the one at the cursor."""
         self._first_line = 0
-        self._pattern = search.pattern_of("")
+        self._pattern = text_lines.pattern_of("")
         self.marks = LineMarks()
         # In a TextArea this key deletes a word. Textual has no way to leave out one inherited binding.
         self._bindings.key_to_bindings.pop("ctrl+f", None)
@@ -90,15 +90,15 @@ class Source(TextArea):
         if words or shown:
             self.refresh()
 
-    def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
+    def places(self, term: str) -> list[tuple[text_lines.Place, text_lines.Place]]:
         """Returns start and end of every match, and highlights all matches until another term is given."""
-        pattern = search.pattern_of(term)
+        pattern = text_lines.pattern_of(term)
         if pattern != self._pattern:
             self._pattern = pattern
             self._drawn.clear()
             self._line_cache.clear()  # TextArea's own: lines with the cursor or the selection
             self.refresh()
-        return search.places_of(self.document.lines, pattern)
+        return text_lines.places_of(self.document.lines, pattern)
 
     def jump_to(self, line: int) -> None:
         """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
@@ -200,7 +200,7 @@ class Source(TextArea):
             self._parts_of = version
             self._parts = parts_of(self.document.lines, self.source_language)
 
-    def is_code(self, place: search.Place) -> bool:
+    def is_code(self, place: text_lines.Place) -> bool:
         """Whether the character at `place` is Python, and neither in a string nor in a comment."""
         self._find_parts()
         row, column = place

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Input
 from textual.widgets.text_area import Selection
 
-from screens.widgets import search
+from screens.widgets import text_lines
 from screens.widgets.source import Source
 from screens.widgets.text_lines import PlainStatic
 
@@ -48,10 +48,10 @@ class SourceBar(Horizontal):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.source: search.Searched | None = None
+        self.source: text_lines.Searched | None = None
         """The text that the bar is open for; None while it is closed."""
 
-    def open(self, source: search.Searched) -> None:
+    def open(self, source: text_lines.Searched) -> None:
         """Shows the bar for a text and focuses its first field."""
         self.source = source
         self.add_class("open")
@@ -86,7 +86,7 @@ class FindBar(SourceBar):
         yield Input(id="find-replacement", classes="to-replace", compact=True)
         yield KeyHint("enter next · tab replace · ^a all · esc", "enter next · esc", "esc")
 
-    def open(self, source: search.Searched) -> None:
+    def open(self, source: text_lines.Searched) -> None:
         """Opens the bar with the selected text as the term, if it lies within one line."""
         self._origin = min(source.selection)
         for part in self.query(".to-replace"):
@@ -103,7 +103,7 @@ class FindBar(SourceBar):
         super().close()
 
     @property
-    def _places(self) -> list[tuple[search.Place, search.Place]]:
+    def _places(self) -> list[tuple[text_lines.Place, text_lines.Place]]:
         assert self.source is not None
         return self.source.places(self.query_one("#find-term", Input).value)
 
@@ -112,7 +112,7 @@ class FindBar(SourceBar):
         if self.source is not None:
             self._select(self._origin)
 
-    def _select(self, cursor: search.Place, *, backward: bool = False) -> None:
+    def _select(self, cursor: text_lines.Place, *, backward: bool = False) -> None:
         """Selects the next match from `cursor` on, or shows that there is none."""
         assert self.source is not None
         places = self._places
@@ -120,7 +120,7 @@ class FindBar(SourceBar):
             term = self.query_one("#find-term", Input).value
             self._say("no match" if term else "", "$error")
             return
-        number = search.next_place(places, cursor, backward)
+        number = text_lines.next_place(places, cursor, backward)
         start, end = places[number]
         self.source.move_cursor(start, center=True)
         self.source.selection = Selection(start, end)
@@ -153,7 +153,7 @@ class FindBar(SourceBar):
         source, places = self.source, self._places
         if not isinstance(source, Source) or source.read_only or not places:
             return
-        pattern = search.pattern_of(self.query_one("#find-term", Input).value)
+        pattern = text_lines.pattern_of(self.query_one("#find-term", Input).value)
         assert pattern is not None
         replacement = self.query_one("#find-replacement", Input).value
         cursor = source.cursor_location
@@ -173,7 +173,7 @@ class LineBar(SourceBar):
         yield Input(id="line-number", type="integer", classes="short", compact=True)
         yield KeyHint()
 
-    def open(self, source: search.Searched) -> None:
+    def open(self, source: text_lines.Searched) -> None:
         """Opens the bar empty. `source` must be a `Source`, because the log has no line numbers."""
         assert isinstance(source, Source)
         self._back = source.cursor_location

@@ -1,8 +1,11 @@
 """House kernels are right in every allowed world and at odd sizes, and pass the judge."""
 
 import asyncio
+import copy
 import itertools
 import json
+import random
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +22,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.kit.symmetric_memory.team import Team
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.problem_code import ProblemCode
 
@@ -51,10 +55,22 @@ def test_it_agrees_at_all_legal_settings(in_ranks, problem, world):
     agrees(in_ranks, problem, world, list(itertools.product(sizes_of(problem), problem.dtypes)))
 
 
+def come_late_after_barriers(chance: random.Random) -> None:
+    """Delays this rank after some barriers, so that a result is wrong where a barrier is missing."""
+    on_time = Team.barrier
+
+    def late(team: Team, *arguments: Any) -> None:
+        on_time(team, *arguments)
+        time.sleep(chance.choice((0.0, 0.0, 0.004)))
+
+    Team.barrier = late  # type: ignore[method-assign]
+
+
 def agrees(in_ranks: Any, problem: Problem, world: int, settings: Sequence[tuple[dict[str, int], str]]) -> None:
     """Asserts that a house kernel agrees with the oracle at settings (sizes, dtype), and changes no input."""
 
     def work(rank: int, world: int) -> list[tuple[float, bool]]:
+        come_late_after_barriers(random.Random(rank))
         module = types.ModuleType("kernel")
         exec(problem.house_source, module.__dict__)
         code = ProblemCode(problem)
@@ -66,7 +82,7 @@ def agrees(in_ranks: Any, problem: Problem, world: int, settings: Sequence[tuple
                 tensors = code.draw(setting, seed)
                 before = {name: tensor.clone() for name, tensor in tensors.items()}
                 facts = code.facts(tensors, setting)
-                result = code.call(module.solution, tensors, setting)
+                result = copy.deepcopy(code.call(module.solution, tensors, setting))  # before other ranks arrive late
                 got = real_leaves(code.canonical(result, setting, facts))
                 wanted = wanted_leaves(code, tensors, setting, facts)
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())

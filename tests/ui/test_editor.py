@@ -17,9 +17,8 @@ from screens.kernel.source.diff_view import DiffView
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.highlight import language_of, line_spans, parts_of
-from screens.widgets.search import next_place, pattern_of, places_of
 from screens.widgets.source import SOURCE_STYLES, Source
-from screens.widgets.text_lines import PlainStatic
+from screens.widgets.text_lines import PlainStatic, next_place, pattern_of, places_of
 from screens.widgets.writing import Writing
 
 KERNEL = '''import torch

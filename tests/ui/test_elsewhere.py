@@ -48,6 +48,22 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         await until(pilot, lambda: app.theme == "light")
 
 
+async def test_themes_are_shown_while_one_moves_through_them(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        before = app.theme
+        await pilot.press("f9")
+        await until(pilot, lambda: app.screen.query("#set-theme"))
+        app.screen.query_one("#set-theme").focus()
+        await pilot.press("space", "up")
+        await until(pilot, lambda: app.theme != before)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == before)
+        await pilot.press("escape", "ctrl+p", *"theme: light")
+        await until(pilot, lambda: app.theme == "light")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == before)
+
+
 async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, until) -> None:
     services.settings = Settings(device="cpu", keymap={"next_view": "f7"})
     async with open_app(problem="13") as (app, pilot):

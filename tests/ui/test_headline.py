@@ -139,7 +139,7 @@ def test_a_result_of_single_calls_says_so(events) -> None:
         state.result, speedup=Speedup(call=call, device=None), clock="call", outcome="even", told=told
     )
     answer = answer_of(state, {})
-    assert answer.support == "[0.98, 1.02] end-to-end, single calls"
+    assert answer.support == "1.00× [0.98, 1.02] end-to-end, single calls"
     assert answer.advice == "batches of many calls looked faster; single calls do not confirm it"
 
 

@@ -7,13 +7,12 @@ from msgspec.structs import replace
 
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Checked, Interval, RankChecked, Speedup
-from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
 from screens.kernel.panes.correctness import rank_parts
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
-from screens.kernel.run_update import RunUpdate
+from screens.kernel.run_update import LogLine, RunUpdate
 from screens.widgets.text_lines import PlainStatic
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ from arena.workspace.kernels import KernelLocks
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
 from sandbox.protocol.kernel_files import Kernel
 from screens.base import COMPLAINED_S
-from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.run_update import LogLine
 from screens.kernel.screen import KernelScreen
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from screens.kernel.history import HistoryScreen
-from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.run_update import LogLine
 from screens.kernel.source.source_pane import shortened_path
 from screens.widgets.source_bars import FindBar
 

@@ -64,7 +64,7 @@ class UsualError:
     """The largest elementwise error."""
 
     @classmethod
-    def of(cls, errors: list[OwnError]) -> "UsualError":
+    def of(cls, errors: Sequence[OwnError]) -> "UsualError":
         """The usual error of these iterations, without those whose error is infinite because the oracle is zero."""
         rms = [error.rms for error in errors if math.isfinite(error.rms)]
         if not rms:
@@ -254,8 +254,6 @@ def _inexact(got: torch.Tensor, baseline: torch.Tensor) -> tuple[torch.Tensor, t
     element = got.element_size()
     differs = raw_bytes(got).view(-1, element) != raw_bytes(baseline).view(-1, element)
     wrong = differs.any(dim=1).view(got.shape)
-    if not (got.dtype.is_floating_point or got.dtype.is_complex):
-        return wrong, None
     # -0.0 and 0.0 are the same number; NaN must be NaN.
     wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
     strange = _nonfinite_differs(wide(got), wide(baseline))

@@ -104,7 +104,7 @@ class Comparison:
             if len(found) == CALIBRATED and not self.any_rank(few):
                 break
         by_iteration = self.largest(found)
-        self.usual = [UsualError.of(list(each)) for each in zip(*by_iteration, strict=True)]
+        self.usual = [UsualError.of(each) for each in zip(*by_iteration, strict=True)]
 
     def any_rank(self, found: bool) -> bool:
         """Whether any rank has found something (collective)."""
@@ -226,7 +226,7 @@ class Comparison:
         if y != b or len(held) < len(its):
             return FAR
         worst = 0.0
-        for (_, one), (_, other), limit in zip(mine, its, held, strict=False):
+        for (_, one), (_, other), limit in zip(mine, its, held, strict=True):
             if one.dtype != other.dtype or one.shape != other.shape:
                 return FAR
             if one.numel():

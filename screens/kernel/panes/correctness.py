@@ -1,5 +1,6 @@
 """One row per rank: correct or wrong, the used share of the error limit, and a map of wrong elements."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.content import Content
@@ -19,8 +20,8 @@ BOTH_FROM = 43
 """Columns that two meters of a rank need; with fewer, only the one nearer to its limit is shown."""
 
 
-LEAST_MAP = 4
-"""Minimum cells of a map of wrong elements."""
+LEAST_MAP, MOST_MAP = 4, 32
+"""Minimum and maximum cells of a map of wrong elements."""
 
 
 def worst(rank: RankChecked) -> OutputError | None:
@@ -38,14 +39,14 @@ def share(value: float, limit: float) -> float:
     return 0.0 if value == 0.0 else 1.0
 
 
-def rank_parts(rank: RankChecked, width: int) -> list[Part]:
-    """The row of one rank, `width` cells wide."""
+def rank_parts(rank: RankChecked, width: int, cells: int | None = None) -> list[Part]:
+    """The row of one rank, `width` cells wide. cells: those of a map of wrong elements; None: as many as fit."""
     output = worst(rank)
     parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
     if output is None:
         return [*parts, ("no outputs", "$muted")]
     if not rank.ok and output.where:
-        return parts + _wrong_parts(output, width)
+        return parts + _wrong_parts(output, width, cells)
     if output.exact:
         return [*parts, ("exact match" if output.ok else "differs", "$muted")]
     bar = max(4, min(14, (width - 40) // 2))
@@ -60,18 +61,29 @@ def rank_parts(rank: RankChecked, width: int) -> list[Part]:
     return parts
 
 
-def _wrong_parts(output: OutputError, width: int) -> list[Part]:
-    """The map, the share and the first wrong value. Where there is no room, the map goes first, then the share."""
+def map_cells(ranks: Iterable[RankChecked], width: int) -> int:
+    """Returns the cells that the words of every wrong rank leave for its map, so that all maps have the same scale."""
+    rooms = [width - _words_of(output)[0] - 2 for rank in ranks if not rank.ok and (output := worst(rank)) is not None]
+    return min([MOST_MAP, *rooms])
+
+
+def _words_of(output: OutputError) -> tuple[int, str, str, str, str]:
+    """Returns the cells of a wrong rank's row without its map, and the row's words."""
     percent = 100.0 * output.wrong / output.total if output.total else 0.0
-    index = f"{figures.index_words(output.first_wrong)} "
+    index, share_words = f"{figures.index_words(output.first_wrong)} ", f"{percent:>5.1f} % "
     expected, got = printable(output.expected), printable(output.got)
-    share_words = f"{percent:>5.1f} % "
-    room = width - len(f"rank 0 ✗ {share_words}{index}{expected} ≠ {got}")
+    return len(f"rank 0 ✗ {share_words}{index}{expected} ≠ {got}"), share_words, index, expected, got
+
+
+def _wrong_parts(output: OutputError, width: int, cells: int | None) -> list[Part]:
+    """The map, the share and the first wrong value. Where there is no room, the map goes first, then the share."""
+    taken, share_words, index, expected, got = _words_of(output)
+    cells = min(MOST_MAP, width - taken - 2) if cells is None else cells  # a map has two edges
     parts: list[Part] = []
-    if room >= LEAST_MAP + 2:  # with its edges
-        heat = "".join(figures.shade(part) for part in squeeze(output.where, min(32, room - 2)))
+    if cells >= LEAST_MAP:
+        heat = "".join(figures.shade(part) for part in squeeze(output.where, cells))
         parts += [("▕", "$rule"), (heat, "$error"), ("▏", "$rule")]
-    if room >= 0:
+    if width >= taken:
         parts.append((share_words, "$error"))
     return [*parts, index, expected, (" ≠ ", "$muted"), (got, "$error")]
 
@@ -126,9 +138,10 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
             self.update(Content.styled(words, "$muted"))
             return
         rows: list[Content] = []
+        cells = map_cells(state.ranks.values(), width)
         for rank in range(world):
             if rank in state.ranks:
-                rows.append(Content.assemble(*rank_parts(state.ranks[rank], width)))
+                rows.append(Content.assemble(*rank_parts(state.ranks[rank], width, cells)))
             else:
                 rows.append(Content.styled(f"rank {rank} ·", "$muted"))
         if width >= 50:  # LEGEND_FROM without frame and padding

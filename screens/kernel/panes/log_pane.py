@@ -17,10 +17,9 @@ from textual.strip import Strip
 from textual.widgets.text_area import Selection
 
 from arena.words.untrusted_text import printable
-from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.run_pane import RunPane
-from screens.kernel.run_update import RunUpdate
-from screens.widgets import search
+from screens.kernel.run_update import LogLine, RunUpdate
+from screens.widgets import text_lines
 
 LINES_KEPT = 5_000
 _COLUMNS_SHOWN = 2_000
@@ -80,7 +79,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         """The row of the cursor; None = follow the end."""
         self.selection = Selection.cursor((0, 0))
         """The current match of a search."""
-        self._pattern = search.pattern_of("")
+        self._pattern = text_lines.pattern_of("")
 
     def show(self, update: RunUpdate) -> None:
         if update.new_run:
@@ -163,18 +162,18 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             end = match.end()
         return [*pieces, Segment(text[end:], style)]
 
-    # --- what the find bar uses: see `search.Searched` ---------------------------------------------------------
+    # --- what the find bar uses: see `text_lines.Searched` ---------------------------------------------------------
 
     read_only = True
     selected_text = ""
 
-    def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
+    def places(self, term: str) -> list[tuple[text_lines.Place, text_lines.Place]]:
         """Returns start and end of every match in the shown lines, and highlights them until the next search."""
-        self._pattern = search.pattern_of(term)
+        self._pattern = text_lines.pattern_of(term)
         self.refresh()
-        return search.places_of([line.text for line in self._visible], self._pattern)
+        return text_lines.places_of([line.text for line in self._visible], self._pattern)
 
-    def move_cursor(self, location: search.Place, select: bool = False, center: bool = False) -> None:
+    def move_cursor(self, location: text_lines.Place, select: bool = False, center: bool = False) -> None:
         """Moves the cursor to the row that shows this line and column."""
         self.cursor = max(bisect_right(self._rows, location) - 1, 0)
         self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False, x_axis=False)

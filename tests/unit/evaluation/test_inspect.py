@@ -72,6 +72,9 @@ def test_the_best_kernel_of_an_agent_counts(evaluate: Any) -> None:
     said = [message.text for message in samples[0].messages if message.role == "tool"]
     assert "Attempts left: 1." in said[0]
     assert "No attempts are left" in said[2] or "No attempts are left" in str(samples[0].messages[-2].error)
+    last = _says(f"```python\n{RIGHT}```")
+    samples = evaluate([run(WRONG), last, run(WRONG), run(WRONG), last], agent=True, steps=2).samples
+    assert [sample.scores["verdict"].value["correct"] for sample in samples] == [1, 0]  # the second has no attempt left
 
 
 def test_a_log_is_imported_onto_the_board(evaluate: Any, paths: Paths) -> None:

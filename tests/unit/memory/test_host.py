@@ -1,8 +1,11 @@
 """Arenas in host memory: a mapping has the file's bytes, keeps no descriptor open, and ends with its last tensor."""
 
+import fcntl
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 from sandbox.memory import host
@@ -27,6 +30,18 @@ def test_a_mapped_arena_has_no_descriptor_that_a_kernel_could_share():
     assert open_arenas() == before
     assert seen[:4].tolist() == [*b"abc", 0]
     assert seen.numel() == SIZE
+    os.close(fd)
+
+
+@pytest.mark.parametrize(("make", "written"), [(host.input_arena, False), (host.output_arena, True)])
+def test_nobody_resizes_an_arena_or_writes_inputs(make: Any, written: bool) -> None:
+    fd, _ = make(SIZE)
+    refused = [lambda: os.ftruncate(fd, 0), lambda: os.ftruncate(fd, 2 * SIZE)]
+    refused.append(lambda: fcntl.fcntl(fd, host.F_ADD_SEALS, host.F_SEAL_GROW))
+    (refused.append if not written else lambda write: write())(lambda: os.pwrite(fd, b"x", 0))
+    for change in refused:
+        with pytest.raises(PermissionError):
+            change()
     os.close(fd)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs import checks
-from sandbox.rank.outputs.checks import OwnError, UsualError, compare, errors, limits, paper_rule
+from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
 
 
 def judged(got, baseline, oracle, exact=False):
@@ -116,7 +116,8 @@ def test_integers_beyond_float_precision_are_told_apart():
     baseline = torch.tensor([2**24, 5000, 2**53])
     assert judged(baseline + torch.tensor([1, 0, 0]), baseline, baseline)[1] is Verdict.WRONG_RESULT
     assert judged(baseline + torch.tensor([0, 0, 1]), baseline, baseline)[1] is Verdict.WRONG_RESULT
-    assert judged(baseline.clone(), baseline, baseline)[1] is Verdict.PASS
+    figures, verdict = judged(baseline.clone(), baseline, baseline)
+    assert (verdict, figures.rms, figures.max, figures.wrong) == (Verdict.PASS, 0.0, 0.0, 0)
 
 
 def test_the_imaginary_part_counts():
@@ -125,6 +126,8 @@ def test_the_imaginary_part_counts():
     junk = torch.complex(baseline.real, torch.zeros(16))
     assert judged(junk, baseline, oracle)[1] is Verdict.WRONG_RESULT
     assert paper_rule(junk, baseline), "upstream's rule drops the imaginary part"
+    near, far = torch.tensor([100.0]), torch.tensor([101.012])
+    assert [paper_rule(near, far), paper_rule(far, near)] == [True, False], "its tolerance is relative to the baseline"
 
 
 def test_zeros_fail_even_when_values_are_below_an_absolute_tolerance():
@@ -135,14 +138,36 @@ def test_zeros_fail_even_when_values_are_below_an_absolute_tolerance():
     assert paper_rule(zeros, baseline)
 
 
+@pytest.mark.parametrize("beside", [None, math.nan])
+@pytest.mark.parametrize("scale", [1.0, 0.0])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64])
-def test_an_element_that_both_have_not_finite_leaves_the_error_of_the_others_as_it_is(dtype):
-    oracle = torch.randn(500, dtype=torch.complex128 if dtype.is_complex else torch.float64)
-    got = (oracle * (1 + 1e-3 * torch.randn(500))).to(dtype)
-    beside = torch.tensor([complex(math.nan, math.nan) if dtype.is_complex else math.nan])
-    odd = errors(torch.cat([got, beside.to(dtype)]), torch.cat([oracle, beside.to(oracle.dtype)]))
-    alone = errors(got, oracle)
-    assert (odd.rms, odd.max) == (pytest.approx(alone.rms, rel=1e-9), pytest.approx(alone.max, rel=1e-9))
+def test_errors_follow_their_definition(dtype, scale, beside):
+    """beside: an element that both have and that does not count."""
+    generator = torch.Generator().manual_seed(1)
+    oracle = scale * torch.randn(
+        500, dtype=torch.complex128 if dtype.is_complex else torch.float64, generator=generator
+    )
+    got = (oracle + 1e-3 * torch.randn(500, generator=generator)).to(dtype)
+    y, o = (torch.view_as_real(each) if each.is_complex() else each for each in (got.to(oracle.dtype), oracle))
+    expected = OwnError(math.inf, math.inf)
+    if scale:
+        largest = ((y - o).abs() / (o.abs() + o.square().mean().sqrt())).max()
+        expected = OwnError(pytest.approx(float((y - o).norm() / o.norm())), pytest.approx(float(largest)))
+    odd = torch.tensor([] if beside is None else [complex(beside, beside) if dtype.is_complex else beside])
+    got, oracle = torch.cat([got, odd.to(dtype)]), torch.cat([oracle, odd.to(oracle.dtype)])
+    assert errors(got, oracle) == expected
+    assert errors(oracle, oracle) == OwnError(0.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_only_slices_beyond_their_limit_are_wrong(dtype):
+    oracle = torch.ones(6, 50, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    got = oracle.to(dtype)
+    got[4] += 0.02
+    held = Limits(1.0, 1.0, False, along=0, slice_rms=0.01)
+    figures, verdict = compare("out", got, oracle.to(dtype), oracle, OwnError(), held)
+    assert (verdict, figures.first_wrong, figures.wrong) == (Verdict.WRONG_RESULT, [4, 0], 50)
+    assert compare("out", got, oracle.to(dtype), oracle, OwnError(), replace(held, slice_rms=0.03))[1] is Verdict.PASS
 
 
 @pytest.mark.parametrize("moved", [0, 1])
@@ -210,6 +235,7 @@ def test_the_usual_error_is_that_of_all_iterations():
     assert usual.rms == pytest.approx(5**0.5)
     assert usual.spread == pytest.approx(2**0.5 / 2)
     assert usual.max == 5.0
+    assert UsualError.of([OwnError()] * 3) == UsualError()
     assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
 
 

@@ -1,5 +1,6 @@
 """The comparison of outputs with those of the baseline and the oracle, on one rank without a process group."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -10,12 +11,13 @@ import torch
 
 from problems.setting import RankSetting
 from problems.specification import load_problem
+from sandbox.admission.ranks import in_gloo_ranks
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
 from sandbox.protocol.messages import CompareOutputs, LookAhead, LookedAhead, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.outputs.checks import OwnError, UsualError, compare
-from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers
+from sandbox.rank.outputs.comparison import Comparison, Expected, OracleDiffers, largest_of_all_ranks
 from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.trusted import TrustedRank
 
@@ -75,8 +77,10 @@ def compares(made_problem: Callable[..., Any]) -> Compares:
     return make
 
 
-def test_the_baselines_own_output_passes_with_figures(compares: Compares) -> None:
-    case = compares(TENTHS)
+@pytest.mark.parametrize("baseline", [TENTHS, TENTHS.replace("sum(", "1j * sum(")])
+def test_the_baselines_own_output_passes_with_figures(compares: Compares, baseline: str) -> None:
+    case = compares(baseline)
+    assert case.comparison.usual[0].rms > 0
     finding = case.finding(case.right)
     (figures,) = finding.outputs
     assert (finding.verdict, finding.paper, finding.message) == (Verdict.PASS, True, "")
@@ -189,6 +193,8 @@ def test_each_index_of_a_dimension_is_held_to_the_limit_where_the_card_says_so(c
         verdicts.append(verdict)
     assert verdicts == [Verdict.PASS, Verdict.WRONG_RESULT]
     assert (figures.first_wrong, figures.wrong) == ([3, 0], 512)
+    for without in (torch.tensor(1.0), torch.ones(0, 3)):  # no such dimension, no elements
+        assert comparison.held("out", without, UsualError(), OwnError(1.0, 1.0)).along == -1
 
 
 def test_integers_are_exact_beside_a_floating_output(compares: Compares) -> None:
@@ -283,9 +289,9 @@ def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) 
     assert case.comparison.own[0][0].rms > 10 * first.outputs[0].baseline_rms
 
 
-@pytest.mark.parametrize(("rows", "taken"), [(8, 8), (3, 20)])
-def test_a_calibration_takes_more_iterations_where_outputs_are_small(compares: Compares, rows: int, taken: int) -> None:
-    case = compares(f"def solution(x):\n    return (x * 0.1)[:{rows}]\n")
+@pytest.mark.parametrize(("returned", "taken"), [("x * 0.1", 8), ("x[:3] * 0.1", 20), ("(x * 0.1, x[:3] * 0.1)", 20)])
+def test_small_outputs_take_more_iterations_to_calibrate(compares: Compares, returned: str, taken: int) -> None:
+    case = compares(f"def solution(x):\n    return {returned}\n")
     drawn: list[int] = []
 
     def expected_outputs() -> Iterator[Expected]:
@@ -362,8 +368,21 @@ def test_a_distance_is_the_largest_of_all_ranks(compares: Compares, extra: str) 
     size = slots.header_bytes(1) + 1024
     arena = torch.zeros(size, dtype=torch.uint8)
     slots.Slot(arena, 1).pack(structure, leaves)
+    zeros = arena.clone()
+    zeros[slots.header_bytes(1) :] = 0
+    far = case.comparison.distance(zeros, arena, [0], size, 1, lambda slot: {})  # in units of the baseline's size
+    assert 1 < float(far) < math.inf
     case.comparison.reduce = others_say(7.0)
     assert case.comparison.distance(arena, arena, [0], size, 1, lambda slot: {}).tolist() == [7.0]
+
+
+def test_ranks_reduce_to_the_largest() -> None:
+    def work(rank: int, world: int) -> list[float]:
+        figures = torch.tensor([rank, -rank], dtype=torch.float64)
+        largest_of_all_ranks(figures)
+        return figures.tolist()
+
+    assert in_gloo_ranks(2, work, 60) == [[1.0, 0.0]] * 2
 
 
 def test_all_ranks_calibrate_equally_many_iterations(compares: Compares) -> None:

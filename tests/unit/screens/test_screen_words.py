@@ -33,11 +33,11 @@ from sandbox.protocol.verdict import Verdict
 from screens import dialogs as dialog
 from screens import figures
 from screens.dialogs.doctor import finding_lines
-from screens.kernel.log_lines import lines_of
+from screens.kernel.headline import best_words
 from screens.kernel.panes.failure_view import with_marks_in_view
 from screens.kernel.phase_line import fitting, phase_parts
+from screens.kernel.run_update import lines_of
 from screens.kernel.source.side_by_side import DiffRow, rows_of
-from screens.kernel.status_words import best_words
 from screens.palette import fit
 from screens.sweep import square_words
 from screens.widgets.text_lines import hanging

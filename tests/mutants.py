@@ -1,0 +1,281 @@
+"""Puts small mistakes into functions, one at a time, and prints those that no test finds: `make mutants ARGS="sandbox/memory"`.
+
+mutants.toml names the tests of each folder and keeps its score. A mistake runs the tests that execute its line, in a fork of a
+pytest process that has collected them. Programs that tests start import it from a copy of the checkout. Results are added to
+.mutants/, a file for each folder or module. The next call tries only what no earlier call has found.
+"""
+
+import argparse
+import ast
+import atexit
+import gc
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import coverage
+import pytest
+import tomlkit
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "tests" / "unit" / "mutants.toml"
+PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, And Or, Add Sub, Mult Div, Mod FloorDiv, BitAnd BitOr"
+SWAPPED = {
+    getattr(ast, a): getattr(ast, b) for pair in map(str.split, PAIRS.split(", ")) for a, b in (pair, reversed(pair))
+}
+OPPOSITE = {"max": "min", "min": "max", "any": "all", "all": "any"}
+FORGOTTEN = {"abs", "sorted", "sqrt", "set", "list", "tuple", "reversed", "round", "max", "min"}
+
+
+def mistakes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what somebody could have written by mistake instead of a node."""
+    match node:
+        case ast.Compare(left, [op], right):
+            yield ast.Compare(left, [SWAPPED[type(op)]()], right)
+        case ast.BinOp(left, op, right) if type(op) in SWAPPED:
+            yield from (ast.BinOp(left, SWAPPED[type(op)](), right), left)
+        case ast.BoolOp(op, [first, *rest]):
+            yield from (ast.BoolOp(SWAPPED[type(op)](), node.values), first, rest[-1])
+        case ast.UnaryOp(ast.Not() | ast.USub(), operand):
+            yield operand
+        case ast.Constant(bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(int(value) | float(value)):
+            yield ast.Constant(value + 1 if isinstance(value, int) else value * 2 or 1.0)
+        case ast.If(_, body, orelse) | ast.IfExp(_, body, orelse):
+            yield from (type(node)(ast.Constant(truth), body, orelse) for truth in (True, False))
+        case ast.With(items, body) if not any(item.optional_vars for item in items):
+            yield ast.If(ast.Constant(True), body, [])
+        case ast.Break():
+            yield ast.Continue()
+        case (
+            ast.Expr(ast.Call() | ast.Await())
+            | ast.Raise()
+            | ast.AugAssign()
+            | ast.Assign([ast.Attribute() | ast.Subscript()])
+        ):
+            yield ast.Pass()
+        case ast.comprehension(target, iterated, [_, *rest], is_async):
+            yield ast.comprehension(target, iterated, rest, is_async)
+        case ast.Slice(lower, upper, step) if lower and upper:
+            yield from (ast.Slice(None, upper, step), ast.Slice(lower, None, step))
+        case ast.Call(function, [first, *rest], keywords) if not isinstance(first, ast.Starred):
+            name = getattr(function, "id", getattr(function, "attr", ""))
+            if name in OPPOSITE:
+                yield ast.Call(ast.Name(OPPOSITE[name], ast.Load()), node.args, keywords)
+            if name in FORGOTTEN:
+                yield first
+            elif rest and name not in ("isinstance", "getattr"):
+                yield ast.Call(function, [rest[0], first, *rest[1:]], keywords)
+            yield from (
+                ast.Call(function, node.args, [each for each in keywords if each is not gone]) for gone in keywords
+            )
+
+
+def places(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST, str, int | None, ast.AST, ast.AST]]:
+    """Yields function, parent, field, index, node and mistake; nothing for annotations, signatures and texts."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list") or (field == "args" and not isinstance(node, ast.Call)):
+            continue
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr | ast.Assert):
+                yield from ((function, node, field, index, child, wrong) for wrong in mistakes(child) if function)
+                inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                yield from places(child, child.name if inner else function)
+
+
+def wrong_module(path: Path, number: int) -> tuple[ast.Module, int, str]:
+    """Returns a module with its mistake `number`, the mistake's line, and what was changed."""
+    tree = ast.parse(path.read_bytes())
+    function, parent, field, index, old, new = list(places(tree))[number]
+    change = " -> ".join(" ".join(ast.unparse(each).split())[:90] for each in (old, new))
+    ast.fix_missing_locations(ast.copy_location(new, old))
+    setattr(parent, field, new) if index is None else getattr(parent, field).__setitem__(index, new)
+    return tree, getattr(old, "target", old).lineno, f"{function}: {change}"
+
+
+def plant(path: Path, number: int, tree: ast.Module) -> None:
+    """Writes a changed module to disk, and its code into the functions that this process has imported."""
+    codes, waiting = {}, [compile(tree, str(path), "exec")]
+    for code in waiting:  # grows
+        codes[code.co_qualname, code.co_firstlineno] = code
+        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
+    for each in gc.get_objects():
+        if type(each) is FunctionType and each.__code__.co_filename == str(path):
+            each.__code__ = codes.get((each.__code__.co_qualname, each.__code__.co_firstlineno), each.__code__)
+    path.write_text(ast.unparse(tree), encoding="utf-8")
+    os.utime(path, (number, number))  # compiled files of other mistakes are out of date
+
+
+def in_fork(work: Callable[[], Any], seconds: float) -> Any:
+    """Returns what `work` returns in a process of its own; True if the process ends early or takes too long."""
+    answer = Path(tempfile.mkstemp()[1])
+    if not (child := os.fork()):
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            answer.write_bytes(pickle.dumps(work()))
+        except Exception:
+            answer.write_bytes(pickle.dumps(traceback.format_exc()))
+        finally:
+            os._exit(0)
+    until = time.monotonic() + seconds
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        time.sleep(0.02)
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    found = pickle.loads(answer.read_bytes() or pickle.dumps(True))
+    answer.unlink()
+    if isinstance(found, str):
+        sys.exit(found)
+    return found
+
+
+class Trial:
+    """A pytest plugin: tries mistakes with the tests that the session has collected."""
+
+    def __init__(self, mutants: dict[str, tuple[Path, int]], world_tests: tuple[str, ...], results: Path) -> None:
+        self.mutants, self.world_tests, self.results = mutants, world_tests, results
+        self.found: dict[str, bool | None] = {}
+        self.failed: set[str] = set()
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
+        self.failed |= {report.nodeid} if report.failed else set()
+
+    def finds(self, items: list[pytest.Item]) -> bool:
+        """Runs tests until one fails, and returns whether one has failed."""
+        for item, following in zip(items, [*items, None][1:], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                break
+        return bool(self.failed)
+
+    def measure(self, items: list[pytest.Item]) -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
+        """Returns the tests that execute each line of each module, and each passing test's duration in s."""
+        modules = sorted({str(path) for path, _ in self.mutants.values()})
+        watch = coverage.Coverage(data_file=None, include=modules, config_file=False)
+        watch.start()
+        for item, following in zip(items, [*items, None][1:], strict=True):
+            watch.switch_context(item.nodeid)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        watch.stop()
+        passed = {name: seconds for name, seconds in self.seconds.items() if name not in self.failed}
+        return {module: watch.get_data().contexts_by_lineno(module) for module in modules}, passed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.unfreeze()
+        items = {item.nodeid: item for item in session.items}
+        lines, times = in_fork(lambda: self.measure(session.items), 3600)
+        in_worlds = [name for name in times if name.startswith(self.world_tests)]
+        print(f"{len(times)} of {len(items)} tests pass, in {sum(times.values()):.0f} s", flush=True)
+        for place, (path, number) in self.mutants.items():
+            right = path.read_bytes()
+            tree, line, _ = wrong_module(path, number)
+            tests = sorted(times.keys() & lines[str(path)].get(line, []) or in_worlds, key=times.__getitem__)
+            seconds = 20 + 5 * sum(times[name] for name in tests)
+            work = partial(self.planted, path, number, tree, [items[name] for name in tests])
+            if not self.found and in_fork(partial(work.func, path, 0, ast.parse(right), work.args[3]), seconds):
+                sys.exit(f"tests fail with an unchanged {path}")
+            path.write_bytes(right)
+            self.found[place] = in_fork(work, seconds)
+            path.write_bytes(right)
+            with self.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"place": place, "found": self.found[place]}) + "\n")
+            if self.found[place] is False:
+                print(f"{len(tests)} tests miss {place}", flush=True)
+        return True
+
+    def planted(self, path: Path, number: int, tree: ast.Module, items: list[pytest.Item]) -> bool | None:
+        """Plants a mistake and returns whether tests find it; None if it cannot be planted."""
+        try:
+            plant(path, number, tree)
+        except ValueError:  # a function that exists cannot have other free variables
+            return None
+        return self.finds(items)
+
+
+def copied_checkout() -> Path:
+    """Copies what git tracks, because mistakes are written into modules."""
+    copy = Path(tempfile.mkdtemp(dir=ROOT / ".mutants"))
+    atexit.register(shutil.rmtree, copy)
+    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+def tried_sample(target: str, row: Any, size: int, seed: int, equivalent: set[str]) -> dict[str, bool]:
+    """Tries the sampled mistakes that no earlier call found. Returns for each by place and change whether it is found."""
+    (ROOT / ".mutants").mkdir(exist_ok=True)
+    copy = copied_checkout()
+    os.chdir(copy)
+    os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no other threads of torch
+    sys.path[:0] = [str(copy)]
+    modules = sorted((copy / target).rglob("*.py")) if (copy / target).is_dir() else [copy / target]
+    modules = [path for path in modules if str(path.relative_to(copy)) not in row.get("left_out", ())]
+    chosen = [(path, number) for path in modules for number, _ in enumerate(places(ast.parse(path.read_bytes())))]
+    # Drawn by name and number, so that a change of one module draws no others from the rest.
+    chosen.sort(key=lambda each: hashlib.sha256(f"{seed} {each[0].name} {each[1]}".encode()).digest())
+    sample = {}
+    for path, number in chosen[:size]:
+        _, line, change = wrong_module(path, number)
+        sample[f"{path.relative_to(copy)}:{line} {change}"] = (path, number)
+    sample = {place: mutant for place, mutant in sample.items() if place.split(" ", 1)[1] not in equivalent}
+    results = ROOT / ".mutants" / f"{target.replace('/', '-')}.jsonl"
+    results.touch()
+    known = {each["place"]: each["found"] for each in map(json.loads, results.read_text().splitlines())}
+    missing = {place: mutant for place, mutant in sample.items() if known.get(place, False) is False}
+    if missing:
+        trial = Trial(missing, tuple(row.get("world_tests", ())), results)
+        marks = row.get("marks", "not slow and not long and not gpu and not problems")
+        options = ["-q", "-s", "-p", "no:cacheprovider", "--timeout", "60", "-m", marks]
+        pytest.main([*options, *row["tests"], *trial.world_tests], plugins=[trial])
+        known |= trial.found
+    return {place: known[place] for place in sample if known[place] is not None}
+
+
+def main() -> None:
+    """Tries a random sample of the mistakes of a folder or a module, and prints the score."""
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("target", help="a folder of mutants.toml, or a module in one")
+    parser.add_argument("--sample", type=int, default=50, help="the number of mistakes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="record the score in mutants.toml")
+    asked = parser.parse_args()
+    table = tomlkit.parse(TABLE.read_text(encoding="utf-8"))
+    folder = max((each for each in table["folders"] if asked.target.startswith(each)), key=len)
+    row = table["folders"][folder]
+    tried = tried_sample(asked.target, row, asked.sample, asked.seed, {each["change"] for each in table["equivalent"]})
+    score = sum(tried.values()) / len(tried)
+    print(f"{asked.target}: {sum(tried.values())} of {len(tried)} mistakes found, {score:.0%}")
+    if score < row["floor"]:
+        sys.exit(f"below the floor of {row['floor']:.0%} in {TABLE.name}")
+    if asked.write:
+        row.update(
+            tried=len(tried), found=sum(tried.values()), date=datetime.now(UTC).date().isoformat(), seed=asked.seed
+        )
+        TABLE.write_text(tomlkit.dumps(table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
