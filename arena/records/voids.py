@@ -56,14 +56,11 @@ class Voids:
         """By id of the run or the duel."""
         self.kernels: dict[str, Void] = {}
         """By hash of the code."""
-        self.named: set[str] = set()
-        """Runs and code hashes of all lines, also if the mark was taken back."""
         self.damaged = damaged
         """A sentence that names the lines of the journal that cannot be read; empty if there are none."""
         for line in lines:
             marks, name = (self.runs, line.run) if line.run else (self.kernels, line.code)
             marks.pop(name, None)
-            self.named.add(name)
             if not line.undo:
                 marks[name] = line
 

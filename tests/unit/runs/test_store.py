@@ -268,6 +268,13 @@ def test_damage_that_is_found_at_any_time_is_repaired(paths: Paths, how: str) ->
     assert store.entries("you")[0].run_id == "a"
 
 
+def test_a_closed_index_is_not_damaged(paths: Paths) -> None:
+    store = Store(paths.database, paths.runs)
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.record(record_of(header("b", 2.0), result()))
+
+
 def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
     journal(paths, "a")
     store = Store(paths.database, paths.runs)
