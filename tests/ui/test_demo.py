@@ -128,7 +128,7 @@ async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
         await until(pilot, lambda: stage_of.stage.slide == "board")
 
 
-@pytest.mark.parametrize("key", ["a", "escape", "f1"])
+@pytest.mark.parametrize("key", ["a", *(pytest.param(key, marks=pytest.mark.further) for key in ("escape", "f1"))])
 async def test_any_key_takes_over_and_ends_what_is_played(play, until, tmp_path, key) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
     before = started_processes()
