@@ -470,13 +470,16 @@ def test_a_run_waits_until_no_other_arena_times_on_these_devices(
     assert machine.clock.monotonic() > 30.0
 
 
-def test_a_lease_that_is_never_free_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
+def test_a_lease_that_is_never_free_is_a_harness_error(
+    contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.deadlines, "LEASE", 20.0)
     machine = MadeMachine("made-gpu")
     assert contended.take()
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert "waited 240 s for another arena" in judged.detail
+    assert "waited 20 s for another arena" in judged.detail
     contended.close()
 
 
