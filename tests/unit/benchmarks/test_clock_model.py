@@ -13,7 +13,9 @@ RUNS = 300
 """Simulated runs of each case."""
 
 
-@pytest.mark.parametrize("noises", [(QUIET, CONTENTION), pytest.param(MODELS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "noises", [(QUIET, CONTENTION), pytest.param(MODELS, marks=[pytest.mark.slow, pytest.mark.further])]
+)
 def test_identical_code_is_called_in_one_run_of_a_hundred_at_most(noises):
     rows = list(identical(RUNS, noises))
     assert len(rows) == len(noises)
