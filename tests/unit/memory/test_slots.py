@@ -1,8 +1,10 @@
 """Output slots: unpacking returns what was packed, and what a hostile rank writes is bounded."""
 
 import ast
+import gc
 import os
 import struct
+import weakref
 
 import pytest
 import torch
@@ -229,3 +231,25 @@ def test_a_slot_is_overwritten_when_bytes_behind_its_header_are(at, seen):
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     memory[at] = 0
     assert slots.overwritten(memory, 4096, 64) == [slot == seen for slot in range(SIZE // 4096)]
+
+
+def test_memory_is_free_without_a_collection_of_garbage():
+    gc.disable()
+    try:
+        value = (torch.zeros(3), {"a": [torch.zeros(2), None, 4]})
+        structure, leaves = flatten(value)
+        again = unflatten(structure, [tensor for _, tensor in leaves])
+        storages = [weakref.ref(tensor.untyped_storage()) for _, tensor in leaves]
+        held = [weakref.ref(tensor) for _, tensor in leaves]
+        assert all(reference() is not None for reference in held)
+        del value, leaves, again
+        assert [reference() for reference in held] == [None] * 3
+        assert [reference() for reference in storages] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_numbers_are_on_the_cpu_whatever_device_a_kernel_made_the_default():
+    with torch.device("meta"):
+        leaves = flatten((1, 2.5, torch.Size((3, 4))))[1]
+    assert {tensor.device.type for _, tensor in leaves} == {"cpu"}

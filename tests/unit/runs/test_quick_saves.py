@@ -1,7 +1,11 @@
-"""Saves in quick succession, on real ranks: in whatever phase older runs are cancelled, the last is judged fairly."""
+"""Runs on real ranks: saves in quick succession, and too few descriptors for a world."""
 
 import asyncio
+import json
 import os
+import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -60,3 +64,17 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
         referee.await_all(stage.world, Kind.AWAKE, 10.0)
     finally:
         referee.close()
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (22, 22))
+
+
+def test_too_few_descriptors_for_a_world_are_a_harness_error_with_its_cause(paths: Paths) -> None:
+    command = [sys.executable, "-m", "arena.cli", "run", "allreduce", "baseline", "--device", "cpu", "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 3, done.stderr
+    result = json.loads(done.stdout)
+    assert result["verdict"] == "HARNESS_ERROR"
+    assert "Too many open files" in result["detail"]
+    assert "Choose other sizes" not in done.stdout + done.stderr
