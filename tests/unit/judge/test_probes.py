@@ -168,12 +168,15 @@ def test_only_calls_that_no_rank_has_begun_get_other_inputs() -> None:
     assert {slot % calls for slot in slots} <= set(range(4, calls))
 
 
-def test_a_count_that_leaves_nothing_to_replace_proves_nothing_but_is_not_tried_for_ever() -> None:
-    machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 1 << 63))
+@pytest.mark.parametrize("begun", [0, 1 << 63])
+def test_replacing_before_or_after_all_calls_proves_nothing(begun: int) -> None:
+    machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: begun))
     rounds = measured(machine)
-    assert (rounds.probes.due[0].tries, rounds.probes.due[0].held_tries) == (MOST_TRIES, MOST_HELD_TRIES)
+    due = rounds.probes.due[0]
+    assert (due.tries, due.held_tries) == (MOST_TRIES, MOST_HELD_TRIES)
+    assert (due.replaced, due.held) == (WANTED_REPLACED, WANTED_HELD)
     assert not rounds.probes.proven
-    assert orders(machine, DrawAgain) == []
+    assert bool(orders(machine, DrawAgain)) == (begun == 0)
 
 
 def test_too_high_a_count_is_refused() -> None:

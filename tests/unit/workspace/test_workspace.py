@@ -51,6 +51,7 @@ def test_saving_keeps_the_new_text_and_the_one_it_replaces(workspace: Workspace,
     workspace.save(path, "mine again")
     for text in ("mine", "another program's", "mine again"):
         assert workspace.revision(content_hash(text)) == text
+    assert set(workspace.kept_of(path)) == {content_hash(text) for text in ("mine", "another program's", "mine again")}
 
 
 def test_a_damaged_revision_is_not_handed_out(workspace: Workspace) -> None:
