@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Checked, Interval, RankChecked, Speedup
 from screens.kernel.panes import result_pane
-from screens.kernel.panes.correctness import rank_parts
+from screens.kernel.panes.correctness import map_cells, rank_parts
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LINES_KEPT, LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
@@ -240,3 +240,11 @@ def test_the_value_that_a_rank_got_is_whole(events, width: int, said: str) -> No
     )
     parts = rank_parts(replace(checked, rank=0, outputs=[output]), width)
     assert "".join(part if isinstance(part, str) else part[0] for part in parts) == said
+
+
+def test_maps_of_all_ranks_have_one_scale(events) -> None:
+    wrong = next(event for event in events("wrong") if isinstance(event, RankChecked) and not event.ok)
+    outputs = [replace(wrong.outputs[0], where=[1.0] * 64, got=got) for got in ("-1.2", "-123456.789012")]
+    ranks = [replace(wrong, rank=rank, outputs=[output]) for rank, output in enumerate(outputs)]
+    cells = map_cells(ranks, 70)
+    assert len({len(rank_parts(rank, 70, cells)[3][0]) for rank in ranks}) == 1

@@ -22,7 +22,7 @@ from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
 from screens.picker import PickerScreen
-from screens.picker.problem_table import ProblemRow, columns_for
+from screens.picker.problem_table import WIDTHS, ProblemRow, columns_for
 
 
 def stored(player: str, speedup: float) -> RunRecord:
@@ -282,6 +282,14 @@ async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(open_app, u
         await app.refresh_picker()
         await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
         assert "you" in {key.value for key in app.picker.table.columns}
+
+
+def test_columns_of_results_fit_every_width() -> None:
+    results = {"you": 14, "house": 12, "best": 9, "device": 7}
+    for width in range(60, 240):
+        names, title = columns_for(width, results)
+        cells = [title if name == "problem" else results.get(name, WIDTHS.get(name, 0)) for name in names]
+        assert sum(cells) + 2 * len(cells) < width  # a cell on both sides of each, and the scrollbar
 
 
 def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
