@@ -113,7 +113,7 @@ class ChooseBatch(Order[None], frozen=True):
 
 
 class Arm(Order[None], frozen=True):
-    """Assemble the arguments of these iterations. Answer: ARMED; with a batch CHOSEN."""
+    """Assemble the arguments of these iterations. Answer: ARMED; with a batch CHOSEN; none if it is timed."""
 
     kind = Kind.ARM
     slots: list[SlotTable]
@@ -121,6 +121,8 @@ class Arm(Order[None], frozen=True):
     """Whether calls get private copies of the inputs, so that writes to them are found."""
     batch: ChooseBatch | None = None
     """A batch of these iterations that is chosen at once."""
+    timed: bool = False
+    """Whether GO follows at once."""
 
 
 class Go(Order[None], frozen=True):

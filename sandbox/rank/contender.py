@@ -151,7 +151,10 @@ class ContenderRank(Rank):
         if iterations.armed and not self.checking:
             assert self.solution is not None
             iterations.lay_out(self.solution)
-        self.batch, self.epoch, self.noop = slice(0, len(iterations.armed)), 0, False
+        self.batch = slice(0, len(iterations.armed))
+        if order.timed:
+            return
+        self.epoch, self.noop = 0, False
         gc.collect(0)
         if order.batch is not None:
             self.choose(order.batch, [])
@@ -170,8 +173,8 @@ class ContenderRank(Rank):
         self.device.receive(self.iterations.used_in)
         for _ in range(order.warm):
             self.last_result, _ = self.iterations.rehearse(self.solution)
-        for iteration in self.iterations.armed[self.batch][:1]:
-            self.output_copies.warm_up(iteration.slot, self.last_result)
+        slot = self.iterations.slots[order.first if self.iterations.armed else 0]
+        self.output_copies.warm_up(slot, self.last_result)
         self.output_copies.start(order.count, order.noop)
         self.spark.add_(1)
         self.device.synchronize()

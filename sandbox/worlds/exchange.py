@@ -157,6 +157,8 @@ class Exchange:
         self.sealed = prepared.layout.sealed
         self.tables: list[list[messages.SlotTable]] = []
         """By rank: where the tensors of the drawn iterations lie."""
+        self.shapes_vary = False
+        """Whether shapes differ from rank to rank, and from iteration to iteration."""
         self.findings: dict[int, dict[str, OutputError]] = {}
         self.reuses = False
         """Whether a rank reports that the kernel returned the memory of an earlier result again."""
@@ -187,6 +189,9 @@ class Exchange:
             for side in reply.touched:
                 raise self.late(rank, side)
         self.tables = [reply.tables for reply in drawn]
+        of_slots = [[slot.tensors for slot in of_ranks] for of_ranks in zip(*self.tables, strict=True)]
+        differ = any(shapes != each[0] for each in of_slots for shapes in each)
+        self.shapes_vary |= differ and any(each != of_slots[0] for each in of_slots)
 
     def arm(self, *worlds: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
         """Makes every rank of these worlds assemble the arguments of drawn iterations.
@@ -195,6 +200,7 @@ class Exchange:
         """
         end = None if count is None else first + count
         for world in worlds:
+            world.before_go = ()
             world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
         for world in worlds:
             self.await_all(world, Kind.ARMED, self.prepared.limits.load)
@@ -205,10 +211,15 @@ class Exchange:
         self._await_chosen(world)
 
     def arm_and_choose(self, world: World, batch: messages.ChooseBatch) -> None:
-        """Makes every rank assemble the arguments of a batch's iterations, and prepare it as `choose` does."""
-        end = batch.first + batch.count
-        world.tell_each([messages.Arm(tables[batch.first : end], batch=batch) for tables in self.tables])
+        """Makes every rank assemble the arguments of a batch's iterations, and prepare it as `choose` does.
+
+        If shapes vary, ranks get them with GO and assemble arguments then, so that no kernel exchanges shapes before.
+        """
+        tables = [tables[batch.first : batch.first + batch.count] for tables in self.tables]
+        early: list[list[messages.SlotTable]] = [[] for _ in tables] if self.shapes_vary else tables
+        world.tell_each([messages.Arm(slots, batch=batch) for slots in early])
         self._await_chosen(world)
+        world.before_go = [messages.Arm(slots, timed=True) for slots in tables] if self.shapes_vary else []
 
     def _await_chosen(self, world: World) -> None:
         self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)

@@ -137,6 +137,8 @@ class World:
         self.problems = 0
         """Number of problems opened so far."""
         self.gate: GatePage | None = None
+        self.before_go: Sequence[Order[Any]] = ()
+        """By rank, an order without an answer that is sent right before the next GO."""
         self._owed: deque[Kind] = deque()
         """Answers that are due and that nobody waits for yet, in their order. The next wait takes them first."""
 
@@ -214,17 +216,22 @@ class World:
 
         Stopped processes continue after the clock is read, so that they never run before this time.
         """
-        self._move(Kind.GO)
-        self.wires.require_silence()
+        self._prepare_go()
         started = self._timer.perf_counter_ns()
         self.wires.release()
         self.processes.resume()
         return started
 
-    def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
-        """Releases one rank after another, each once the previous one has begun. before(rank): called before each."""
+    def _prepare_go(self) -> None:
         self._move(Kind.GO)
         self.wires.require_silence()
+        if self.before_go:
+            self.wires.send(self.before_go)
+            self.before_go = ()
+
+    def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
+        """Releases one rank after another, each once the previous one has begun. before(rank): called before each."""
+        self._prepare_go()
         self.processes.resume(held=order)
         for rank in order:
             before(rank)

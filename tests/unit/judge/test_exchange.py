@@ -101,6 +101,23 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     assert found.contender.state is State.ARMED
 
 
+def test_shapes_that_vary_come_with_go() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.draw(6, expect_poison=False)
+    found.shapes_vary = True
+    found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
+    orders = machine.ranks(found.contender).orders
+    assert orders[-2] == Arm([], batch=ChooseBatch(2, 3, warm=1))
+    found.contender.go()
+    assert [slot.index for order in orders if isinstance(order, Arm) and order.timed for slot in order.slots] == [
+        2,
+        3,
+        4,
+    ]
+    assert not found.contender.before_go
+
+
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
 def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: int) -> None:
     machine = MadeMachine()
