@@ -1,6 +1,5 @@
 # expect: PASS
 # not_faster: yes
-# open: shapes are known while arguments are assembled, before the clock starts
 # problem: ulysses_all_gather_variable_primitive
 # attack: T31
 # twin: honest_exchanges_shapes
