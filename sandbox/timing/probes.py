@@ -105,6 +105,7 @@ class Probes:
         meaningful = WANTED_MEANINGFUL * (turns.setting.preset == PAPER)
         due = (apart * peers, WANTED_REPLACED, WANTED_HELD * peers) if able else ()
         self.due = [Due(meaningful, *due) for _ in turns.kernels]
+        self._sleep_seconds = SPIN_SECONDS if turns.kind.has_gate else SLEEP_SECONDS
         self.hurry = False
         """Whether every batch becomes a probe while some are due."""
 
@@ -276,11 +277,6 @@ class Probes:
         until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
             self.turns.timer.sleep(self._sleep_seconds)
-
-    @property
-    def _sleep_seconds(self) -> float:
-        """Seconds between two reads of the counts of calls. CPU ranks need the cores, so theirs are longer."""
-        return SPIN_SECONDS if self.turns.kind.has_gate else SLEEP_SECONDS
 
     def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> list[int]:
         """Replaces inputs of calls that have not begun; returns their slots in order, none if no other inputs fit."""

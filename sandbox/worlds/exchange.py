@@ -229,14 +229,11 @@ class Exchange:
 
         watch: also look for foreign work on the devices; returns its longest duration in microseconds.
         """
-        return self._reveal(messages.Reveal(self.side, first, count, watch, rank))
+        return max(self.ask(messages.Reveal(self.side, first, count, watch, rank)))
 
     def foreign_us(self) -> float:
         """The longest foreign work on a device now, in microseconds."""
-        return self._reveal(messages.Reveal(None, watch=True))
-
-    def _reveal(self, order: messages.Reveal) -> float:
-        return max(self.ask(order))
+        return max(self.ask(messages.Reveal(None, watch=True)))
 
     def await_done(self, world: World, limit: float, stops: bool = False, copied: tuple[int, int] | None = None) -> int:
         """Waits until a batch ends. Returns its end in perf_counter_ns.
@@ -309,31 +306,28 @@ class Exchange:
         inputs as upstream draws them may be the same in every iteration. The contender gets the new inputs with the next
         `reveal` of the slot.
         """
-        for meaningful in distributions:
-            for seed in fresh_seeds(tries):
-                again = messages.DrawAgain(slot, of_trial(seed, self.prepared.seeds[slot]), meaningful)
-                fits = self.ask(again)
-                if all(fits):
-                    self._begin(replace(again, replace=True))
-                    return True
-        return False
+        trial = self.prepared.seeds[slot]
+        seeds = ((seed, meaningful) for meaningful in distributions for seed in fresh_seeds(tries))
+        return any(
+            self._fits(messages.DrawAgain(slot, of_trial(seed, trial), meaningful)) for seed, meaningful in seeds
+        )
 
     def replace_alone(self, slot: int, rank: int, tries: int) -> bool:
         """Replaces the inputs of one rank only, as `replace` does. The inputs of all other ranks stay as they are."""
-        for seed in fresh_seeds(tries):
-            again = messages.DrawAgain(slot, seed, alone=rank)
-            fits = self.ask(again)
-            if all(fits):
-                self._begin(replace(again, replace=True))
-                return True
-        self.prepared.misfits[rank] += 1
-        return False
+        found = any(self._fits(messages.DrawAgain(slot, seed, alone=rank)) for seed in fresh_seeds(tries))
+        self.prepared.misfits[rank] += not found
+        return found
+
+    def _fits(self, again: messages.DrawAgain) -> bool:
+        """Draws an iteration, and begins to write it if it fits on every rank. Returns whether it does."""
+        if fits := all(self.ask(again)):
+            self._begin(replace(again, replace=True))
+        return fits
 
     def discard_outputs(self) -> None:
-        """Poisons the output arenas, without comparing anything."""
+        """Begins to poison the output arenas, without comparing anything. The next `draw` waits for it."""
         for side in self.sides:
             self._begin(messages.CompareOutputs([], side))
-        self.await_begun()  # else outputs of the next batch could be poisoned on a busy machine
 
     def require_untouched(self) -> None:
         """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""
