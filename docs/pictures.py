@@ -239,8 +239,8 @@ async def folder() -> None:
 async def void() -> None:
     """The results of a problem, one of them voided."""
     from arena.settings import Settings
+    from screens.dialogs.runs import RunsDialog
     from screens.dialogs.void import VoidDialog
-    from screens.picker.board import ResultsDialog
 
     at = ["--world", "2", "--device", "cpu"]
     commands = [["run", "1", str(kernel_paths()[name]), *at] for name in ("allreduce_two_shot", "allreduce_cpp")]
@@ -248,11 +248,11 @@ async def void() -> None:
         await pilot.press("b")
         await until(pilot, lambda: bool(getattr(app.screen, "standings", None)))
         await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and len(app.screen.entries) == len(commands))
+        await until(pilot, lambda: isinstance(app.screen, RunsDialog) and len(app.screen.entries) == len(commands))
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, VoidDialog))
         await pilot.press(*"another job ran on this machine", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and any(e.voided for e in app.screen.entries))
+        await until(pilot, lambda: isinstance(app.screen, RunsDialog) and any(e.voided for e in app.screen.entries))
         await draw(app, pilot, "void")
 
 

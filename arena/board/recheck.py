@@ -11,9 +11,10 @@ from arena.errors import ArenaError, RunRefused, UsageError, why
 from arena.machine.facts import installed_version, require_jail, this_machine
 from arena.paths import Paths
 from arena.records.header import read_header
+from arena.records.json_lines import append_line
 from arena.records.ranking import fastest
 from arena.records.run_record import BriefResult, RunRecord, fields_of, view
-from arena.records.voids import Void, append_void, clean_note
+from arena.records.voids import Void, clean_note
 from arena.runs.judge import Judge, RunRequest
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
@@ -171,7 +172,7 @@ class Rechecker:
         ]
         for run in same:
             line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._terms.void_by), run=run)
-            append_void(self._paths.voids, line)
+            append_line(self._paths.voids, line)
         return same
 
 

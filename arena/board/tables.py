@@ -134,10 +134,10 @@ def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
     ]
 
 
-def table(rows: Sequence[BoardRow]) -> list[str]:
+def table(rows: Sequence[BoardRow], headings: Sequence[str] = HEADINGS) -> list[str]:
     """Returns the lines of a table without its empty columns."""
-    shown = [n for n in range(len(HEADINGS)) if any(row[n] not in ("", "–") for row in rows)]
-    columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
+    shown = [n for n in range(len(headings)) if any(row[n] not in ("", "–") for row in rows)]
+    columns = tuple(Column[BoardRow](headings[n], lambda row, n=n: row[n]) for n in shown)  # type: ignore[misc]
     return TextTable(columns).lines(rows)
 
 

@@ -13,8 +13,9 @@ from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.records.header import read_header
 from arena.records.index import Store, stored
+from arena.records.json_lines import append_line
 from arena.records.run_record import RunRecord
-from arena.records.voids import Void, append_void, clean_note, read_voids
+from arena.records.voids import Void, clean_note, read_voids
 from arena.sweep.journal import JournalDamaged, journals
 from arena.sweep.records import CellResult
 from arena.words.untrusted_text import printable
@@ -35,6 +36,8 @@ class VoidTarget(msgspec.Struct, frozen=True):
     """Ids of the runs and duels that the mark is on, if this machine has them."""
     players: list[str] = []
     """Players of these results; only known for a kernel."""
+    asked: str = ""
+    """The part of the kernel's hash by which it was named."""
 
     @property
     def words(self) -> str:
@@ -42,7 +45,7 @@ class VoidTarget(msgspec.Struct, frozen=True):
         if self.run:
             return f"result {self.run}"
         of = f" of {', '.join(map(printable, self.players))}" if self.players else ""
-        return f"kernel {self.code[:12]} ({len(self.results)} result{'s' * (len(self.results) != 1)}{of})"
+        return f"kernel {self.asked or self.code[:12]} ({len(self.results)} result{'s' * (len(self.results) != 1)}{of})"
 
 
 def find_target(paths: Paths, word: str) -> VoidTarget:
@@ -67,7 +70,7 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
         if len(named) > 1:
             raise UsageError(f"{len(named)} kernels have a hash that begins with {word}", "name more of its characters")
         if named:
-            return _kernel(paths, named.pop(), swept)
+            return msgspec.structs.replace(_kernel(paths, named.pop(), swept), asked=word)
     raise UsageError(
         f"there is no result and no kernel {word!r}",
         f"name the id of a run, of a sweep's result or of a duel, or {LEAST_HASH} characters or more of a kernel's hash",
@@ -132,7 +135,7 @@ def void(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
         raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
     if not line.by:
         raise UsageError("a void needs the name of who says so", "name somebody: --by NAME")
-    append_void(paths.voids, line)
+    append_line(paths.voids, line)
     return line
 
 
@@ -148,7 +151,7 @@ def unvoid(paths: Paths, target: VoidTarget, note: str, by: str) -> Void:
     if name not in marks:
         raise UsageError(f"{target.words} is not voided", _advice(paths, target))
     line = Void(at=time.time(), note=clean_note(note), by=clean_note(by), run=target.run, code=target.code, undo=True)
-    append_void(paths.voids, line)
+    append_line(paths.voids, line)
     return line
 
 

@@ -1,5 +1,7 @@
 """`pkb-arena board`: the scores of all players, with the published scores beside them."""
 
+import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +10,15 @@ import click
 from arena.board import page
 from arena.board.gathering import Board, gather
 from arena.board.page import whole_picture
-from arena.board.tables import DEFINITIONS, csv_text, markdown, text_lines
-from arena.cli.options import json_option, open_session
+from arena.board.tables import DEFINITIONS, csv_text, markdown, table, text_lines
+from arena.cli.options import complete_problem, json_option, open_session
 from arena.cli.output import complain, print_json, print_line, say
 from arena.errors import UsageError
-from arena.paths import NAMED, make_folder, unwritable, write_atomically
+from arena.paths import NAMED, Paths, make_folder, unwritable, write_atomically
+from arena.records.index import stored
+from arena.records.run_table import HEADINGS, read_notes, run_cells
 from arena.words.untrusted_text import printable
+from problems.specification import Problem
 from sandbox.protocol.verdict import ExitCode
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -24,6 +29,9 @@ _file = click.Path(path_type=Path, dir_okay=False)
     "--sweep", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: everything]"
 )
 @click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
+@click.option(
+    "--runs", metavar="PROBLEM", shell_complete=complete_problem, help="The runs of this problem, newest first."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results.")
@@ -34,6 +42,7 @@ def command(
     ctx: click.Context,
     sweeps: tuple[str, ...],
     by: str | None,
+    runs: str | None,
     as_csv: bool,
     as_markdown: bool,
     svg: Path | None,
@@ -49,6 +58,9 @@ def command(
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise UsageError("--json, --csv and --markdown exclude each other", "ask for one of them")
     session = open_session()
+    if runs is not None:
+        _print_runs(session.paths, session.problem(runs), as_csv)
+        return
     board = gather(session.paths, session.catalogue, sweeps)
     for file, draw in ((svg, whole_picture), (page_file, page.page)):
         if file is not None:
@@ -66,6 +78,20 @@ def command(
         complain(left_out.what, left_out.advice)
     if board.left_out:
         ctx.exit(ExitCode.ENVIRONMENT)
+
+
+def _print_runs(paths: Paths, problem: Problem, as_csv: bool) -> None:
+    """Prints the table of runs that the app's history shows: of all players, revisions and settings."""
+    runs = stored(paths, lambda store: store.history(problem.id, None)) or []
+    notes = read_notes(paths.workspace)
+    rows = [tuple(run_cells(run, notes.get(run.sha256, "")).values()) for run in runs]
+    if as_csv:
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows([HEADINGS, *rows])
+        print_line(buffer.getvalue().rstrip("\n"))
+    else:
+        for line in table(rows, HEADINGS):
+            print_line(line)
 
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:

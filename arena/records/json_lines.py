@@ -13,6 +13,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
+from arena.errors import FolderUnwritable, why
+from arena.paths import make_folder, unwritable
+
 Line = TypeVar("Line")
 
 MOST_BYTES = 64 << 20
@@ -114,13 +117,19 @@ def append_line(path: Path, line: msgspec.Struct) -> None:
     """Adds one line to a file that several processes write, and returns when it is on the disk.
 
     Raises:
-        OSError: it could not be written; the file has the lines that it had.
+        FolderUnwritable: it could not be written; the file has the lines that it had.
     """
-    file = LineFile(path, LOCK_EX)
+    make_folder(path.parent)
     try:
-        file.append(encode(line))
-    finally:
-        file.close()
+        file = LineFile(path, LOCK_EX)
+        try:
+            file.append(encode(line))
+        finally:
+            file.close()
+    except PermissionError as error:
+        raise unwritable(path.parent, error) from None
+    except OSError as error:
+        raise FolderUnwritable(f"cannot write {path}: {why(error)}", "free some space, and try again") from None
 
 
 class Journal:

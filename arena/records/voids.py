@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import FolderUnwritable, PathRefused, why
-from arena.paths import make_folder, unwritable
-from arena.records.json_lines import append_line, decoder, whole_lines
+from arena.errors import PathRefused, why
+from arena.records.json_lines import decoder, whole_lines
 from arena.words.untrusted_text import one_line
 
 NOTE_CHARACTERS = 500
@@ -105,21 +104,6 @@ def _read(path: Path, inode: int, changed: int, size: int) -> Voids:
             damaged.append(str(line.number))
     numbers = f"line{'s' * (len(damaged) > 1)} {', '.join(damaged)}"
     return Voids(lines, f"{path}: {numbers} cannot be read; what they voided counts" if damaged else "")
-
-
-def append_void(path: Path, line: Void) -> None:
-    """Adds a line, and returns when it is on the disk.
-
-    Raises:
-        FolderUnwritable: it could not be written; the file has the lines that it had.
-    """
-    make_folder(path.parent)
-    try:
-        append_line(path, line)
-    except PermissionError as error:
-        raise unwritable(path.parent, error) from None
-    except OSError as error:
-        raise FolderUnwritable(f"cannot write {path}: {why(error)}", "free some space, and try again") from None
 
 
 def clean_note(text: str) -> str:

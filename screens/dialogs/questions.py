@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import Button, OptionList
+from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.dialogs import Dialog
@@ -35,6 +35,24 @@ class Question(Dialog[bool | None]):
         self.dismiss(event.button.id == "yes")
 
 
+class Ask(Dialog[str | None]):
+    """Asks for one line of text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+
+    def __init__(self, title: str, text: str = "", example: str = "") -> None:
+        super().__init__()
+        self._title, self._text, self._example = title, text, example
+
+    def compose(self) -> ComposeResult:
+        with self.frame(self._title, "enter keeps it · esc back"):
+            yield Input(self._text, placeholder=self._example, compact=True)
+
+    @on(Input.Submitted)
+    def _given(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+
 _SENTENCES = {
     "baseline": "a copy of the baseline: correct from the start",
     "torch": "plain torch and its collectives",
@@ -46,13 +64,13 @@ _SENTENCES = {
 
 
 def template_sentences(*, on_gpus: bool) -> dict[str, str]:
-    """Returns the names of the starter templates, each with a sentence. on_gpus: whether runs use GPUs here."""
+    """Returns the starter templates of this machine, each with a sentence. on_gpus: whether runs use GPUs here."""
     from arena.workspace.named_kernels import GPU_TEMPLATES, template_names
     from sandbox.machine.backends import BACKENDS
 
     sentences = _SENTENCES | {backend.name: f"CUDA C++ over {backend.title}" for backend in BACKENDS}
-    needs = {name: "needs GPUs: " if name in GPU_TEMPLATES and not on_gpus else "" for name in template_names()}
-    return {name: f"{need}{sentences.get(name, '')}" for name, need in needs.items()}
+    usable = (name for name in template_names() if on_gpus or name not in GPU_TEMPLATES)
+    return {name: sentences.get(name, "") for name in usable}
 
 
 class Choose(Dialog[str | None]):

@@ -1,5 +1,6 @@
 """The duel board: ratings, and the duels that were played; enter replays one."""
 
+import textwrap
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +19,6 @@ from arena.records.voids import read_voids
 from arena.words.untrusted_text import printable
 from screens import figures
 from screens.dialogs import Dialog
-from screens.dialogs.result_line import struck_out
 from screens.services import Services
 from screens.widgets.text_lines import MeasuredPane, PlainStatic, Remeasured
 
@@ -61,7 +61,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
         decided = await asyncio.to_thread(duel_records, folder, voids)
         self.records = [*decided, *await asyncio.to_thread(abandoned_duels, folder)]
         self.records.sort(key=lambda record: record.header.created, reverse=True)
-        self.found = ratings(decided)
+        self.found = ratings(decided) if len(decided) > 1 else []  # one duel rates nobody
         duels = self.query_one("#duels", OptionList)
         duels.display = bool(self.records)
         if self.records:
@@ -94,7 +94,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
             none = f"No duels yet. Press {self.key_words('duel_here')} on a problem to start one."
-            words = "No rated duels." if self.records else none
+            words = "Ratings need two decided duels." if self.records else none
             self.query_one("#ratings", PlainStatic).update(words)
             return
         names = max(15, min(34, self._width - _FIGURES))
@@ -134,4 +134,7 @@ def _line(record: DuelRecord | AbandonedDuel, width: int) -> Content:
         (f"{names}  ", "$accent"),
         (printable(result), style),
     )
-    return line if voided is None else struck_out(line, voided, width)
+    if voided is None:
+        return line
+    note = textwrap.fill(printable(voided.words), max(20, width), initial_indent="  ", subsequent_indent="  ")
+    return Content.assemble(line.stylize("strike"), (f"\n{note}", "$warning"))

@@ -9,10 +9,10 @@ from textual import on
 from textual.widgets import TextArea
 
 from arena.errors import ArenaError, KernelsLocked
-from arena.workspace.kernel_folder import main_file
+from arena.workspace.kernel_folder import main_file, texts_of
 from problems.specification import Problem
 from sandbox.protocol.events import Contender
-from sandbox.protocol.kernel_files import Kernel
+from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.app_protocol import AppProtocol
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.paned_screen import PanedScreen
@@ -70,6 +70,19 @@ class EditingScreen(PanedScreen):
         if self.unread:
             self.complain(f"Not run: {self.unread}")
         return not self.unread
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {name: text for name, text in texts_of(self.session.kernel).items() if name != MAIN}
+
+    def show_files(self) -> None:
+        """Follows a change of the kernel's files: the file in front, or the kernel if that file is gone."""
+        if self.view in self.texts:
+            self.query_one(SourcePane).bring_up(self.view, self.texts)
+        elif self.view not in self.views():
+            self.show_view(KERNEL)
+        else:
+            self.query_one(SourcePane).follow_editor()
 
     @property
     def text_mark(self) -> str:
@@ -179,8 +192,10 @@ class EditingScreen(PanedScreen):
             except ArenaError as error:
                 self.complain(error.one_line)
                 return
-        line = self.editor.cursor_location[0] + 1
-        if trouble := await edit_outside(self.app, self.services.settings, main_file(self.session.path), line):
+        beside = self.view in self.texts
+        file = self.session.path / self.view if beside else main_file(self.session.path)
+        line = 1 if beside else self.editor.cursor_location[0] + 1
+        if trouble := await edit_outside(self.app, self.services.settings, file, line):
             self.complain(trouble)
 
     async def action_find(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.profile_process import ProfileRequest
+from arena.records.code_hash import code_hash
 from arena.records.run_record import RunRecord
 from arena.runs.judge import RunInProgress, RunRequest
 from arena.runs.run_state import RunState
@@ -367,17 +368,20 @@ class KernelSession:
         self.changed = True
 
     def earlier(self, text: str) -> RunRecord | None:
-        """The newest result of a text in the setting of the next run, whichever file it was in; None: there is none."""
+        """The newest result of this code in the setting of the next run, whichever file it was in; None: there is none."""
+        code = code_hash(text, self.kernel.files)
+        same = [record for record in self._records if record.code == code and not record.voided]
+        told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)
+        return next(told, None)
+
+    def in_setting(self, records: Sequence[RunRecord]) -> list[RunRecord]:
+        """The results in the setting of the next run."""
         try:
             setting = self.setting()
         except ArenaError:
-            return None
-        sha256, wanted = Kernel(text, self.kernel.files).sha256, (setting.device, setting.world, setting.dtype)
-        for record in self._records:
-            here = (record.device, record.world, record.dtype) == wanted and record.sizes == setting.sizes
-            if here and record.sha256 == sha256 and not record.voided and record.verdict is not Verdict.HARNESS_ERROR:
-                return record
-        return None
+            return []
+        wanted = (setting.device, setting.world, setting.dtype, setting.sizes)
+        return [each for each in records if (each.device, each.world, each.dtype, each.sizes) == wanted]
 
     def set_clock(self, at: float) -> None:
         """Sets the current time on the events' clock to `at`, in seconds."""

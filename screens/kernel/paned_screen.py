@@ -10,8 +10,6 @@ from screens.kernel.source.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, 
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.pane_jump import Stop
 
-NARROW_VIEWS = (*VIEW_NAMES, "result", "log")
-
 
 class PanedScreen(BaseScreen):
     """The base of the kernel screen, which has a SourcePane, a ResultPane and the ViewTabs."""
@@ -31,8 +29,18 @@ class PanedScreen(BaseScreen):
         """Updates every widget."""
         raise NotImplementedError
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The other files of the kernel's folder, by their path in it; a binary file's size in place of its text."""
+        return {}
+
+    @property
+    def left_views(self) -> tuple[str, ...]:
+        """The views on the left: the kernel, the other files of its folder, and the others."""
+        return (KERNEL, *self.texts, *VIEW_NAMES[1:])
+
     def views(self) -> tuple[str, ...]:
-        return VIEW_NAMES if self.has_class("-wide") else NARROW_VIEWS
+        return self.left_views if self.has_class("-wide") else (*self.left_views, "result", "log")
 
     @property
     def answer_shown(self) -> bool:
@@ -46,16 +54,15 @@ class PanedScreen(BaseScreen):
         self.view = view
         self.set_class(view == "result", "view-result")
         self.set_class(view == "log", "view-log")
-        if view in VIEW_NAMES:
-            self.query_one(SourcePane).bring_up(view)
-            self._focus(self.query_one(f"#{view}"))
+        if view in self.left_views:
+            self._focus(self.query_one(SourcePane).bring_up(view, self.texts))
         else:
             self._focus(self.query_one(ResultPane).pane("answer" if view == "result" else view).front)
         self.draw(force=True)
 
     def go_to(self, name: str) -> None:
         """Gives the focus to a view or to a pane of the result."""
-        if name in VIEW_NAMES:
+        if name in self.left_views:
             self.show_view(name)
             return
         if not self.has_class("-wide"):
@@ -90,7 +97,7 @@ class PanedScreen(BaseScreen):
     def action_next_pane(self) -> None:
         """Moves the focus from the view on the left through the panes of the result, and then back."""
         result = self.query_one(ResultPane)
-        names = [self.view if self.view in VIEW_NAMES else KERNEL, *(pane.NAME for pane in result.in_use)]
+        names = [self.view if self.view in self.left_views else KERNEL, *(pane.NAME for pane in result.in_use)]
         here = result.pane_of(self.focused)
         at = names.index(here.NAME) if here is not None and here.NAME in names else 0
         self.go_to(names[(at + 1) % len(names)])

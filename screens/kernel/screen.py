@@ -42,7 +42,7 @@ from screens.kernel.headline import (
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
-from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, SourcePane
+from screens.kernel.source.source_pane import KERNEL, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine
@@ -155,7 +155,7 @@ class KernelScreen(EditingScreen):
             if isinstance(unsaved, ArenaError):
                 self.complain(f"{unsaved.one_line}. The editor keeps its text")
                 continue
-            self.query_one(SourcePane).follow_editor()
+            self.show_files()
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting and not self.taken_by:
@@ -323,7 +323,7 @@ class KernelScreen(EditingScreen):
     def on_resize(self) -> None:
         """Keeps the focused pane focused and visible."""
         pane = self.query_one(ResultPane).pane_of(self.focused)
-        left = self.view in VIEW_NAMES
+        left = self.view in self.left_views
         if self.has_class("-wide") and not left:
             self.show_view(KERNEL)
         if pane is not None and left != self.has_class("-wide"):

@@ -11,7 +11,7 @@ from textual.widgets import DataTable, Input
 from problems.specification import Problem
 
 Figure = tuple[str, str]
-"""The words of a cell, and the name of their theme colour."""
+"""The words of a cell, and the name of their theme colour; a Rich style may precede it: "strike muted"."""
 PLAIN = "foreground"
 LEAST_TITLE, MOST_TITLE = 14, 110
 """Minimum and maximum width of a problem's title, in columns."""
@@ -70,8 +70,9 @@ class FigureTable(DataTable[Text]):
         self.cursor_coordinate = at
 
     def _text(self, figure: Figure) -> Text:
-        words, colour = figure
-        return Text(words, style=self.app.theme_variables.get(colour, "").removeprefix("ansi_"), no_wrap=True)
+        style, _, colour = figure[1].rpartition(" ")
+        colour = self.app.theme_variables.get(colour, "").removeprefix("ansi_")
+        return Text(figure[0], style=f"{style} {colour}".strip(), no_wrap=True)
 
 
 def has_word(problem: Problem, word: str) -> bool:

@@ -11,6 +11,7 @@ from arena.errors import FolderUnwritable
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
 from screens.dialogs.questions import Question
+from screens.kernel.history import HistoryScreen
 from screens.kernel.screen import KernelScreen
 
 pytestmark = pytest.mark.slow
@@ -259,7 +260,7 @@ async def test_a_cancelled_run_keeps_its_pass(open_app, type_kernel, until, scre
         assert "✓ PASS" in screen_text(app)
         await until(pilot, lambda: app.services.store.history(13))
         await pilot.press("f6")
-        await until(pilot, lambda: f"{'✓ PASS':<18}not timed" in screen_text(app))
+        await until(pilot, lambda: "✓ PASS" in screen_text(app) and isinstance(app.screen, HistoryScreen))
 
 
 async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, until) -> None:
@@ -277,7 +278,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, un
         await until(pilot, lambda: getattr(app.screen, "entries", None) and app.screen.focused is not None)
         history = app.screen
         at = next(n for n, entry in enumerate(history.entries) if entry.sha256 == content_hash("wrong"))
-        history.query_one("#runs").highlighted = at
+        history.query_one("#runs").move_cursor(row=at)
         await pilot.pause()
         await pilot.press("t")
         assert said("✗ WRONG. A run is in progress. t again")
@@ -464,3 +465,32 @@ async def test_a_run_that_was_left_and_has_not_begun_is_waited_for(open_app, typ
         app.open_problem(app.services.catalogue.find("13"))
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.session.busy)
         assert app.screen.session.waited is not None
+
+
+async def test_history_searches_notes_and_marks(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        for number, text in enumerate(("pass", "pass\nring", "pass\ntree"), 1):
+            type_kernel(screen, text)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: len(app.services.store.history(13)) == number and not screen.session.busy)  # noqa: B023
+        await pilot.press("f6")
+        await until(pilot, lambda: len(getattr(app.screen, "entries", [])) == 3)
+        await pilot.press("down", "n", *"two-shot, ring=2", "enter")
+        await until(pilot, lambda: "two-shot, ring=2" in screen_text(app))
+        await pilot.press("slash", *"ring=2", "enter")
+        await until(pilot, lambda: [entry.sha256 for entry in app.screen.entries] == [content_hash("pass\nring")])
+        await pilot.press("m", "escape", "up", "m")
+        await pilot.press("slash", *"marked", "enter")
+        await until(pilot, lambda: len(app.screen.entries) == 2)
+        assert "1.400  1.600" in screen_text(app)  # the ends of the interval
+
+
+async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: 13 in screen.session.services.standings)
+        await until(pilot, lambda: screen.session.earlier("# a copy\npass\n") is not None)
+        assert screen.session.earlier("pass\nring") is None

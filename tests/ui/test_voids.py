@@ -8,9 +8,10 @@ from textual.widgets import DataTable, Input, Select
 from arena.records.run_record import RunRecord
 from arena.records.voids import read_voids
 from screens.dialogs.questions import Question
+from screens.dialogs.runs import RunsDialog
 from screens.dialogs.void import KERNEL, VoidDialog
 from screens.kernel.history import HistoryScreen
-from screens.picker.board import BoardDialog, ResultsDialog
+from screens.picker.board import BoardDialog
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 9.50×" in screen_text(app))
         await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, ResultsDialog) and "model:opus" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, RunsDialog) and "model:opus" in screen_text(app))
         await until(pilot, lambda: len(app.screen.entries) == 2)
         at = [entry.player for entry in app.screen.entries].index("model:opus")
         await pilot.press(*["down"] * at, "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -52,6 +53,25 @@ class BaselineView(Source, SourceView):
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if self.text != problem.baseline_source:
             self.text = problem.baseline_source
+
+
+class FileView(Source, SourceView):
+    """One of the other files of a kernel's folder, to read. The tabs name it by its path in the folder."""
+
+    NAME: ClassVar[str] = "file"
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME)
+        self.TITLE = ""  # type: ignore[misc]
+
+    def open_file(self, name: str, text: str) -> None:
+        """Shows a file. name: its path in the folder."""
+        if (name, text) != (self.TITLE, self.text):
+            self.TITLE = name  # type: ignore[misc]
+            self.show(text, name)
+
+    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+        """Does nothing: `open_file` has the text."""
 
 
 class KernelDiff(DiffView, SourceView):
@@ -110,6 +130,7 @@ class SourcePane(TitledPane):
             yield self.editor
             for make in VIEWS:
                 yield make(id=make.NAME)
+            yield FileView()
 
     @property
     def open_bar(self) -> SourceBar | None:
@@ -128,13 +149,16 @@ class SourcePane(TitledPane):
             bars = self.query(kind)
         bars.first().open(source)
 
-    def bring_up(self, name: str) -> None:
-        """Shows one of VIEW_NAMES."""
+    def bring_up(self, name: str, texts: Mapping[str, str]) -> Widget:
+        """Shows one of VIEW_NAMES, or one of the files in `texts`. Returns its widget."""
         if (bar := self.open_bar) is not None:
             bar.close()
         switcher = self.query_one("#sources", ContentSwitcher)
-        switcher.current = name
+        switcher.current = name if name in VIEW_NAMES else FileView.NAME
+        if name in texts:
+            self.query_one(FileView).open_file(name, texts[name])
         self.follow_editor()
+        return self.query_one(f"#{switcher.current}")
 
     def follow_editor(self) -> None:
         """Updates the view in front to the editor's text."""

@@ -19,8 +19,9 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.index import Store
+from arena.records.json_lines import append_line
 from arena.records.run_record import record_of
-from arena.records.voids import NO_VOIDS, Void, append_void, read_voids
+from arena.records.voids import NO_VOIDS, Void, read_voids
 from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
@@ -82,7 +83,7 @@ def test_a_voided_run_is_in_no_standing_and_its_twin_still_is(runs: Paths) -> No
 def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed: str) -> None:
     target = find_target(runs, hashed[:8])
     assert target.results == ["run-1", "run-2"]
-    assert target.words == f"kernel {code_hash(CHEAT)[:12]} (2 results of you)"
+    assert target.words == f"kernel {hashed[:8]} (2 results of you)"
     void(runs, target, "reads the expected output", "anna")
     assert best(runs) == (1.5, True)
     ran(runs, "run-4", f"# once more\n{CHEAT}", 9.5, created=4.0)
@@ -160,7 +161,7 @@ def duel(paths: Paths, winner: Winner) -> None:
 )
 def test_no_rating_rests_on_a_voided_kernel(paths: Paths, winner: Winner, word: str, rated: bool) -> None:
     duel(paths, winner)
-    append_void(paths.voids, Void(at=1.0, run=word, code="" if word else code_hash(CHEAT), note="cheats", by="anna"))
+    append_line(paths.voids, Void(at=1.0, run=word, code="" if word else code_hash(CHEAT), note="cheats", by="anna"))
     records, _ = read_duels(paths.duels, read_voids(paths.voids))
     assert bool(ratings(records)) == rated
     assert len(ratings(read_duels(paths.duels, NO_VOIDS)[0])) == 4
@@ -177,8 +178,9 @@ def test_a_voided_duel_is_listed_with_its_note(pkb_arena: CommandLine, paths: Pa
 
 def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None:
     code = (
-        "import sys; from pathlib import Path; from arena.records.voids import Void, append_void\n"
-        "for n in range(40): append_void(Path(sys.argv[1]), Void(at=1.0, note='n' * n, by='b', run=f'{sys.argv[2]}-{n}'))"
+        "import sys; from pathlib import Path; from arena.records.voids import Void\n"
+        "from arena.records.json_lines import append_line\n"
+        "for n in range(40): append_line(Path(sys.argv[1]), Void(at=1.0, note='n' * n, by='b', run=f'{sys.argv[2]}-{n}'))"
     )
     several = [subprocess.Popen([sys.executable, "-c", code, str(paths.voids), name]) for name in "abcd"]
     assert [process.wait(PATIENCE_S) for process in several] == [0] * 4
@@ -219,7 +221,7 @@ def test_a_journal_of_voids_that_cannot_be_used_is_named(paths: Paths) -> None:
     with pytest.raises(PathRefused, match=r"voids\.jsonl"):
         read_voids(paths.voids)
     with pytest.raises(FolderUnwritable):
-        append_void(paths.voids, Void(at=1.0, note="n", by="b", run="r"))
+        append_line(paths.voids, Void(at=1.0, note="n", by="b", run="r"))
 
 
 def test_the_command_voids_lists_and_takes_back(pkb_arena: CommandLine, runs: Paths) -> None:

@@ -36,7 +36,8 @@ from arena.paths import Paths
 from arena.players.make_player import FilePlayer
 from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.records.index import Store
-from arena.records.voids import Void, append_void, read_voids
+from arena.records.json_lines import append_line
+from arena.records.voids import Void, read_voids
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
@@ -165,7 +166,7 @@ async def test_a_mark_on_the_run_of_the_final_voids_the_duel(make_match: MakeMat
     (final,) = [event.run_id for event in told(match, paths) if isinstance(event, FinalBegan)]
     assert (paths.runs / f"{final}.jsonl").is_file()
     mark = Void(at=1.0, note="another program used the cores", by="anna", run=final)
-    append_void(paths.voids, mark)
+    append_line(paths.voids, mark)
     assert [record.voided for record in read_duels(paths.duels, read_voids(paths.voids))[0]] == [mark]
 
 

@@ -26,8 +26,9 @@ from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.records.code_hash import code_hash
+from arena.records.json_lines import append_line
 from arena.records.run_record import RunRecord
-from arena.records.voids import Void, append_void
+from arena.records.voids import Void
 from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
@@ -181,7 +182,7 @@ def test_another_arena_shows_it_as_from_elsewhere(
 
 
 def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -> None:
-    append_void(sweep.voids, Void(at=1.0, code=code_hash(KERNEL), note="copied", by="anna"))
+    append_line(sweep.voids, Void(at=1.0, code=code_hash(KERNEL), note="copied", by="anna"))
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
     assert (row["verdict"], row["voided"], row["reward"]) == ("PASS", "copied", 0.0)

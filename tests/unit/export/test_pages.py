@@ -19,9 +19,9 @@ from arena.models.conversation import Conversation, Finish, Message, Text, Thoug
 from arena.paths import Paths
 from arena.players.trace import TraceHeader, TraceRecorder
 from arena.records.header import RunHeader
-from arena.records.json_lines import Journal
+from arena.records.json_lines import Journal, append_line
 from arena.records.run_record import OtherSize, RunRecord, record_of
-from arena.records.voids import Void, append_void
+from arena.records.voids import Void
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepPlan, SweepSession
 from arena.workspace.kernels import Workspace
@@ -261,7 +261,7 @@ def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_
     run(paths, "r4", SECOND, player="guest")
     run(paths, "r5", SECOND, other_than="r3")  # at another size, so it is no attempt of its own
     run(paths, "r6", SECOND, correctness_only=True)  # a `compile` call
-    append_void(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
+    append_line(paths.voids, Void(at=1.0, note="reads the answer", by="anna", run="r1"))
     export_pages(paths, CATALOGUE, tmp_path / "site")
     pages = pages_in(tmp_path / "site")
     assert "Compared" not in pages["r1"].words
@@ -296,7 +296,7 @@ def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
     trace(paths, "t1", wrong, right, EVIL)
     trace(paths, "t2", wrong, right, EVIL)
     swept(paths, "t1", right, EVIL, name="a<script>b\x1b[31m&\u202e")
-    append_void(paths.voids, Void(at=1.0, note=EVIL, by=EVIL, run="r1"))
+    append_line(paths.voids, Void(at=1.0, note=EVIL, by=EVIL, run="r1"))
     count, left_out = export_pages(paths, CATALOGUE, tmp_path / "site")
     assert (count, left_out) == (3, [])
     pages = pages_in(tmp_path / "site")

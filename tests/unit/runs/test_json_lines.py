@@ -9,7 +9,7 @@ import pytest
 
 from arena.records import json_lines
 from arena.records.json_lines import Follower, LineFile, append_line, decoder, last_line, read_later, whole_lines
-from arena.records.voids import Void, append_void, read_voids
+from arena.records.voids import Void, read_voids
 
 DEEP = b'{"run": "r", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
@@ -106,7 +106,7 @@ def test_the_last_line_is_a_whole_one(tmp_path: Path) -> None:
 def test_a_void_nested_deeply_is_named_and_hides_no_other(tmp_path: Path) -> None:
     path = tmp_path / "voids.jsonl"
     path.write_bytes(DEEP + b"\n")
-    append_void(path, Void(at=1.0, note="cheats", by="anna", run="r2"))
+    append_line(path, Void(at=1.0, note="cheats", by="anna", run="r2"))
     voids = read_voids(path)
     assert list(voids.runs) == ["r2"]
     assert "line 1 cannot be read" in voids.damaged

@@ -1,0 +1,103 @@
+"""The table of runs: the same columns in the app, in `board --runs` and in its CSV. Each revision may have a note."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from arena.records.json_lines import append_line, decoder, whole_lines
+from arena.records.run_record import RunRecord, Unrun
+from arena.setting_choice import sizes_words
+from arena.words.headline import WHERE, outcome_words
+from arena.words.untrusted_text import one_line, printable
+from sandbox.protocol.result import Microseconds
+
+NOTES = Path(".revisions", "notes.jsonl")
+"""The notes of all revisions, in the workspace."""
+
+HEADINGS = (
+    *("when", "verdict", "speedup", "low", "high", "µs", "baseline µs", "note", "kernel", "revision", "clock"),
+    *("outcome", "player", "setting"),
+)
+RIGHT = frozenset({"speedup", "low", "high", "µs", "baseline µs"})
+"""The columns of figures."""
+
+
+class RevisionNote(msgspec.Struct, frozen=True):
+    """A line of the file of notes. The last one of a revision counts."""
+
+    sha256: str
+    note: str
+    at: float
+    """Seconds since the epoch."""
+
+
+_decode: Callable[[bytes], RevisionNote] = decoder(RevisionNote)
+
+
+def read_notes(workspace: Path) -> dict[str, str]:
+    """Returns the notes by SHA-256 of the revision. Leaves out lines that are damaged."""
+    found: dict[str, str] = {}
+    try:
+        for line in whole_lines(workspace / NOTES):
+            try:
+                note = _decode(line.data)
+            except ValueError:
+                continue
+            found[note.sha256] = note.note
+    except OSError:
+        return found
+    return found
+
+
+def write_note(workspace: Path, sha256: str, note: str) -> None:
+    """Gives a revision a note in place of its earlier one, and returns when it is on the disk. An empty one removes it.
+
+    Raises:
+        FolderUnwritable: it was not written; the earlier notes are kept.
+    """
+    append_line(workspace / NOTES, RevisionNote(sha256, one_line(note), time.time()))
+
+
+def run_cells(entry: RunRecord | Unrun, note: str = "") -> dict[str, str]:
+    """Returns the cells of a run by heading. Times are medians in microseconds by the clock of the headline.
+
+    A cell is empty if nothing is known. `low` and `high` are the ends of the speedup's 99 % interval.
+    """
+    cells = dict.fromkeys(HEADINGS, "") | {
+        "when": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created)),
+        "verdict": "not run",
+        "note": printable(note),
+        "revision": entry.sha256[:8],
+    }
+    if isinstance(entry, Unrun):
+        return cells
+    if entry.interval is not None:
+        figures = (entry.interval.median, entry.interval.low, entry.interval.high)
+        cells |= dict(zip(("speedup", "low", "high"), (f"{figure:.3f}" for figure in figures), strict=True))
+    return cells | {
+        "verdict": "VOIDED" if entry.voided else entry.verdict.value,
+        "µs": _time(entry.contender_us, entry.clock),
+        "baseline µs": _time(entry.baseline_us, entry.clock),
+        "kernel": printable(entry.kernel_name),
+        "clock": WHERE.get(entry.clock, ""),
+        "outcome": outcome_words(entry.outcome),
+        "player": printable(entry.player),
+        "setting": sizes_words(f"{entry.preset} {entry.dtype} W={entry.world} {entry.device}", entry.sizes),
+    }
+
+
+def _time(times: Microseconds | None, clock: str) -> str:
+    value = None if times is None else times.device if clock == "device" else times.call
+    return "" if value is None else f"{value:.1f}"
+
+
+def best_times(entries: list[RunRecord]) -> list[float]:
+    """Returns the shortest time so far after each correct timed run of one setting, in microseconds. entries: newest first."""
+    found: list[float] = []
+    for entry in reversed(entries):
+        time_us = _time(entry.contender_us, entry.clock)
+        if entry.passed and not entry.voided and time_us:
+            found.append(min([float(time_us), *found[-1:]]))
+    return found

@@ -1,0 +1,224 @@
+"""The table of runs of a problem: any revision, kernel and setting, to search, compare, note and void."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Input
+
+from arena.errors import ArenaError
+from arena.records.run_record import RunRecord, Unrun
+from arena.records.run_table import HEADINGS, RIGHT, read_notes, run_cells, write_note
+from arena.words.untrusted_text import printable
+from problems.specification import Problem
+from sandbox.protocol.events import Contender
+from sandbox.protocol.kernel_files import Kernel
+from screens import figures
+from screens.dialogs import Dialog
+from screens.dialogs.questions import Ask
+from screens.dialogs.void import ask_to_void
+from screens.services import Services
+from screens.widgets.tables import Figure, FigureTable, FilterInput
+from screens.widgets.text_lines import PlainStatic
+
+MARKED = "marked"
+"""The word of the filter that leaves only the marked rows."""
+
+
+class RunsDialog(Dialog[Kernel | Contender | None]):
+    """All players' runs of a problem, the newest first. A subclass shows more below the table."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("runs.tcss")]
+    HEAD: ClassVar[str] = "Results"
+    KEYS: ClassVar[str] = ""
+    """The keys of a subclass for the border."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        Binding("slash", "filter", "search the runs"),
+        Binding("m", "mark", "mark it; `marked` in the search leaves the marked ones"),
+        Binding("n", "note", "note on the revision"),
+        Binding("s", "sort", "fastest first, or newest first"),
+        Binding("x", "void", "void it, or take that back"),
+    ]
+
+    def __init__(self, services: Services, problem: Problem) -> None:
+        super().__init__()
+        self.services, self.problem = services, problem
+        self.entries: list[RunRecord | Unrun] = []
+        """The rows as shown."""
+        self._all: list[RunRecord | Unrun] = []
+        self._notes: dict[str, str] = {}
+        self._marked: set[str] = set()
+        self._fastest = False
+        """Whether the fastest run is the first row."""
+
+    def compose(self) -> ComposeResult:
+        title = printable(f"{self.HEAD} · {self.problem.id} · {self.problem.title}")
+        keys = f"{self.KEYS}/ search · n note · m mark · s sort · x voids · esc"
+        with self.frame(title, keys, classes="large"):
+            yield PlainStatic("reading…", id="said")
+            yield FilterInput("words of any column, or marked", id="search")
+            yield FigureTable(id="runs")
+            yield from self.compose_below()
+
+    def compose_below(self) -> ComposeResult:
+        """Yields what is below the table."""
+        yield from ()
+
+    def on_mount(self) -> None:
+        self._table.fixed_columns = 1
+        self.run_worker(self._read(), exit_on_error=False)
+
+    def read_entries(self) -> list[RunRecord | Unrun]:
+        """Returns the rows, the newest first. Blocks for milliseconds.
+
+        Raises:
+            ArenaError: they cannot be read.
+        """
+        return list(self.services.store.history(self.problem.id, None))
+
+    async def _read(self) -> None:
+        try:
+            self._all = await asyncio.to_thread(self.read_entries)
+        except ArenaError as error:
+            self.query_one("#said", PlainStatic).update(error.one_line)
+            return
+        self._notes = await asyncio.to_thread(read_notes, self.services.paths.workspace)
+        self._list()
+        if self.entries and not self.query_one("#search").display:
+            self._table.focus()
+
+    @property
+    def _table(self) -> FigureTable:
+        return self.query_one("#runs", FigureTable)
+
+    @property
+    def current(self) -> RunRecord | Unrun | None:
+        """The run under the cursor."""
+        row = self._table.cursor_row
+        return self.entries[row] if 0 <= row < len(self.entries) else None
+
+    def is_here(self, entry: RunRecord | Unrun) -> bool:
+        """Whether its kernel is the one in the editor."""
+        return False
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        """Lists the runs that the search leaves, and keeps the cursor on its run."""
+        words, here = self.query_one(FilterInput).words, self.current
+        rows = [(entry, run_cells(entry, self._notes.get(entry.sha256, ""))) for entry in self._all]
+        rows = [(entry, cells) for entry, cells in rows if all(self._matches(entry, cells, word) for word in words)]
+        if self._fastest:
+            rows.sort(key=lambda row: float(row[1]["µs"] or "inf"))
+        self.entries = [entry for entry, _ in rows]
+        shown = [name for name in HEADINGS if any(cells[name] for _, cells in rows)]
+        drawn = [[self._cell(entry, name, cells) for name in shown] for entry, cells in rows]
+        for column in (number for number, name in enumerate(shown) if name in RIGHT):
+            width = max(len(shown[column]), *(len(row[column][0]) for row in drawn))
+            shown[column] = shown[column].rjust(width)
+            for row in drawn:
+                row[column] = (row[column][0].rjust(width), row[column][1])
+        self._table.fill(shown, drawn)
+        self._table.display = bool(self.entries)
+        self._table.move_cursor(row=self.entries.index(here) if here in self.entries else 0)
+        self.show_current()
+
+    def _matches(self, entry: RunRecord | Unrun, cells: dict[str, str], word: str) -> bool:
+        return _id(entry) in self._marked if word == MARKED else any(word in cell.lower() for cell in cells.values())
+
+    def _cell(self, entry: RunRecord | Unrun, name: str, cells: dict[str, str]) -> Figure:
+        words, colour = cells[name], "muted" if isinstance(entry, Unrun) else "foreground"
+        if name == "when":
+            mark = "●" if _id(entry) in self._marked else "▸" if self.is_here(entry) else " "
+            words, colour = f"{mark} {figures.age_words(entry.created)}", "muted"
+        elif name == "note":
+            words = figures.cut(words, 40)
+        elif isinstance(entry, RunRecord) and name == "verdict" and not entry.voided:
+            words, colour = figures.verdict_words(entry.verdict), figures.verdict_style(entry.verdict)
+        elif isinstance(entry, RunRecord) and name == "speedup" and entry.interval is not None:
+            words = figures.speedup_words(entry.interval, entry.outcome)
+            colour = figures.outcome_style(entry.outcome)
+        if isinstance(entry, RunRecord) and entry.voided and name != "note":
+            colour = f"strike {colour}"
+        return words, colour
+
+    @on(DataTable.RowHighlighted, "#runs")
+    def _highlighted(self) -> None:
+        self.show_current()
+
+    def show_current(self) -> None:
+        """Says above the table who voided the run under the cursor, and why; else how many rows there are."""
+        entry = self.current
+        if isinstance(entry, RunRecord) and entry.voided:
+            said = printable(entry.voided.words)
+        elif self._all:
+            said = f"{len(self.entries)} of {len(self._all)} runs. Times are medians by the clock of the headline."
+        else:
+            said = "No results yet."
+        self.query_one("#said", PlainStatic).update(said)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        self.query_one(FilterInput).open()
+
+    @on(Input.Changed, "#search")
+    def _searched(self) -> None:
+        self._list()
+
+    def action_back(self) -> None:
+        """Closes the search if it is open, else the dialog."""
+        if self.query_one(FilterInput).close():
+            self._table.focus()
+        else:
+            self.dismiss(None)
+
+    @on(Input.Submitted, "#search")
+    def action_to_table(self) -> None:
+        self._table.focus()
+
+    def action_mark(self) -> None:
+        if (entry := self.current) is not None:
+            self._marked ^= {_id(entry)}
+            self._list()
+
+    def action_sort(self) -> None:
+        self._fastest = not self._fastest
+        self._list()
+
+    def action_note(self) -> None:
+        """Asks for a note on the revision under the cursor."""
+        if (entry := self.current) is None:
+            return
+        sha256 = entry.sha256
+
+        def answered(note: str | None) -> None:
+            if note is not None:
+                self.run_worker(self._write_note(sha256, note), exit_on_error=False)
+
+        title = f"Note on revision {sha256[:8]}"
+        self.app.push_screen(Ask(title, self._notes.get(sha256, ""), "two-shot, ring=2"), answered)
+
+    async def _write_note(self, sha256: str, note: str) -> None:
+        try:
+            await asyncio.to_thread(write_note, self.services.paths.workspace, sha256, note)
+        except ArenaError as error:
+            self.app.notify(error.one_line, severity="error", markup=False)
+        await self._read()
+
+    def action_void(self) -> None:
+        """Asks whether to void the run under the cursor, or to take that back."""
+        if isinstance(entry := self.current, RunRecord):
+            ask_to_void(self, self.services.paths, entry, self.voided)
+
+    async def voided(self) -> None:
+        """Follows a change of the voids."""
+        await self._read()
+
+
+def _id(entry: RunRecord | Unrun) -> str:
+    return entry.run_id if isinstance(entry, RunRecord) else entry.sha256
