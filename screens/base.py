@@ -63,6 +63,10 @@ class BaseScreen(Screen[None]):
         for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
 
+    def on_screen_resume(self) -> None:
+        """Shows the keys beside this screen, or no longer, as on the screen before."""
+        show_keys_beside(self, shown=getattr(self.app, "keys_beside", False))
+
     @property
     def draft_words(self) -> str:
         """The message about unsaved text when the app ends; empty if there is none."""
@@ -211,3 +215,14 @@ class BaseScreen(Screen[None]):
 def _displayed(widget: Widget) -> bool:
     """Whether neither the widget nor any widget around it is hidden."""
     return all(node.display for node in widget.ancestors_with_self if isinstance(node, Widget))
+
+
+def show_keys_beside(screen: Screen[Any], *, shown: bool) -> None:
+    """Shows Textual's panel with the keys of a screen and of its focused widget beside it, or removes it."""
+    from textual.widgets import KeyPanel
+
+    panels = screen.query(KeyPanel)
+    if not shown:
+        panels.remove()
+    elif not panels and isinstance(screen, BaseScreen):
+        screen.mount(KeyPanel())

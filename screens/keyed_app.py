@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from arena.settings import Settings
 from screens.actions import Scope, bindings, key_of, short_key_words
-from screens.base import BaseScreen
+from screens.base import BaseScreen, show_keys_beside
 from screens.keymap import as_sent
 from screens.services import Services
 from screens.terminal_app import TerminalApp
@@ -36,6 +36,8 @@ class KeyedApp(TerminalApp):
     }
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
+    keys_beside = False
+    """Whether a panel beside the screen lists the keys."""
     _theme_read = ""
     """The theme that the stylesheet was read for; empty before the first."""
 
@@ -114,9 +116,18 @@ class KeyedApp(TerminalApp):
         self._push_once(_palette().Palette)  # without an id: the one before may not be removed yet
 
     def action_help(self) -> None:
-        from screens.dialogs.help import HelpScreen, keys_in_focus
+        """Opens the help. In the help: shows the keys beside the screen from now on, or no longer."""
+        from screens.dialogs.help import HelpScreen, help_pages, keys_in_focus
 
-        self._push_once(HelpScreen, self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+            self.keys_beside = not self.keys_beside
+            self.call_after_refresh(lambda: show_keys_beside(self.screen, shown=self.keys_beside))
+            return
+        lines = self.screen._compositor.render_strips()
+        shown = "\n".join("".join(segment.text for segment in line) for line in lines)
+        focus = keys_in_focus(self.screen)
+        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, self._scope, focus, shown))
 
     async def action_quit(self) -> None:
         """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""

@@ -4,21 +4,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from textual.binding import Binding
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
-from screens.dialogs import Dialog, Reader
+from screens.dialogs import Dialog, Page, Reader
+from screens.widgets.tables import FilterInput
 
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
-SIGNS, FIRST_KERNEL, JUDGING = (section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:])
+SIGNS, FIRST_KERNEL, JUDGING, TERMS = (
+    section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:]
+)
 _CLASS_HEAD = "The class of a problem says where speed can be gained:"
 _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
@@ -93,8 +99,13 @@ def class_lines() -> str:
     return "\n".join([_CLASS_HEAD, "", *(f"- **{name}**: {words}" for name, words in CLASSES.items())])
 
 
-def help_pages(keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()) -> list[str]:
-    """Returns the sections of the help: first the keys of the widget with the focus, then those of the screen."""
+def help_pages(
+    keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = (), shown: str = ""
+) -> list[str]:
+    """Returns the sections of the help: the keys of the widget with the focus, those of the screen, its terms, the rest.
+
+    shown: the text on the screen.
+    """
     scopes: list[Scope] = [scope, *(other for other in SCOPE_WORDS if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
@@ -108,7 +119,8 @@ def help_pages(keymap: dict[str, str], scope: Scope = "everywhere", focus: Seque
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be changed: open the settings, then `keymap`."
     judging = f"{JUDGING}\n\n{class_lines()}"
-    return [*near, *first, *more, SIGNS, FIRST_KERNEL, judging, *rest, changing]
+    here = filter(None, [terms_on(shown)])
+    return [*near, *first, *more, *here, SIGNS, FIRST_KERNEL, judging, TERMS, *rest, changing]
 
 
 def _titled(words: str, keys: FocusKeys) -> str:
@@ -129,8 +141,69 @@ def _table(title: str, rows: list[tuple[str, str]]) -> str:
     )
 
 
+def found_in(section: str, words: Sequence[str]) -> str:
+    """Returns a section with only the rows, items and paragraphs that contain all words; empty if none does."""
+    title, *blocks = section.split("\n\n")
+    kept = []
+    for block in blocks:
+        rows = re.split(r"\n(?=[|\-\d])", block)
+        head = rows[:2] if block.startswith("|") else []
+        rows = [row for row in rows[len(head) :] if all(word in row.lower() for word in words)]
+        if rows:
+            kept.append("\n".join([*head, *rows]))
+    return "\n\n".join([title, *kept]) if kept else ""
+
+
+def terms_on(shown: str) -> str:
+    """Returns the sentences of the terms that are on the screen. shown: the text on the screen."""
+    rows = re.split(r"\n(?=-)", TERMS.partition("\n\n")[2])
+    here = [row for row in rows if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", shown) for name in _names(row))]
+    return "\n".join(["## Terms on this screen\n", *here]) if here else ""
+
+
+def _names(row: str) -> list[str]:
+    """Returns the names in bold with which a row begins: "- **A**, **B**: ..."."""
+    return re.findall(r"\*\*(.+?)\*\*", row.partition(":")[0])
+
+
 class HelpScreen(Reader):
     """The help page."""
 
-    def __init__(self, keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()) -> None:
-        super().__init__("Help", *help_pages(keymap, scope, focus))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,space", "back", "back"),
+        Binding("slash", "search", "search"),
+    ]
+
+    def __init__(self, pages: Sequence[str]) -> None:
+        super().__init__("Help", *pages)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        page = self.query_one(VerticalScroll)
+        page.mount(FilterInput("words", id="search"), before=0)
+        page.border_subtitle = f"/ search · {self.key_words('help')} keys beside the screen · esc back"
+
+    def action_search(self) -> None:
+        self.query_one(FilterInput).open()
+
+    @on(Input.Changed)
+    def _searched(self) -> None:
+        self.run_worker(self._show(self.query_one(FilterInput).words), exclusive=True, group="search")
+
+    async def _show(self, words: Sequence[str]) -> None:
+        for page, section in zip(self.query(Page), self._sections, strict=False):
+            text = found_in(section, words) if words else section
+            page.display = bool(text)
+            if text and text != page.source:
+                await page.update(text)
+
+    @on(Input.Submitted)
+    def action_to_table(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+    def action_back(self) -> None:
+        """Ends the search, or closes the help."""
+        if self.query_one(FilterInput).close():
+            self.query_one(VerticalScroll).focus()
+        else:
+            self.dismiss()

@@ -9,6 +9,7 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.containers import Vertical
+from textual.widgets import KeyPanel
 from textual.widgets.markdown import MarkdownFence
 
 from arena.machine.finding import MachineFinding
@@ -155,8 +156,24 @@ async def test_help_starts_with_the_keys_of_the_screen_as_a_table(open_app, unti
         text = screen_text(app)
         assert text.index("Keys in the list of problems") < text.index("Open the problem under the cursor")
         assert "|" not in text
-        await pilot.press("f1")  # it is open already
-        assert [type(screen).__name__ for screen in app.screen_stack].count("HelpScreen") == 1
+        await pilot.press("slash", *"template kernel")
+        await until(pilot, lambda: "Open the problem" not in screen_text(app))
+        assert "Start a kernel from a template" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Open the problem" in screen_text(app))
+        await pilot.press("f1")
+        await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query(KeyPanel)))
+        await pilot.press("f1", "f1")
+        await until(pilot, lambda: app.screen is app.picker and not app.screen.query(KeyPanel))
+
+
+async def test_help_explains_the_terms_on_the_screen(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        terms = next(section for section in app.screen._sections if "Terms on this screen" in section)
+        assert "**W**: world size" in terms
+        assert "library calls" not in terms
 
 
 async def test_dialogs_leave_help_quit_and_the_palette_in_force(open_app, services, until) -> None:
