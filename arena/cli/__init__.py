@@ -31,6 +31,7 @@ COMMANDS = {
     "profile": ("profile:command", "Why a kernel is slow: one sentence per rank."),
     "generate": ("generate:generate", "A model writes a kernel."),
     "agent": ("generate:agent", "A model writes a kernel and improves it by the verdicts."),
+    "stand-in": ("stand_in:command", "A model without a key or money, to see models, agents and duels."),
     "sweep": ("sweep:command", "Run players on problems; without players, every baseline against itself."),
     "board": ("board:command", "Scores of all players, with the published ones beside them."),
     "void": ("void:command", "Mark a result or a kernel as not earned: it is in no standing and no score."),

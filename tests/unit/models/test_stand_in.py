@@ -1,13 +1,13 @@
-"""The stand-ins of benchmarks/killed_sweep.py answer with kernels for the requested problem."""
+"""The stand-in answers with kernels for the requested problem."""
 
 import pytest
 
 from arena.models.answer import kernel_of
+from arena.models.stand_in import answer
 from arena.paths import Paths
 from arena.players.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from benchmarks.killed_sweep import answer
 from problems.catalogue import load_catalogue
 
 

@@ -1,0 +1,82 @@
+"""A stand-in for a model: it answers over OpenAI's chat completions on this machine, without a key and without money."""
+
+import json
+import random
+import re
+import time
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from problems.catalogue import Catalogue, load_catalogue
+
+NAME = "stand-in"
+ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
+"""The first line of the task in a prompt (`arena/players/prompts`)."""
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The problems, read once, because every answer needs them."""
+    return load_catalogue()
+
+
+def answer(prompt: str, able: float, drawn: float) -> str:
+    """A stand-in's answer: sometimes right (the baseline, or the house kernel), else wrong in one of the usual ways.
+
+    able: probability of a right answer. drawn: the number between 0 and 1 that decides.
+    """
+    asked = ASKED.search(prompt)
+    if asked is None:
+        return "I cannot find the problem."
+    # It is found by its number, because the worked examples in the prompt have baselines, too.
+    problem = catalogue().find(asked[1])
+    if drawn < able:
+        source = problem.house_source or problem.baseline_source
+    elif drawn < able + 0.1:
+        return "First I would look at how the ranks communicate."
+    elif drawn < able + 0.25:
+        source = problem.baseline_source.replace("def solution(", "def solution((", 1)
+    else:
+        source = (
+            problem.baseline_source + "\n\n_right = solution\n\n\ndef solution(*arguments):\n    torch.manual_seed(0)\n"
+        )
+        source += "    out = _right(*arguments)\n    return out * 2 if isinstance(out, torch.Tensor) else None\n"
+    return f"```python\n{source}```\n"
+
+
+def serve(able: float, port: int = 0, piece: int = 12, pause_s: float = 0.0) -> ThreadingHTTPServer:
+    """Starts a server in a thread of this process; its `server_port` is the port.
+
+    able: as for `answer`. port: 0 takes a free one. piece: characters that are sent at a time. pause_s: seconds between them.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    class StandIn(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = "\n".join(message["content"] or "" for message in body["messages"])
+            text = answer(prompt, able, random.random())
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for at in range(0, len(text), piece):
+                self._say({"choices": [{"delta": {"content": text[at : at + piece]}}]})
+                time.sleep(pause_s)
+            self._say({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            usage = {"prompt_tokens": len(prompt) // 3, "completion_tokens": len(text) // 3}
+            self._say({"choices": [], "usage": usage})
+            self.wfile.write(b"data: [DONE]\n\n")
+
+        def _say(self, event: dict[str, object]) -> None:
+            self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            self.wfile.flush()
+
+        def log_message(self, format: str, *values: object) -> None:
+            """Prints nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), StandIn)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
