@@ -27,6 +27,8 @@ class ArenaError(Exception):
         super().__init__(message)
         self.message = message
         self.advice = advice
+        if advice:
+            self.add_note(advice)  # a traceback shows it, too
 
     @property
     def one_line(self) -> str:

@@ -11,6 +11,7 @@ from arena.cli.options import (
     Number,
     Whole,
     budget_option,
+    complete_kernel,
     json_option,
     open_session,
     problem_argument,
@@ -137,8 +138,10 @@ _PLAYER = (
 
 @click.command()
 @problem_argument
-@click.option("--left", required=True, metavar="P", help=_PLAYER)
-@click.option("--right", required=True, metavar="P", help="The same for the other player.")
+@click.option("--left", required=True, metavar="P", shell_complete=complete_kernel, help=_PLAYER)
+@click.option(
+    "--right", required=True, metavar="P", shell_complete=complete_kernel, help="The same for the other player."
+)
 @click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left.")
 @click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
 @click.option(

@@ -11,9 +11,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from arena.cli.output import complain
-from arena.paths import Paths, find_paths
+from arena.paths import Paths, files_in, find_paths
 from arena.setting_choice import Choice, find_problem
 from arena.settings import BUDGET_WORDS, LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
+from arena.workspace.named_kernels import NAMED
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine import thunderkittens
@@ -21,6 +22,9 @@ from sandbox.machine.devices import KINDS
 
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
+
+MOST_OFFERED = 50
+"""Number of runs, and of duels, that completion offers."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +127,44 @@ def _parse_sizes(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return sizes
 
 
-def _complete_problem(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from arena.cli.options import open_session
-
+def complete_problem(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offers the ids and names of the problems."""
     problems = open_session().catalogue.problems
     names = {name: problem.title for problem in problems for name in (problem.slug, str(problem.id))}
     return [CompletionItem(name, help=title) for name, title in names.items() if name.startswith(incomplete.lower())]
 
 
-problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=_complete_problem)
-kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(path_type=Path, readable=False))
+def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offers named kernels and files; where a player is asked for, the models and agents of the settings, too."""
+    names = list(NAMED)
+    if isinstance(param, click.Option):
+        settings = open_session().settings
+        names += [f"{kind}:{name}" for kind in ("model", "agent") for name in settings.models]
+        names += [f"agent:{name}" for name in settings.agents]
+    found = [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
+def complete_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offers `last`, the ids of the newest runs and duels, and files."""
+    paths = find_paths()
+    newest = [path.stem for folder in (paths.runs, paths.duels) for path in files_in(folder, ".jsonl")[-MOST_OFFERED:]]
+    found = [CompletionItem(name) for name in ("last", *reversed(newest)) if name.startswith(incomplete)]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
+def complete_dtype(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offers the dtypes of the command's problem; of any problem if it is not known."""
+    problems = {problem.slug: problem for problem in open_session().catalogue.problems}
+    named = [each for each in problems.values() if ctx.params.get("problem") in (each.slug, str(each.id), each.stem)]
+    known = dict.fromkeys(dtype for problem in named or problems.values() for dtype in problem.dtypes)
+    return [CompletionItem(dtype) for dtype in known if dtype.startswith(incomplete)]
+
+
+problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=complete_problem)
+kernel_argument = click.argument(
+    "kernel", metavar="KERNEL", type=click.Path(path_type=Path, readable=False), shell_complete=complete_kernel
+)
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,7 +173,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
     @click.option("--world", type=Whole(1, MOST_RANKS), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
-    @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
+    @click.option(
+        "--dtype",
+        metavar="T",
+        shell_complete=complete_dtype,
+        help="Run dtype, such as float32. [default: the problem's first]",
+    )
     @click.option(
         "--size",
         "sizes",

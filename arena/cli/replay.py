@@ -8,7 +8,7 @@ import click
 
 from arena.cli.display import Display, RecordPlan, display_of, drawn_by
 from arena.cli.duel import find_duel, tell_duel
-from arena.cli.options import Number, json_option, open_session
+from arena.cli.options import Number, complete_result, json_option, open_session
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.writing_output import is_trace, tell_trace
 from arena.errors import UsageError
@@ -55,7 +55,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 @click.command()
-@click.argument("run", metavar="[RUN]", default="last")
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_result)
 @click.option("--source", is_flag=True, help="Print only the kernel that was run.")
 @click.option(
     "--speed", type=Number(1, 20), metavar="X",

@@ -5,7 +5,7 @@ import time
 import click
 
 from arena.board.voiding import VoidTarget, find_target, unvoid, void, voided
-from arena.cli.options import json_option, open_session
+from arena.cli.options import complete_result, json_option, open_session
 from arena.cli.output import complain, print_json, print_line, struck
 from arena.errors import UsageError
 from arena.paths import Paths, user
@@ -16,7 +16,7 @@ from arena.words.untrusted_text import printable
 
 
 @click.command()
-@click.argument("result", metavar="[RESULT]", required=False)
+@click.argument("result", metavar="[RESULT]", required=False, shell_complete=complete_result)
 @click.option("--note", default="", metavar="TEXT", help="Why it is not earned.")
 @click.option("--by", default="", metavar="NAME", help="Who says so. [default: the user of this machine]")
 @click.option("--undo", is_flag=True, help="Take the mark back: the result counts again.")

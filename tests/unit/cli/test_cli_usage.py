@@ -11,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stored_runs import ran
 from waiting import PATIENCE_S
 
 import arena
 import screens.main
 from arena.cli import exit_code_of
 from arena.machine.facts import visible_gpus
-from arena.paths import paths_in
+from arena.paths import Paths, paths_in
+from arena.settings import ModelSettings, Settings, save_settings
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import ExitCode
 
@@ -395,8 +397,25 @@ def test_completion_scripts_complete_commands_and_problems(pkb_arena: CommandLin
     done = pkb_arena("completion", shell)
     assert done.returncode == 0
     assert "_PKB_ARENA_COMPLETE" in done.stdout
-    completed = pkb_arena(_PKB_ARENA_COMPLETE="bash_complete", COMP_WORDS="pkb-arena run gemm_allr", COMP_CWORD="2")
-    assert "gemm_allreduce" in completed.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("run gemm_allr", "plain,gemm_allreduce"),
+        ("run 13 h", "plain,house"),
+        ("run 13 house --dtype float3", "plain,float32"),
+        ("duel 1 --left model:o", "plain,model:opus"),
+        ("replay la", "plain,last"),
+        ("void r", "plain,r1"),
+    ],
+)
+def test_completion_offers_what_fits(pkb_arena: CommandLine, paths: Paths, typed: str, offered: str) -> None:
+    ran(paths, "r1", "pass", 1.5)
+    save_settings(Settings(models={"opus": ModelSettings(provider="anthropic", model="opus")}), paths)
+    number = str(len(typed.split()))
+    completed = pkb_arena(_PKB_ARENA_COMPLETE="bash_complete", COMP_WORDS=f"pkb-arena {typed}", COMP_CWORD=number)
+    assert offered in completed.stdout.splitlines()
 
 
 def test_no_colour_unless_stdout_is_a_terminal_that_wants_it(home: Path) -> None:
