@@ -109,7 +109,7 @@ class DeviceTime:
     def finish(self) -> None:
         """Runs the probes that are still due."""
         self.probes.hurry = True
-        while self._gates and self.probes.open(self.calls):
+        while self._gates and self.probes.left(self.calls):
             self._pairs(self.calls, min(self.pace.gated_pairs, self.probes.left(self.calls)), probing=True)
 
     def single_calls(self, wanted: int) -> list[Pair]:

@@ -109,10 +109,6 @@ class Probes:
         self.hurry = False
         """Whether every batch becomes a probe while some are due."""
 
-    def open(self, calls: int) -> bool:
-        """Whether a probe is due that can run in a batch of this many calls."""
-        return self.left(calls) > 0
-
     def left(self, calls: int) -> int:
         """The number of due probes of all kernels that can run in batches of this many calls, if none of them fails."""
         return sum(getattr(due, kind) for due in self.due for kind in self._kinds(due, calls))
@@ -133,9 +129,7 @@ class Probes:
 
     def draw(self, calls: int) -> Drawn | None:
         """Draws a probe, or None if this batch of `calls` calls is timed."""
-        if not self.open(calls):
-            return None
-        if not self.hurry and self.chance.random() >= SHARE:
+        if not self.left(calls) or (not self.hurry and self.chance.random() >= SHARE):
             return None
         found = [
             Drawn(side, due, kind)

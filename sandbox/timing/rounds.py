@@ -121,7 +121,7 @@ class Rounds:
         """Runs the probes that are due and the checks of a whole measurement. Raises as `measure` does."""
         self.show(self.done)
         self.probes.hurry = True
-        while self.probes.open(self.calls):
+        while self.probes.left(self.calls):
             self.round(counts=False)
         self.behind_gate.finish()
         self.confirm()
@@ -222,19 +222,15 @@ class Rounds:
         counts = [turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
         return min(counts)
 
-    def references_of(self, number: int) -> Sequence[int]:
-        """The indices of the reference worlds of a round, by its number.
+    @property
+    def references(self) -> Sequence[int]:
+        """The indices of this round's reference worlds.
 
         Usually one, so that both sides of its pairs are stopped equally long. If shapes differ from call to call, all
         of them, because all worlds must run the same shapes.
         """
         count = len(self.turns.baseline_side.worlds)
-        return range(count) if self.prepared.varies else [number % count]
-
-    @property
-    def references(self) -> Sequence[int]:
-        """The indices of this round's reference worlds."""
-        return self.references_of(self.done)
+        return range(count) if self.prepared.varies else [self.done % count]
 
     def warm_up(self) -> tuple[float, float]:
         """Warms up the contender's world; the reference worlds have made their first calls before.
@@ -243,7 +239,7 @@ class Rounds:
         """
         started = self.timer.monotonic()
         self.calls = 1  # a kernel may be far slower than the baseline
-        found = self.warm_pairs(self.references_of(0))
+        found = self.warm_pairs(self.references)
         first = found[0].baseline_us / 1e6, found[0].contender_us / 1e6
         self.turns.call_seconds = slower = max(first)
         most = min(self.prepared.calls, self.prepared.layout.slots, self.affordable_calls(*first))
@@ -255,7 +251,7 @@ class Rounds:
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.calls = self.calls_lasting(baseline_s, contender_s)
         if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
-            found += self.warm_pairs(self.references_of(0))
+            found += self.warm_pairs(self.references)
             baseline_s = min(pair.baseline_us for pair in found) / 1e6
             contender_s = min(pair.contender_us for pair in found) / 1e6
             self.turns.call_seconds = max(baseline_s, contender_s)

@@ -101,7 +101,7 @@ class SingleCalls:
     def _wants_more(self, wanted: int, until: float) -> bool:
         if len(self.pairs) >= LEAST_SINGLE_PAIRS and self.turns.timer.monotonic() > until:
             return False
-        return len(self.pairs) < wanted or self.probes.open(1)
+        return len(self.pairs) < wanted or self.probes.left(1) > 0
 
     def slowed(self, baseline_us: float) -> float | None:
         """Microseconds of the baseline's single calls if other work slowed its batches of many calls; else None.

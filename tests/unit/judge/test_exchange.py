@@ -99,13 +99,7 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     assert [table.index for table in armed.slots] == [2, 3, 4]
     assert armed.batch == chosen == ChooseBatch(2, 3, warm=1)
     assert found.contender.state is State.ARMED
-
-
-def test_shapes_that_vary_come_with_go() -> None:
-    machine = MadeMachine()
-    found = exchange(machine)
-    found.draw(6, expect_poison=False)
-    found.shapes_vary = True
+    found.shapes_vary = True  # then they come with GO
     found.arm_and_choose(found.contender, ChooseBatch(2, 3, warm=1))
     orders = machine.ranks(found.contender).orders
     assert orders[-2] == Arm([], batch=ChooseBatch(2, 3, warm=1))

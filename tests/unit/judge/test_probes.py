@@ -81,7 +81,7 @@ def test_every_run_has_all_kinds() -> None:
     assert sorted(apart(machine)[:2]) == [0, 1]
     assert len(redrawn(machine, alone=True)) == WANTED_HELD
     assert len(redrawn(machine, alone=False)) >= WANTED_REPLACED
-    assert not rounds.probes.open(rounds.calls)
+    assert not rounds.probes.left(rounds.calls)
     assert rounds.probes.proven
     assert rounds.done >= 6
 
@@ -365,7 +365,7 @@ def test_memory_that_cannot_be_sealed_allows_no_probes() -> None:
     machine = made()
     machine.oracle.sealed = False
     rounds = measured(machine)
-    assert not rounds.probes.open(rounds.calls)
+    assert not rounds.probes.left(rounds.calls)
     assert (apart(machine), orders(machine, DrawAgain)) == ([], [])
 
 
