@@ -164,10 +164,11 @@ def test_in_a_duel_the_trusted_ranks_run_the_baseline_for_what_is_compared() -> 
     assert {order.side for order in compared} == {CONTENDER, RIVAL}
 
 
-def test_a_kernel_that_holds_too_much_memory_fails_while_it_rests() -> None:
-    machine = MadeMachine(kernel=MadeKernel(excess="holds 9 GiB"))
+@pytest.mark.parametrize(("heavy", "rival"), [("kernel", ""), ("kernel", "rival.py"), ("rival", "rival.py")])
+def test_a_resting_kernel_with_too_much_memory_fails(heavy: str, rival: str) -> None:
+    machine = MadeMachine(**{heavy: MadeKernel(excess="holds 9 GiB")})
     with pytest.raises(WorldFailed, match="holds 9 GiB"):
-        machine.rounds(machine.run(rounds=50)).measure()
+        machine.rounds(machine.run(rounds=50), rival=rival).measure()
 
 
 # --- foreign work on the devices ---------------------------------------------------------------------------

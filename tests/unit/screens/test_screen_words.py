@@ -219,6 +219,7 @@ def test_the_closer_a_name_is_the_more_it_scores(better_first: tuple[str, ...]) 
         ("theme", "copy path", "Copy the path of the kernel's file: any editor may edit it, every save is judged."),
         ("theme", "25 importance_sampling_loss", "Importance-sampled policy-gradient loss with LM head, with metrics"),
         ("x", "next", "Next view"),
+        ("next page", "next", "Next view"),
         ("", "next", ""),
     ],
 )  # fmt: skip
