@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from arena.errors import with_advice
+from arena.settings import Settings
 from sandbox.protocol.kernel_files import Kernel
-from screens.actions import key_words
-from screens.base import BaseScreen
-from screens.keyed_app import KeyedApp
-from screens.keymap import keymap_fault
+from screens.actions import Scope, bindings, key_of, key_words, short_key_words
+from screens.base import BaseScreen, show_keys_beside
+from screens.keymap import as_sent, keymap_fault
 from screens.picker import PickerScreen
 from screens.services import Services
+from screens.terminal_app import TerminalApp
+from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes, sixteen_colours
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from textual.screen import Screen
 
     from arena.duel.journal import AbandonedDuel, DuelRecord
+    from arena.runs.judge import Notice
     from arena.runs.origin import Origin
     from arena.setting_choice import Choice
     from problems.specification import Problem
@@ -33,18 +39,252 @@ if TYPE_CHECKING:
 
 MESSAGE = 300
 """Characters of an error's message that are shown when the app ends."""
+FULL_PASS_S = 60.0
+WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
+NEVER = 1_000_000
+"""Collections of younger objects before the garbage collector makes a full one by itself."""
 
 
-class NavigatingApp(KeyedApp):
-    """The part of the app that opens screens. Each is imported when it is opened first."""
+def _palette() -> Any:
+    """Returns the module of the command palette, which is imported when the palette is opened."""
+    from screens import palette
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services)
+    return palette
+
+
+class ArenaApp(TerminalApp):
+    """pkb-arena in a terminal: its keys, settings and themes, and its screens, each imported when it is opened first."""
+
+    TITLE = "pkb-arena"
+    # Textual does not read the stylesheet of a default screen. Parsing what the first paint does not need would delay it.
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
+    LATER_CSS: ClassVar[Any] = [WIDGETS_STYLES, PickerScreen.CONTENTS_CSS_PATH]
+
+    COMMANDS: ClassVar[Any] = {
+        lambda: _palette().ActionCommands,
+        lambda: _palette().ProblemCommands,
+        lambda: _palette().ThemeCommands,
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+
+    keys_beside = False
+    """Whether a panel beside the screen lists the keys."""
+    _theme_read = ""
+    """The theme that the stylesheet was read for; empty before the first."""
+
+    def __init__(self, services: Services, problem: str = "", kernel: Path | None = None) -> None:
+        """`problem` (id, slug or stem) opens at once, with `kernel` if one is given."""
+        super().__init__()
+        self.services = services
+        themes, self.theme_errors = load_themes((FOLDER, services.paths.config / "themes"))
+        for theme in themes:
+            self.register_theme(theme)
+        self.theme_names = [theme.name for theme in themes]
+        self.theme = services.settings.theme if services.settings.theme in self.available_themes else DEFAULT
+        self._theme_read = self.theme
+        self.stylesheet.set_variables(self.get_css_variables())
+        self.set_keymap(as_sent(services.settings.keymap))
         self.opened = asyncio.Event()
         """Set once catalogue, index of results and engine are loaded."""
         self.faults: list[str] = []
         """Tracebacks of bugs in pkb-arena itself."""
         self.picker = PickerScreen(self)
+        self._problem, self._kernel = problem, kernel
+
+    def get_default_screen(self) -> PickerScreen:
+        return self.picker
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(lambda: self.picker.start(self._open(), "open"))
+
+    # --- after the first paint -----------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        services = self.services
+        self.stylesheet.read_all(self.LATER_CSS)  # parsed when the first widget is mounted
+        try:
+            catalogue = await services.read()
+            await self.fill_picker()
+            services.make_engine().subscribe_notices(self._notice)
+            self.opened.set()
+            self.picker.refresh_bindings()
+        finally:
+            gc.freeze()  # objects made so far stay: the collector need not scan them (80 ms) in the middle of a run
+            gc.enable()
+            # A full collection blocks the app for 40 to 90 ms. Make one a minute, not several in a minute of typing.
+            gc.set_threshold(*gc.get_threshold()[:2], NEVER)
+            self.set_interval(FULL_PASS_S, self._collect)
+        for broken in [*map(str, catalogue.broken), *map(str, self.theme_errors)]:
+            self.notify(broken, severity="warning", timeout=15, markup=False)
+        if fault := keymap_fault(services.settings.keymap):
+            text = f"keymap: {fault} → settings, then keymap, shows every action and its key"
+            self.notify(text, severity="warning", timeout=15, markup=False)
+        if self._problem:
+            self.open_problem(catalogue.find(self._problem), self._kernel)
+        elif services.first_start and catalogue.problems:
+            self._welcome(catalogue.problems)
+
+    def _collect(self) -> None:
+        """Makes a full collection. Textual takes no built-in function as a callback."""
+        gc.collect()
+
+    def _welcome(self, problems: list[Problem]) -> None:
+        from arena.machine.facts import machine_words
+        from screens.dialogs.questions import Welcome
+
+        first = problems[0]
+
+        def answered(run: bool | None) -> None:
+            self.save_settings(self.services.settings)
+            if run:
+                self.open_problem(first, run_at_once=True)
+
+        welcome = Welcome(machine_words(self.services.settings), len(problems), f"{first.id} · {first.title}")
+        self.push_screen(welcome, answered)
+
+    def _notice(self, notice: Notice) -> None:
+        self.notify(with_advice(notice.message, notice.advice), severity="warning", timeout=12, markup=False)
+
+    async def end(self) -> None:
+        await self.services.close()
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Reads the stylesheet again for another theme. Textual would do so for the first one, too, in 20 ms."""
+        if self.theme != self._theme_read:
+            self._theme_read = self.theme
+            super().refresh_css(animate)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Returns none before the user's theme is known: Textual first asks for those of its default theme."""
+        variables = super().get_css_variables() if self._theme_read else {}
+        drawn = sys.__stdout__ is not None and sys.__stdout__.isatty()  # a picture or a page has all colours
+        if drawn and self.console.color_system == "standard" and not self.current_theme.ansi:
+            # changed in place: `theme_variables` is the same dict
+            variables.update(sixteen_colours(dark=self.current_theme.dark))
+        return variables
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    # --- settings and themes -------------------------------------------------------------------------------
+
+    def save_settings(self, settings: Settings, before: Settings | None = None) -> None:
+        """Applies settings and writes those that changed into the file; shows an error of that.
+
+        before: the settings before the change; None: the current ones.
+        """
+        from arena.errors import ArenaError
+        from arena.settings import load_settings, save_settings
+
+        services, old = self.services, before or self.services.settings
+        changed = {
+            name: new for name in settings.__struct_fields__ if (new := getattr(settings, name)) != getattr(old, name)
+        }
+        services.settings = settings
+        services.first_start = False
+        try:
+            services.settings = replace(load_settings(services.paths), **changed)  # others may have edited the file
+            save_settings(services.settings, services.paths)
+        except ArenaError as error:
+            self.notify(error.one_line, severity="error", timeout=10, markup=False)
+        self.show_theme()
+        self.set_keymap(as_sent(services.settings.keymap))
+
+    def show_theme(self) -> None:
+        """Shows the theme of the settings, after another one was only looked at."""
+        if self.services.settings.theme in self.available_themes:
+            self.theme = self.services.settings.theme
+
+    def choose_theme(self, name: str) -> None:
+        """Shows a theme, and keeps it in the settings."""
+        self.save_settings(replace(self.services.settings, theme=name))
+
+    def action_next_theme(self) -> None:
+        names = self.theme_names
+        at = names.index(self.theme) if self.theme in names else -1
+        self.choose_theme(names[(at + 1) % len(names)])
+        self.notify(f"theme: {self.theme}", timeout=2, markup=False)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_command_palette(self) -> None:
+        self._push_once(_palette().Palette)  # without an id: the one before may not be removed yet
+
+    def action_help(self) -> None:
+        """Opens the help. In the help: shows the keys beside the screen from now on, or no longer."""
+        from screens.dialogs.help import HelpScreen, help_pages, keys_in_focus
+
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+            self.keys_beside = not self.keys_beside
+            self.call_after_refresh(lambda: show_keys_beside(self.screen, shown=self.keys_beside))
+            return
+        lines = self.screen._compositor.render_strips()
+        shown = "\n".join("".join(segment.text for segment in line) for line in lines)
+        focus = keys_in_focus(self.screen)
+        self._push_once(HelpScreen, help_pages(self.services.settings.keymap, self._scope, focus, shown))
+
+    async def action_quit(self) -> None:
+        """Quits if every screen allows it, and names unsaved drafts in the terminal, where they can still be read."""
+        screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        if not all(screen.may_quit() for screen in screens):
+            return
+        kept = [screen.draft_words for screen in screens]
+        self.exit(message="\n".join(filter(None, kept)) or None)
+
+    def action_suspend(self) -> None:
+        """Stops the process, as ctrl+z does in a shell. In the editor ctrl+z takes back the last change instead."""
+        alone = os.getpgid(0) == os.getsid(0)  # without a shell that could continue the process
+        if alone or self._driver is None or not self._driver.can_suspend:
+            self.notify("Not suspended: no shell could continue the app.", timeout=4, markup=False)
+        else:
+            self.action_suspend_process()
+
+    def action_help_quit(self) -> None:
+        """Shows the key that quits, after ctrl+c without a selection."""
+        self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
+
+    def _push_once(self, dialog: type[Screen[Any]], *arguments: Any, answered: Any = None) -> None:
+        """Opens a dialog unless it is open already: the keys that open one work in dialogs, too."""
+        if not any(isinstance(screen, dialog) for screen in self.screen_stack):
+            self.push_screen(dialog(*arguments), answered)
+
+    @property
+    def _scope(self) -> Scope:
+        """The scope of the active keys: that of the topmost screen that is no dialog."""
+        scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        return scopes[-1] if scopes else "everywhere"
+
+    def action_jump(self) -> None:
+        if (jump := getattr(self.screen, "jump", None)) is not None:  # a screen with panes, or a dialog with fields
+            jump()
+
+    def action_zoom(self) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.zoom_focused()
+
+    def action_settings(self) -> None:
+        from screens.dialogs.settings import SettingsScreen
+
+        before = self.services.settings
+
+        def answered(settings: Settings | None) -> None:
+            if settings is not None:
+                self.save_settings(settings, before)
+
+        file = str(self.services.paths.settings_file)
+        self._push_once(SettingsScreen, before, self.theme_names, file, answered=answered)
+
+    def action_doctor(self) -> None:
+        from screens.dialogs.doctor import DoctorScreen
+
+        self._push_once(DoctorScreen)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Returns the key in the spelling of all screens."""
+        return binding.key_display or short_key_words(binding.key)
+
+    # --- faults and screens ----------------------------------------------------------------------
 
     def record_fault(self, error: Exception) -> None:
         """Writes a report of a bug in pkb-arena itself."""
@@ -245,87 +485,6 @@ class NavigatingApp(KeyedApp):
         from screens.sweep import SweepScreen
 
         self.push_screen(SweepScreen(self))
-
-
-if TYPE_CHECKING:
-    from arena.runs.judge import Notice
-    from problems.specification import Problem
-
-FULL_PASS_S = 60.0
-WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
-NEVER = 1_000_000
-"""Collections of younger objects before the garbage collector makes a full one by itself."""
-
-
-class ArenaApp(NavigatingApp):
-    """pkb-arena in a terminal."""
-
-    TITLE = "pkb-arena"
-    # Textual does not read the stylesheet of a default screen. Parsing what the first paint does not need would delay it.
-    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
-    LATER_CSS: ClassVar[Any] = [WIDGETS_STYLES, PickerScreen.CONTENTS_CSS_PATH]
-
-    def __init__(self, services: Services, problem: str = "", kernel: Path | None = None) -> None:
-        """`problem` (id, slug or stem) opens at once, with `kernel` if one is given."""
-        super().__init__(services)
-        self._problem, self._kernel = problem, kernel
-
-    def get_default_screen(self) -> PickerScreen:
-        return self.picker
-
-    def on_mount(self) -> None:
-        self.call_after_refresh(lambda: self.picker.start(self._open(), "open"))
-
-    # --- after the first paint -----------------------------------------------------------------------------
-
-    async def _open(self) -> None:
-        services = self.services
-        self.stylesheet.read_all(self.LATER_CSS)  # parsed when the first widget is mounted
-        try:
-            catalogue = await services.read()
-            await self.fill_picker()
-            services.make_engine().subscribe_notices(self._notice)
-            self.opened.set()
-            self.picker.refresh_bindings()
-        finally:
-            gc.freeze()  # objects made so far stay: the collector need not scan them (80 ms) in the middle of a run
-            gc.enable()
-            # A full collection blocks the app for 40 to 90 ms. Make one a minute, not several in a minute of typing.
-            gc.set_threshold(*gc.get_threshold()[:2], NEVER)
-            self.set_interval(FULL_PASS_S, self._collect)
-        for broken in [*map(str, catalogue.broken), *map(str, self.theme_errors)]:
-            self.notify(broken, severity="warning", timeout=15, markup=False)
-        if fault := keymap_fault(services.settings.keymap):
-            text = f"keymap: {fault} → settings, then keymap, shows every action and its key"
-            self.notify(text, severity="warning", timeout=15, markup=False)
-        if self._problem:
-            self.open_problem(catalogue.find(self._problem), self._kernel)
-        elif services.first_start and catalogue.problems:
-            self._welcome(catalogue.problems)
-
-    def _collect(self) -> None:
-        """Makes a full collection. Textual takes no built-in function as a callback."""
-        gc.collect()
-
-    def _welcome(self, problems: list[Problem]) -> None:
-        from arena.machine.facts import machine_words
-        from screens.dialogs.questions import Welcome
-
-        first = problems[0]
-
-        def answered(run: bool | None) -> None:
-            self.save_settings(self.services.settings)
-            if run:
-                self.open_problem(first, run_at_once=True)
-
-        welcome = Welcome(machine_words(self.services.settings), len(problems), f"{first.id} · {first.title}")
-        self.push_screen(welcome, answered)
-
-    def _notice(self, notice: Notice) -> None:
-        self.notify(with_advice(notice.message, notice.advice), severity="warning", timeout=12, markup=False)
-
-    async def end(self) -> None:
-        await self.services.close()
 
 
 def run_app(problem: str = "", kernel: Path | None = None) -> int:
