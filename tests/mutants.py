@@ -271,9 +271,8 @@ def main() -> None:
     if score < row["floor"]:
         sys.exit(f"below the floor of {row['floor']:.0%} in {TABLE.name}")
     if asked.write:
-        row.update(
-            tried=len(tried), found=sum(tried.values()), date=datetime.now(UTC).date().isoformat(), seed=asked.seed
-        )
+        row.update(tried=len(tried), found=sum(tried.values()), sample=asked.sample, seed=asked.seed)
+        row["date"] = datetime.now(UTC).date().isoformat()
         TABLE.write_text(tomlkit.dumps(table), encoding="utf-8")
 
 
