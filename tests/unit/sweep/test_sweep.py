@@ -202,6 +202,12 @@ async def test_a_provider_that_is_broken_is_asked_no_more_and_the_others_go_on(p
     assert len(results(paths)) == 24
 
 
+async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
+    player = Scripted(PlayerFailed("no answer: 503"), "pass")
+    await played(paths, plan_for("1-6", attempts=2), [player])
+    assert len(player.asked) == 12
+
+
 @pytest.mark.slow
 async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machine_fails(paths: Paths) -> None:
     player = Scripted("die")
