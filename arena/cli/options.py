@@ -148,7 +148,7 @@ def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str)
 def complete_result(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offers `last`, the ids of the newest runs and duels, and files."""
     paths = find_paths()
-    newest = [path.stem for folder in (paths.runs, paths.duels) for path in files_in(folder, ".jsonl")[-MOST_OFFERED:]]
+    newest = [path.stem for folder in (paths.runs, paths.duels) for path in files_in(folder)[-MOST_OFFERED:]]
     found = [CompletionItem(name) for name in ("last", *reversed(newest)) if name.startswith(incomplete)]
     return [*found, CompletionItem(incomplete, type="file")]
 
