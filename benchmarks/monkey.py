@@ -28,6 +28,8 @@ OPENINGS: dict[str, tuple[list[str], str]] = {
     "model": ([*_KERNEL, "f7", "rest", "enter", "rest"], "stop"),
     "sweep": (["type c", "rest"], "monkey"),
     "settings": (["f9", "rest"], "Colours of the app"),
+    "history": ([*_KERNEL, "f6", "rest"], "History"),
+    "machine": (["f11", "rest"], "This machine"),
 }
 """For each screen: the keys that open it from the list of problems, and a text that it shows."""
 SESSION_S = 180.0

@@ -480,11 +480,21 @@ class ArenaApp(TerminalApp):
 
         self.push_screen(DuelBoard(self.services), answered)
 
-    def show_sweeps(self) -> None:
-        """Shows the newest sweep, during or after it."""
+    def show_sweeps(self, name: str = "") -> None:
+        """Shows a sweep, during or after it; without a name the newest."""
         from screens.sweep import SweepScreen
 
-        self.push_screen(SweepScreen(self))
+        self.push_screen(SweepScreen(self, name))
+
+    def action_machine(self) -> None:
+        """Shows what runs and waits on this machine; a sweep of it can be opened."""
+        from screens.dialogs.machine import MachineDialog
+
+        def answered(sweep: str | None) -> None:
+            if sweep:
+                self.show_sweeps(sweep)
+
+        self._push_once(MachineDialog, self.services, answered=answered)
 
 
 def run_app(problem: str = "", kernel: Path | None = None) -> int:

@@ -197,7 +197,7 @@ class SweepProgressLine:
             self._rows.judged(result)
         if not self._shown.live or not (result.final and result.passed):
             self._shown.clear()
-            say(_line(result))
+            say(f"{self.progress.done}/{self.progress.total} {_line(result)}")
         self._draw()
 
     def _skipped(self, cell: Cell) -> None:

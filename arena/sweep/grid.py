@@ -1,5 +1,6 @@
 """A sweep as a table of problems and players, computed from its journal. It keeps a short mark per attempt."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,6 +13,8 @@ from arena.sweep.records import SweepPlan
 from arena.words.headline import brief_words
 from sandbox.protocol.verdict import Verdict
 
+RECENT = 40
+"""Number of last results from which the rate is computed."""
 _SHORT = 160
 """Characters of a verdict's detail that are kept."""
 
@@ -83,6 +86,8 @@ class SweepGrid:
     usd: float = 0.0
     last_at: float = 0.0
     """When the last line was written, in seconds since the epoch."""
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Times of the newest session's last results, in seconds since the epoch."""
 
     def apply(self, line: records.AnyLine) -> None:
         """Applies the next line of the journal."""
@@ -91,6 +96,8 @@ class SweepGrid:
             case records.SweepSession():
                 self.plan = line.plan
                 self.sessions += 1
+                self.recent.clear()
+                self.recent.append(line.at)
                 self.players = list(dict.fromkeys([*self.players, *line.plan.players]))
                 self.slugs = list(dict.fromkeys([*self.slugs, *line.plan.problems]))
             case records.Written():
@@ -99,12 +106,30 @@ class SweepGrid:
             case records.Unanswered():
                 self.usd += line.spent.usd
             case records.CellResult() if line.verdict != records.REFUSED:
+                self.recent.append(line.at)
                 self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(
                     line, self.voids.of(line.run_id, line.code)
                 )
 
     def _square(self, slug: str, player: str) -> Square:
         return self.squares.setdefault((slug, player), Square())
+
+    @property
+    def total(self) -> int:
+        """Number of attempts in the plan. Those of a player without a kernel for the problem are among them."""
+        if self.plan is None:
+            return 0
+        writing = sum(player.startswith(("model:", "agent:")) for player in self.plan.players)
+        each = writing * self.plan.attempts + len(self.plan.players) - writing
+        return each * len(self.plan.problems)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last result, at the rate of the last ones; None: not known yet."""
+        if len(self.recent) < 2:
+            return None
+        each = (self.recent[-1] - self.recent[0]) / (len(self.recent) - 1)
+        return each * max(self.total - self.results, 0)
 
     @property
     def results(self) -> int:

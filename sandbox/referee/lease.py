@@ -56,6 +56,8 @@ class Note(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     holds: bool = False
     problem: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    expected_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    """Seconds for which it usually holds; 0: not known."""
 
 
 class Applicant(NamedTuple):
@@ -83,8 +85,10 @@ def devices_of(setting: Setting) -> list[str]:
 class Lease:
     """A lease of several devices. One referee holds at most one."""
 
-    def __init__(self, devices: Iterable[str], folder: Path = FOLDER, urgency: Urgency = Urgency.PERSON) -> None:
-        """folder: of this user or of root, and with the sticky bit if others may write to it.
+    def __init__(
+        self, devices: Iterable[str], folder: Path = FOLDER, urgency: Urgency = Urgency.PERSON, expected_s: float = 0.0
+    ) -> None:
+        """folder: of this user or of root, and with the sticky bit if others may write to it. expected_s: as in `Note`.
 
         Raises:
             OSError: another user could replace the locks, or a lock cannot be opened.
@@ -94,6 +98,7 @@ class Lease:
         self._paths = {_plain(device): folder / f"{PREFIX}lease-{_plain(device)}" for device in sorted(devices)}
         self._files = {name: _open(path) for name, path in self._paths.items()}
         self.urgency = urgency
+        self._expected_s = expected_s
         self._since = time.time()
         self._problem = ""
         self._free_since: float | None = None
@@ -214,21 +219,12 @@ class Lease:
 
     def _holders(self) -> set[int]:
         """The processes that hold one of the locks, as the kernel tells; empty if it does not."""
-        wanted = {os.fstat(file).st_ino for file in self._files.values()}
-        found = set()
-        with contextlib.suppress(OSError):
-            for line in LOCKS.read_text().splitlines():
-                fields = line.split()
-                if len(fields) >= 6 and fields[1] == "FLOCK" and fields[4].isdigit():
-                    inode = fields[5].rpartition(":")[2]
-                    if inode.isdigit() and int(inode) in wanted:
-                        found.add(int(fields[4]))
-        return found - {os.getpid()}
+        return lock_holders(os.fstat(file).st_ino for file in self._files.values()) - {os.getpid()}
 
     def _note(self, problem: str, holds: bool = False) -> None:
         """Writes this process's note. Without one it waits and holds as well, but unseen."""
         folder = _notes(self._folder, os.getuid())
-        note = Note(list(self._paths), self.urgency, self._since, holds, problem[:200])
+        note = Note(list(self._paths), self.urgency, self._since, holds, problem[:200], self._expected_s)
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(mode=0o755)
@@ -237,6 +233,25 @@ class Lease:
             part = folder / f".{os.getpid()}"
             part.write_bytes(msgspec.json.encode(note))
             part.replace(folder / str(os.getpid()))
+
+
+def queue(folder: Path = FOLDER) -> list[Applicant]:
+    """Returns all living processes that hold or wait for a device of this machine: holders first, then by turn."""
+    found = [each for uid in _living_users() for each in _applicants(folder, uid)]
+    return sorted(found, key=lambda each: (not each.note.holds, each.place))
+
+
+def lock_holders(inodes: Iterable[int]) -> set[int]:
+    """Returns the processes that hold a lock on one of these files, as the kernel tells; empty if it does not."""
+    wanted, found = set(inodes), set()
+    with contextlib.suppress(OSError):
+        for line in LOCKS.read_text().splitlines():
+            fields = line.split()
+            if len(fields) >= 6 and fields[1] == "FLOCK" and fields[4].isdigit():
+                inode = fields[5].rpartition(":")[2]
+                if inode.isdigit() and int(inode) in wanted:
+                    found.add(int(fields[4]))
+    return found
 
 
 def _notes(folder: Path, uid: int) -> Path:

@@ -313,7 +313,7 @@ class Referee:
         contender = self.contenders.take(run.setting)
         evaluation, judge = self._evaluation(run, prepared, contender, references, rival)
         evaluation.correctness.started = started
-        evaluation.leased = partial(self.leased, run.setting, run.run_id)
+        evaluation.leased = partial(self.leased, run.setting, run.run_id, expected_s=run.budget_s)
         evaluation.give_way = partial(self.give_way, run.setting, run.run_id)
         return contender, evaluation, judge
 
@@ -338,10 +338,10 @@ class Referee:
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
-    def leased(self, setting: events.Setting, run_id: str, urgency: int = 0) -> Iterator[None]:
+    def leased(self, setting: events.Setting, run_id: str, urgency: int = 0, expected_s: float = 0.0) -> Iterator[None]:
         """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
-            self.lease = Lease(devices_of(setting), urgency=Urgency(urgency))
+            self.lease = Lease(devices_of(setting), urgency=Urgency(urgency), expected_s=expected_s)
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(self.lease):

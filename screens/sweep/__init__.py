@@ -105,15 +105,17 @@ class GridTable(FigureTable, Measured):
 
 
 class SweepScreen(BaseScreen):
-    """Follows the newest sweep; `n` goes to the one before."""
+    """Follows a sweep, at first the newest; `n` goes to the one before."""
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "sweep"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("sweep")]
 
-    def __init__(self, parent_app: AppProtocol) -> None:
+    def __init__(self, parent_app: AppProtocol, name: str = "") -> None:
+        """name: of the sweep that is shown first; empty: the newest."""
         super().__init__(parent_app)
         self.services = parent_app.services
+        self._wanted = name
         self.grid = SweepGrid()
         self.paths: list[Path] = []
         self.number = 0
@@ -146,7 +148,7 @@ class SweepScreen(BaseScreen):
         grid = self.query_one("#sweep-grid")
         grid.display = bool(self.paths)
         if self.paths:
-            self._begin(0)
+            self._begin(next((n for n, path in enumerate(self.paths) if path.stem == self._wanted), 0))
             grid.focus()
         else:
             self.query_one("#sweep-title", PlainStatic).update("Sweeps")

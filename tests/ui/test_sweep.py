@@ -15,6 +15,7 @@ from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
+from screens.dialogs import machine
 from screens.sweep import SweepScreen
 from screens.sweep.replay import CellReplay
 
@@ -163,3 +164,22 @@ async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
         await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ correct" in screen_text(app))
         await pilot.press("slash", "down")
         await until(pilot, lambda: app.focused is app.screen.query_one("#sweep-grid"))
+
+
+async def test_this_machine_lists_sweeps_and_opens_one(
+    open_app, until, screen_text, journal: SweepJournal, monkeypatch
+) -> None:
+    monkeypatch.setattr(machine, "runs_under_way", list)  # others may time on this machine
+    journal.append(result("house", "allreduce", 1, "PASS"))
+    cell = result("model:opus", "allgather", 2, "PASS").cell
+    journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f11")
+        await until(pilot, lambda: "sweep spring · 1 of 6" in screen_text(app) and "$0.50" in screen_text(app))
+        assert "running" in screen_text(app)  # this process has its journal open
+        journal.close()
+        await until(pilot, lambda: "stopped" in screen_text(app))
+        await pilot.press("n", "ctrl+u", *"--players nobody", "enter")
+        await until(pilot, lambda: any("nobody" in str(note.message) for note in app._notifications))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "sweep spring" in screen_text(app))

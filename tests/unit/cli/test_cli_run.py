@@ -154,7 +154,7 @@ def test_ctrl_c_ends_everything_with_130(
 def test_an_interrupted_sweep_prints_what_it_found(tmp_path: Path, home: Path) -> None:
     process = start("sweep", "--rounds", "1", "--json", cwd=tmp_path)
     assert process.stderr is not None
-    assert any(line.startswith("01_allreduce baseline: PASS") for line in process.stderr)
+    assert any("1/1 01_allreduce baseline: PASS" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130

@@ -1,0 +1,153 @@
+"""What runs and waits on this machine: the queue of its devices, and the sweeps with their progress."""
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.errors import UsageError, why
+from arena.paths import Paths, make_folder, module_command, user
+from arena.sweep.grid import SweepGrid
+from arena.sweep.journal import JournalDamaged, journals, new_name, read_lines
+from sandbox.machine import processes
+from sandbox.referee.lease import Applicant, Urgency, lock_holders, queue
+
+NEWEST = 8
+"""Number of sweeps that are shown."""
+STARTED_S = 30.0
+"""Seconds within which a sweep writes to its journal, or ends because its options are wrong."""
+_TURNS = {Urgency.SWEEP: "after people", Urgency.BACKGROUND: "when nobody waits"}
+
+
+class Work(NamedTuple):
+    """A process that holds or waits for devices, or a sweep."""
+
+    who: str
+    what: str
+    since: float
+    """When it asked for its devices, or when the sweep's last line was written, in seconds since the epoch."""
+    place: str
+    """ "running", "place 2", "after people"; for a sweep "running" or "stopped", and "done"."""
+    expected_s: float | None = None
+    """Seconds until its end if it is running, else until its turn; None: not known."""
+    money: str = ""
+    """ "$1.92 of $5.00" of a sweep that pays for answers."""
+    sweep: str = ""
+    """Name of a sweep; empty: a run or a profile."""
+    pid: int = 0
+    """The process; 0: none."""
+
+
+def runs_under_way() -> list[Work]:
+    """Returns the runs and profiles that hold or wait for devices, by turn. Blocks for milliseconds.
+
+    Each is expected to wait for all before it as long as they usually hold their devices, at most.
+    """
+    found, waiting = [], 0
+    ahead_s: float | None = 0.0
+    for each in queue():
+        holder, note = each.holder, each.note
+        waiting += not note.holds
+        place = (
+            "running" if note.holds else " ".join([f"place {waiting}", _TURNS.get(Urgency(note.urgency), "")]).strip()
+        )
+        with_it_s = ahead_s + note.expected_s if ahead_s is not None and note.expected_s else None
+        until_s = with_it_s if note.holds else ahead_s
+        found.append(Work(holder.user, holder.problem or "measures", note.since, place, until_s, pid=each.pid))
+        ahead_s = with_it_s
+    return found
+
+
+class Sweeps:
+    """The newest sweeps. A journal is read again only after it has grown. Methods block for milliseconds and more."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._read: dict[Path, tuple[int, SweepGrid]] = {}
+
+    def rows(self) -> list[Work]:
+        """Returns a row for each sweep, the newest first. A damaged journal has none."""
+        held = queue()
+        found = [self._row(path, held) for path in reversed(journals(self._paths.sweeps)[-NEWEST:])]
+        return [row for row in found if row is not None]
+
+    def _row(self, path: Path, held: Sequence[Applicant]) -> Work | None:
+        try:
+            size, inode = (found := path.stat()).st_size, found.st_ino
+            known, grid = self._read.get(path, (0, SweepGrid()))
+            if size != known:
+                grid = SweepGrid()
+                for line in read_lines(path):
+                    grid.apply(line)
+                self._read[path] = size, grid
+        except (OSError, JournalDamaged):
+            return None
+        if grid.plan is None:
+            return None
+        pid = next(iter(lock_holders([inode])), 0)
+        whole = grid.results >= grid.total
+        mine = set(processes.tree(pid)) if pid else set()
+        cell = next((f" · {each.note.problem}" for each in held if each.pid in mine), "")
+        limit = f" of ${grid.plan.budget_usd:.2f}" if grid.plan.budget_usd is not None else ""
+        return Work(
+            user(),
+            f"sweep {path.stem} · {grid.results} of {grid.total}{cell}",
+            grid.last_at,
+            "running" if pid else "done" if whole else "stopped",
+            grid.left_s if pid and not whole else None,
+            f"${grid.usd:.2f}{limit}" if grid.usd or limit else "",
+            path.stem,
+            pid,
+        )
+
+
+def start_sweep(paths: Paths, options: str) -> str:
+    """Starts a sweep in a process of its own, which goes on when this one ends. Blocks for up to STARTED_S.
+
+    options: as for `pkb-arena sweep`. Its messages go into NAME.log beside its journal.
+
+    Returns:
+        The sweep's name: that of `--name`, else a new one.
+
+    Raises:
+        UsageError: the options are wrong; the message is that of the command.
+    """
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise UsageError(f"options: {error}", "write them as for `pkb-arena sweep`") from None
+    named = [later for word, later in zip(words, [*words[1:], ""], strict=True) if word == "--name"]
+    name = named[-1] if named else new_name()
+    began, log = time.time(), make_folder(paths.sweeps) / f"{Path(name).name}.log"
+    with log.open("wb") as file:
+        command = [*module_command("screens.main"), "sweep", *words, *([] if named else ["--name", name])]
+        sweep = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=Path.cwd()
+        )
+    journal = log.with_suffix(".jsonl")
+    while time.time() < began + STARTED_S and sweep.poll() is None:
+        if journal.exists() and journal.stat().st_mtime > began:
+            return name
+        time.sleep(0.05)
+    if sweep.returncode:
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise UsageError(" ".join(said[-2:]) or "the sweep ended at once", f"all it said is in {log}")
+    return name
+
+
+def stop_sweep(work: Work) -> None:
+    """Stops a sweep as ctrl+c does: its results are kept, and it can be resumed.
+
+    Raises:
+        UsageError: it is not running, or belongs to another user.
+    """
+    try:
+        if not work.pid:
+            raise ProcessLookupError("it is not running")
+        os.kill(work.pid, signal.SIGINT)
+    except OSError as error:
+        raise UsageError(f"the sweep {work.sweep} was not stopped: {why(error)}", "stop it where it runs") from None

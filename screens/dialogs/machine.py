@@ -1,0 +1,139 @@
+"""This machine: what runs and waits on it, and its sweeps, to start, stop and resume."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable
+
+from arena.errors import ArenaError
+from arena.sweep.underway import Sweeps, Work, runs_under_way, start_sweep, stop_sweep
+from arena.words.untrusted_text import printable
+from screens import figures
+from screens.dialogs import Dialog
+from screens.dialogs.questions import Ask, Question
+from screens.services import Services
+from screens.widgets.tables import Figure, FigureTable
+from screens.widgets.text_lines import PlainStatic
+
+EVERY_S = 1.0
+HEADS = ("who", "place", "expect", "what", "money", "since")
+NEW = "--name NAME --players house --problems category:collective"
+"""The options that a new sweep begins with."""
+
+
+class MachineDialog(Dialog[str | None]):
+    """Dismisses with the name of the sweep to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("n", "start", "start a sweep"),
+        Binding("x", "stop", "stop the sweep; its results are kept"),
+        Binding("r", "resume", "resume the sweep"),
+    ]
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self._paths = services.paths
+        self._sweeps = Sweeps(services.paths)
+        self.rows: list[Work] = []
+        self._drawn: list[list[Figure]] = []
+        self._reading = False
+
+    def compose(self) -> ComposeResult:
+        with self.frame("This machine", "enter opens · n new sweep · x stops · r resumes · esc", classes="large"):
+            yield FigureTable(id="work")
+            yield PlainStatic("reading…", id="report")
+
+    def on_mount(self) -> None:
+        self.set_interval(EVERY_S, self._follow)
+        self._follow()
+
+    def _follow(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        try:
+            runs, sweeps = await asyncio.to_thread(lambda: (runs_under_way(), self._sweeps.rows()))
+        except (ArenaError, OSError) as error:
+            self.refuse(str(error))
+            return
+        finally:
+            self._reading = False
+        self.rows = [*runs, *sweeps]
+        drawn = [[(words, _colour(work)) for words in _cells(work, time.time())] for work in self.rows]
+        table = self.query_one(FigureTable)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            table.fill(HEADS, drawn)
+        table.display = bool(drawn)
+        running = sum(work.place == "running" for work in runs)
+        said = f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits."
+        self.report(said)
+
+    @property
+    def _sweep(self) -> Work | None:
+        """The sweep under the cursor; None: a run, or nothing."""
+        row = self.query_one(FigureTable).cursor_row
+        return self.rows[row] if row < len(self.rows) and self.rows[row].sweep else None
+
+    @on(DataTable.RowSelected)
+    def _selected(self) -> None:
+        if (work := self._sweep) is not None:
+            self.dismiss(work.sweep)
+
+    # --- sweeps --------------------------------------------------------------------------------------------
+
+    def action_start(self) -> None:
+        """Asks for the options of a new sweep, and starts it."""
+
+        def answered(options: str | None) -> None:
+            if options:
+                self._do(lambda: start_sweep(self._paths, options))
+
+        self.app.push_screen(Ask("New sweep: options of `pkb-arena sweep`", NEW), answered)
+
+    def action_stop(self) -> None:
+        """Asks, and stops the sweep under the cursor."""
+        if (work := self._sweep) is None or not work.pid:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._do(lambda: stop_sweep(work))
+
+        text = "Its results are kept, and r resumes it. The run in progress is cancelled."
+        self.app.push_screen(Question(printable(f"Stop {work.sweep}?"), text, "stop it", "let it run"), answered)
+
+    def action_resume(self) -> None:
+        """Resumes the sweep under the cursor."""
+        if (work := self._sweep) is not None and not work.pid:
+            self._do(lambda: start_sweep(self._paths, shlex.join(["--resume", "--name", work.sweep])))
+
+    def _do(self, change: Callable[[], object]) -> None:
+        async def done() -> None:
+            try:
+                await asyncio.to_thread(change)
+            except ArenaError as error:
+                self.app.notify(error.one_line, severity="error", timeout=10, markup=False)
+            self._follow()
+
+        self.run_worker(done(), exit_on_error=False)
+
+
+def _colour(work: Work) -> str:
+    return {"running": "accent", "stopped": "warning"}.get(work.place, "foreground" if work.sweep else "muted")
+
+
+def _cells(work: Work, now: float) -> tuple[str, ...]:
+    expected = "" if work.expected_s is None else f"≤ {figures.clock(work.expected_s)}"
+    since = figures.clock(now - work.since) if now - work.since < 3600 else figures.age_words(work.since)
+    cells = (work.who, work.place, expected, work.what, work.money, since)
+    return tuple(map(printable, cells))
