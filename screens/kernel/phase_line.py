@@ -56,7 +56,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         elif state.verdict is Verdict.PASS and state.result is not None:  # measuring on was ended
             parts.append((f"✓ {name} {figures.seconds(state.result.seconds.time)}", "foreground"))
         elif state.running:  # a part of this phase is in progress: compiling
-            parts.append((f"▸ {name}", "accent"))
+            parts.append((f"▸ {name}", "muted"))
         elif state.cancelled_in == name:
             parts.append((f"– {name} cancelled", "warning"))
         elif failed_in:  # only a part of this phase has failed: compiling
@@ -97,7 +97,7 @@ def _cells(parts: list[tuple[str, str]]) -> int:
 def _count(state: RunState, phase: str) -> str:
     if phase == "time" and state.samples:
         last = state.samples[-1]
-        return f" · round {last.round}/{max(last.rounds, last.round)}"
+        return f" · round {last.round}/{last.rounds}" if last.rounds > last.round else f" · round {last.round}"
     if phase == "check" and state.ranks and state.setting:
         return f" · rank {len(state.ranks)}/{state.setting.world}"
     return ""

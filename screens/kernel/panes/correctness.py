@@ -120,15 +120,8 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
         state = update.state
         width = self.content_size.width
         world = state.setting.world if state.setting else 0
-        paper = state.checked.paper_rule if state.checked else ""
-        key = (
-            state.run_id,
-            width,
-            paper,
-            state.running,
-            state.verdict,
-            *(state.ranks.get(rank) for rank in range(world)),
-        )
+        ranks = (state.ranks.get(rank) for rank in range(world))
+        key = (state.run_id, width, state.running, state.verdict, *ranks)
         if key == self._shown:
             return
         self._shown = key
@@ -145,13 +138,11 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
             else:
                 rows.append(Content.styled(f"rank {rank} ·", "$muted"))
         if width >= 50:  # LEGEND_FROM without frame and padding
-            rows.append(Content.styled(self._legend(state, paper, width), "$muted"))
+            rows.append(Content.styled(self._legend(state, width), "$muted"))
         self.update(Content("\n").join(rows))
 
-    def _legend(self, state: RunState, paper: str, width: int) -> str:
+    def _legend(self, state: RunState, width: int) -> str:
         if all(rank.ok for rank in state.ranks.values()):
-            rule = f"  ·  paper's rule: {printable(paper)}" if paper else ""
-            told = f"1.00 = the limit, from the baseline's own error{rule}"
-            return told if len(told) <= width else f"1.00 = the limit{rule}"
+            return "1.00 = the limit, from the baseline's own error"
         told = "map of the flattened output · wrong · first index: expected ≠ got"
         return told if len(told) <= width else "map · wrong · first index: expected ≠ got"

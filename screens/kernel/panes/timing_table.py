@@ -120,14 +120,14 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         pairs = result.samples.call if result is not None and result.samples.call else state.samples
         baseline = [pair.baseline_us for pair in pairs]
         contender = [pair.contender_us for pair in pairs]
-        wide = width >= 62
-        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (
-            f"{'device':>9}{'of bound':>10}" if wide else ""
-        )
+        roofline = result.roofline if result else None
+        on_gpus = state.setting is None or kind_of(state.setting.device).on_gpus
+        wide = width >= 62 and (on_gpus or roofline is not None)
+        more = f"{'device':>9}{'of bound':>10}" if wide else ""
+        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}{more}"
         rows = [Content.styled(head, "$muted")]
         name = state.kernel_name.removesuffix(f"/{MAIN}") or "kernel"
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
-        roofline = result.roofline if result else None
         for label, rounds, final in (
             (
                 f"against {versus}"[:16] if versus else f"{backend}baseline",
