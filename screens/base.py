@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from arena.errors import ArenaError, refusal
-from screens.actions import Scope, key_of
+from screens.actions import ACTIONS, Scope, key_of
 from screens.app_protocol import dismiss_in_front
 
 if TYPE_CHECKING:
@@ -218,11 +218,17 @@ def _displayed(widget: Widget) -> bool:
 
 
 def show_keys_beside(screen: Screen[Any], *, shown: bool) -> None:
-    """Shows Textual's panel with the keys of a screen and of its focused widget beside it, or removes it."""
-    from textual.widgets import KeyPanel
+    """Shows a panel with the keys of a screen beside it, or removes it. Dialogs have none."""
+    from textual.containers import VerticalScroll
+    from textual.content import Content
 
-    panels = screen.query(KeyPanel)
-    if not shown:
+    from screens.widgets.text_lines import PlainStatic
+
+    panels = screen.query("#keys-beside")
+    if not shown or not isinstance(screen, BaseScreen):
         panels.remove()
-    elif not panels and isinstance(screen, BaseScreen):
-        screen.mount(KeyPanel())
+    elif not panels:
+        scopes = [screen.SCOPE, "everywhere"]
+        actions = sorted((each for each in ACTIONS if each.scope in scopes), key=lambda each: scopes.index(each.scope))
+        rows = [Content.assemble((f"{screen.key_words(each.name):>16}  ", "$accent"), each.title) for each in actions]
+        screen.mount(VerticalScroll(PlainStatic(Content("\n").join(rows)), id="keys-beside", can_focus=False))

@@ -183,6 +183,10 @@ class HelpScreen(Reader):
         page.mount(FilterInput("words", id="search"), before=0)
         page.border_subtitle = f"/ search · {self.key_words('help')} keys beside the screen · esc back"
 
+    async def _mount_the_rest(self) -> None:
+        await super()._mount_the_rest()
+        await self._show(self.query_one(FilterInput).words)  # typed meanwhile
+
     def action_search(self) -> None:
         self.query_one(FilterInput).open()
 

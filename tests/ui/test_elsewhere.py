@@ -9,7 +9,6 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.containers import Vertical
-from textual.widgets import KeyPanel
 from textual.widgets.markdown import MarkdownFence
 
 from arena.machine.finding import MachineFinding
@@ -162,9 +161,9 @@ async def test_help_starts_with_the_keys_of_the_screen_as_a_table(open_app, unti
         await pilot.press("escape")
         await until(pilot, lambda: "Open the problem" in screen_text(app))
         await pilot.press("f1")
-        await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query(KeyPanel)))
+        await until(pilot, lambda: app.screen is app.picker and bool(app.screen.query("#keys-beside")))
         await pilot.press("f1", "f1")
-        await until(pilot, lambda: app.screen is app.picker and not app.screen.query(KeyPanel))
+        await until(pilot, lambda: app.screen is app.picker and not app.screen.query("#keys-beside"))
 
 
 async def test_help_explains_the_terms_on_the_screen(open_app, until, screen_text) -> None:
