@@ -30,7 +30,7 @@ NCCL backend it is on the ranks' GPUs, in cuMem memory; barriers and signals are
 which trap after their time limit.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
 from sandbox.kit.symmetric_memory.heap import connect_segment, heap_bytes, host_heap
 from sandbox.kit.symmetric_memory.heap import reserve as _reserve
 from sandbox.kit.symmetric_memory.host_signals import host_signals
-from sandbox.kit.symmetric_memory.team import SHARED, Team
+from sandbox.kit.symmetric_memory.team import Shape, Team
 
 rank: int
 """This rank, from 0 to world - 1."""
@@ -52,34 +52,6 @@ ranks: tuple[int, ...]
 px: Px
 """The addresses of all heaps and signal pads, for compiled kernels that take a `Px`."""
 
-order: Callable[[], list[int]]
-"""All ranks, starting with this one: me, me+1, ..."""
-empty: Callable[..., torch.Tensor]
-"""A symmetric buffer, cached by (shape, dtype, tag): empty(shape, dtype, tag=None); see `Team.empty`."""
-stage: Callable[..., torch.Tensor]
-"""A copy of x that peers can read, in one of two buffers used in turn: stage(x, tag=None)."""
-out: Callable[..., torch.Tensor]
-"""The next buffer of a ring, for results that peers write into: out(shape, dtype, tag=None, ring=None); may be returned from
-solution()."""
-room: Callable[..., torch.Tensor]
-"""`out` for results whose size changes from call to call; see `Team.room`."""
-peers: Callable[[torch.Tensor], list[torch.Tensor]]
-"""The same symmetric tensor in every rank's memory, this rank's included, indexed by rank."""
-ptrs: Callable[[torch.Tensor], list[int]]
-"""The addresses of `peers(t)` in this process."""
-gather_numbers: Callable[..., list[tuple[int, ...]]]
-"""The integers of all ranks, such as lengths, by rank. They are exchanged on the host."""
-next_epoch: Callable[[], int]
-"""The next number for barriers and signals in a compiled kernel. All ranks must take equally many."""
-barrier: Callable[..., None]
-"""Waits for all ranks: barrier(timeout_s=10.0). What they wrote before is visible afterwards. Raises BarrierTimeout."""
-signal: Callable[[int, int, int], None]
-"""Sends a peer a growing number: signal(peer, slot, value), slot 0..1007. Earlier writes are visible to it after its `wait`."""
-wait: Callable[..., None]
-"""Waits until a peer has signalled a value or a later one: wait(peer, slot, value, timeout_s=10.0). Raises BarrierTimeout."""
-sub: Callable[..., Team]
-"""The same functions for some of the ranks, with their own slots and epochs: sub(ranks or process group)."""
-
 _world_team: Team | None = None
 
 
@@ -89,11 +61,11 @@ def connect(timeout_s: float = 10.0) -> Team:
     Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout if a rank
     does not call it.
     """
-    global _world_team
+    global _world_team, rank, world, ranks, px
     if _world_team is None:
-        _world_team = _connect(timeout_s)
+        _world_team = team = _connect(timeout_s)
         # Plain attributes from here on: a kernel reads them in every call.
-        globals().update({name: getattr(_world_team, name) for name in SHARED})
+        rank, world, ranks, px = team.rank, team.world, team.ranks, team.px
     return _world_team
 
 
@@ -123,7 +95,7 @@ def _connect(timeout_s: float) -> Team:
 
 
 def __getattr__(name: str) -> Any:
-    if name in SHARED:
+    if name in ("rank", "world", "ranks", "px"):
         return getattr(connect(), name)
     raise AttributeError(f"symm has no {name}")
 
@@ -141,3 +113,71 @@ def reserve(nbytes: int) -> None:
 def team(group: dist.ProcessGroup | None = None) -> Team:
     """The team of a problem's `group` argument; None: the world's. Collective among its ranks the first time."""
     return connect() if group is None or group is dist.group.WORLD else connect().sub(group)
+
+
+def order() -> list[int]:
+    """All ranks, starting with this one: me, me+1, ..."""
+    return connect().order()
+
+
+def empty(shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
+    """A symmetric buffer, cached by (shape, dtype, tag); see `Team.empty`."""
+    return connect().empty(shape, dtype, tag)
+
+
+def stage(x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
+    """A copy of x that peers can read, in one of two buffers used in turn."""
+    return connect().stage(x, tag)
+
+
+def out(shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int | None = None) -> torch.Tensor:
+    """The next buffer of a ring, for results that peers write into; may be returned from solution()."""
+    return connect().out(shape, dtype, tag, ring)
+
+
+def room(count: int, dtype: torch.dtype, tag: str | None = None, ring: int | None = 2) -> torch.Tensor:
+    """`out` for results whose size changes from call to call; see `Team.room`."""
+    return connect().room(count, dtype, tag, ring)
+
+
+def peers(t: torch.Tensor) -> list[torch.Tensor]:
+    """The same symmetric tensor in every rank's memory, this rank's included, indexed by rank."""
+    return connect().peers(t)
+
+
+def ptrs(t: torch.Tensor) -> list[int]:
+    """The addresses of `peers(t)` in this process."""
+    return connect().ptrs(t)
+
+
+def gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
+    """The integers of all ranks, such as lengths, by rank. They are exchanged on the host."""
+    return connect().gather_numbers(*numbers)
+
+
+def next_epoch() -> int:
+    """The next number for barriers and signals in a compiled kernel. All ranks must take equally many."""
+    return connect().next_epoch()
+
+
+def barrier(timeout_s: float = 10.0) -> None:
+    """Waits for all ranks. What they wrote before is visible afterwards.
+
+    Raises BarrierTimeout with the missing ranks.
+    """
+    connect().barrier(timeout_s)
+
+
+def signal(peer: int, slot: int, value: int) -> None:
+    """Sends a peer a growing number in a slot (0..1007). Earlier writes are visible to it after its `wait`."""
+    connect().signal(peer, slot, value)
+
+
+def wait(peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
+    """Waits until a peer has signalled `value` or a later one in a slot. Raises BarrierTimeout."""
+    connect().wait(peer, slot, value, timeout_s)
+
+
+def sub(group: Sequence[int] | dist.ProcessGroup) -> Team:
+    """The same functions for some of the ranks, with their own slots and epochs."""
+    return connect().sub(group)

@@ -65,8 +65,12 @@ from sandbox.kit.shmem.bindings import library as _library
 from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, bytes_at
 from sandbox.kit.symmetric_memory.heap import Heap, connect_segment, heap_bytes
 from sandbox.kit.symmetric_memory.host_signals import host_signals
-from sandbox.kit.symmetric_memory.team import SHARED, Team
+from sandbox.kit.symmetric_memory.team import Team
 
+_TEAM = (  # noqa: SIM905
+    "rank world ranks px empty stage out room peers ptrs order barrier signal wait next_epoch gather_numbers sub"
+).split()
+"""What this module shares with `symm`, by `Team`'s names."""
 _IDENTITY = "pkb-kit/shmem/identity"
 _world_team: Team | None = None
 
@@ -86,7 +90,7 @@ def connect(timeout_s: float = 10.0) -> Team:
         with compiling.shown():
             _world_team = _connect(dist.get_rank(), size, timeout_s)
         # Plain attributes from here on: a kernel reads them in every call.
-        globals().update({name: getattr(_world_team, name) for name in SHARED})
+        globals().update({name: getattr(_world_team, name) for name in _TEAM})
     return _world_team
 
 
@@ -118,7 +122,7 @@ def _connect(me: int, size: int, timeout_s: float) -> Team:
 
 
 def __getattr__(name: str) -> Any:
-    if name in SHARED:
+    if name in _TEAM:
         return getattr(connect(), name)
     raise AttributeError(f"shmem has no {name}")
 

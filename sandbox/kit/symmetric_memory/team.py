@@ -14,10 +14,6 @@ from sandbox.kit.symmetric_memory.heap import Heap, Segment, pad_address
 from sandbox.kit.symmetric_memory.host_signals import Signals
 
 Shape = int | Sequence[int]
-SHARED = (  # noqa: SIM905
-    "rank world ranks px empty stage out room peers ptrs order barrier signal wait next_epoch gather_numbers sub"
-).split()
-"""What a module of the kit offers of the team of all ranks, as its own attributes from the first use on."""
 RINGS_ON_GPUS, RINGS = (65, 2), (4, 2)
 """Number of buffers that results use in turn: the larger one if half of the heap can hold them. The judge copies
 results in groups of up to 64, unless a later call writes to one of them. Then it copies each before the next call, in
