@@ -320,7 +320,8 @@ class Exchange:
 
     def _fits(self, again: messages.DrawAgain) -> bool:
         """Draws an iteration, and begins to write it if it fits on every rank. Returns whether it does."""
-        if fits := all(self.ask(again)):
+        by_rank: list[bool] = self.ask(again)
+        if fits := all(by_rank):
             self._begin(replace(again, replace=True))
         return fits
 
