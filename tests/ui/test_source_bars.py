@@ -1,7 +1,7 @@
 """Find, replace, go to a line, wrap, and the path of the kernel's file."""
 
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
@@ -165,7 +165,7 @@ async def test_find_in_an_older_revision(open_app, type_kernel, until, screen_te
         await until(pilot, lambda: "1 of 2" in screen_text(app))
         assert app.screen.query_one("#preview").selected_text == "needle"
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.focused, OptionList))
+        await until(pilot, lambda: app.focused is app.screen.query_one("#runs"))
         assert isinstance(app.screen, HistoryScreen)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
