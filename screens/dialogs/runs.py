@@ -32,6 +32,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     """All players' runs of a problem, the newest first. A subclass shows more below the table."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("runs.tcss")]
+    AUTO_FOCUS: ClassVar[str | None] = "#runs"
     HEAD: ClassVar[str] = "Results"
     KEYS: ClassVar[str] = ""
     """The keys of a subclass for the border."""
@@ -123,9 +124,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
             for row in drawn:
                 row[column] = (row[column][0].rjust(width), row[column][1])
         self._table.fill(shown, drawn)
-        self._table.display = bool(self.entries)
         self._table.move_cursor(row=self.entries.index(here) if here in self.entries else 0)
         self.show_current()
+        self._table.display = bool(self.entries)  # last: the focus must not go to what is below it
 
     def _matches(self, entry: RunRecord | Unrun, cells: dict[str, str], word: str) -> bool:
         return _id(entry) in self._marked if word == MARKED else any(word in cell.lower() for cell in cells.values())
