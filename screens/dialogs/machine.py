@@ -75,8 +75,7 @@ class MachineDialog(Dialog[str | None]):
             table.fill(HEADS, drawn)
         table.display = bool(drawn)
         running = sum(work.place == "running" for work in runs)
-        said = f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits."
-        self.report(said)
+        self.report(f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits.")
 
     @property
     def _sweep(self) -> Work | None:

@@ -66,8 +66,8 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
             yield from self.compose_below()
 
     def compose_below(self) -> ComposeResult:
-        """Yields what is below the table."""
-        yield from ()
+        """Returns what is below the table."""
+        return ()
 
     def on_mount(self) -> None:
         self._table.fixed_columns = 1

@@ -126,7 +126,7 @@ def test_every_form_of_the_board_has_the_scores_against_the_bound(
     assert {round(float(row["gap_closed"]), 3) for row in rows} == {0.286}
     assert all(float(row["gap_closed_low"]) < 0.286 < float(row["gap_closed_high"]) for row in rows)
     by_category = [pkb_arena("board", *form, "--by", "category").stdout for form in ([], ["--markdown"])]
-    for text in (*by_category, (tmp_path / "b.html").read_text().partition("by category</h3>")[2]):
+    for text in (*by_category, (tmp_path / "b.html").read_text().partition("By category</h3>")[2]):
         assert "29 % " in text
         assert "gap closed" in text
         assert "collective" in text
