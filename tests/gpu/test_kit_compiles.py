@@ -32,6 +32,7 @@ OF_TWO = "-DWORLD=2"
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 BLOCKS_BY_DTYPE = (
+    "attention",
     "candidates",
     "clipping",
     "experts",
@@ -40,7 +41,6 @@ BLOCKS_BY_DTYPE = (
     "quantisation",
     "scattered_gemm",
     "sharded_adam",
-    "short_attention",
     "sums",
 )
 """Modules of the kit that compile one source for each dtype in TYPES."""
@@ -159,7 +159,7 @@ def _nvcc() -> str | None:
 
 def test_every_example_and_template_is_found():
     examples = [path for path in KIT.glob("examples/*_cuda.py") if "__global__" in path.read_text()]
-    assert len(_literals()) == 7 + len(BLOCKS) + len(examples)
+    assert len(_literals()) == 6 + len(BLOCKS) + len(examples)
 
 
 @needs_nvrtc

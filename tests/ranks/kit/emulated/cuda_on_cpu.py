@@ -21,7 +21,7 @@ from sandbox.kit.compilers.arguments import Function, Parameter, converter, ctyp
 from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
-    "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
+    "reshard", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
     "gathered_gemm", "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
     "zero_step",
 )  # fmt: skip
