@@ -7,6 +7,8 @@
 <root>/.revisions/ab/abcdef…/                   every revision of kernels of several files
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import io
@@ -19,14 +21,16 @@ import tokenize
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
 from arena.errors import KernelsLocked, UsageError
 from arena.paths import make_folder, unwritable, user, write_atomically
 from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
-from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash
+
+if TYPE_CHECKING:
+    from problems.specification import Problem
 
 KERNEL_BYTES = 4 << 20
 """Maximum size of a kernel file. A larger file is refused."""
