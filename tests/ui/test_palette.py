@@ -45,7 +45,7 @@ async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
         await until(pilot, lambda: isinstance(app.screen, Welcome))
         await pilot.press("ctrl+p", *"sweep")
         await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "SweepScreen"]
         assert not services.first_start  # the welcome counts as read
@@ -124,7 +124,7 @@ async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until,
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"sweeps")
         await until(pilot, lambda: f"{'sweeps':<16}c" in screen_text(app))
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert isinstance(app.screen_stack[1], KernelScreen)
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
