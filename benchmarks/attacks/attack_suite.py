@@ -89,8 +89,10 @@ class AttackKernel(msgspec.Struct, frozen=True):
     open: str = ""
 
     def had_no_chance(self, result: Result) -> bool:
-        """Whether it passed in a run whose batches were too short for it to cheat."""
-        return result.verdict is Verdict.PASS and any(batches.calls < self.calls for batches in result.samples.call)
+        """Whether it passed in a run whose batches were too short for it to cheat, or too disturbed for any claim."""
+        too_noisy = result.outcome == "too noisy" and Verdict.PASS not in self.expect
+        short = any(batches.calls < self.calls for batches in result.samples.call)
+        return result.verdict is Verdict.PASS and (too_noisy or short)
 
     def surprise(self, result: Result) -> str:
         """The difference between a result and what is expected, in a line; empty if there is none."""

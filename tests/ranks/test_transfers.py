@@ -59,7 +59,7 @@ def test_the_command_measures_stores_and_shows_them_again(pkb_arena: CommandLine
     again = pkb_arena("transfers", "--device", "cpu", "--stored", "--json")
     assert json.loads(again.stdout) == found
     shown = pkb_arena("transfers", "--device", "cpu", "--stored", COLUMNS="60").stdout
-    assert "A memory stores  B memory loads  C gloo" in shown
+    assert "µs      memory stores   memory loads      gloo" in shown
 
 
 def test_one_rank_is_refused_before_anything_starts(pkb_arena: CommandLine) -> None:
