@@ -105,12 +105,6 @@ class WorldProcess:
         """The activity of the stopped processes so far."""
         return self._stopping.activity()
 
-    def meter(self) -> Callable[[], float]:
-        """A function that returns the CPU seconds that the processes known to be stopped have used since this call."""
-        pids = list(self._stopping.pids())
-        before = processes.cpu_seconds(pids)
-        return lambda: processes.cpu_seconds(pids) - before
-
     def resume(self, held: Collection[int] = ()) -> None:
         """Continues stopped processes. held: ranks that stay stopped until `resume_rank`."""
         if self._paused:

@@ -40,13 +40,6 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     assert observations.stopped_activity.disturbed == 0
 
 
-def test_work_after_done_is_late() -> None:
-    MadeMachine(kernel=MadeKernel(late_cpu_s=0.0003)).rounds().measure()  # of two ranks
-    failed = failing(MadeMachine(kernel=MadeKernel(late_cpu_s=0.0005)).rounds())
-    assert failed.verdict is Verdict.LATE_OUTPUT
-    assert "s of CPU time after it had ended its batch" in failed.failure.message
-
-
 def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
     assert failed.verdict is Verdict.BASELINE_DISTURBED
