@@ -54,8 +54,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
         await until(pilot, lambda: "==> ops.cu <==" in screen_text(app))
         await pilot.press("space")
         await pilot.resize_terminal(100, 40)  # too narrow for both side by side
-        await until(pilot, lambda: "+++ editor ops.cu" in screen_text(app))
-        assert "-one" in screen_text(app)
+        await until(pilot, lambda: "+++ editor ops.cu" in screen_text(app) and "-one" in screen_text(app))
         await pilot.press("enter")  # another file differs: written to a folder beside this one, and opened
         restored = folder.with_name(f"revision-{one.sha256[:8]}")
         await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path == restored)
