@@ -14,6 +14,7 @@ from arena.records.run_record import RunRecord, view
 from arena.records.voids import Voids
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
+from arena.words.headline import by_clock
 from arena.workspace.named_kernels import GRAPH, HOUSE, NAMED
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
@@ -109,10 +110,7 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
 
 def _over_graph(report: RunRecord) -> float | None:
     """Returns the time of the baseline in a CUDA graph, measured before in this setting, over the kernel's time."""
-    graph, mine = report.beside.get(GRAPH), report.contender_us
-    if graph is None or mine is None:
-        return None
-    there, here = (graph.device, mine.device) if report.clock == "device" else (graph.call, mine.call)
+    there, here = by_clock(report.beside.get(GRAPH), report.clock), report.time_us
     return there / here if there and here else None
 
 

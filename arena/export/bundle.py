@@ -37,6 +37,7 @@ from arena.records.run_record import RunRecord, view
 from arena.records.voids import VOIDS_SUFFIX, Void, read_voids
 from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
 from arena.sweep.records import AnyLine, Cell, CellResult, SweepPlan, SweepSession, Unanswered, Written
+from arena.words.headline import by_clock
 from arena.words.untrusted_text import printable
 from arena.workspace.kernel_folder import write_folder
 from arena.workspace.kernels import Workspace
@@ -399,9 +400,7 @@ def row_of(sweep: str, line: CellResult, machine: str, player: str, void: Void |
     """Returns a result as a flat row."""
     report, setting = line.report, line.cell.setting
     speed = report.interval if report is not None else None
-    times = (report.baseline_us, report.contender_us) if report is not None else (None, None)
-    on_device = report is not None and report.clock == "device"
-    base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
+    base, mine = (by_clock(report.baseline_us, report.clock), report.time_us) if report is not None else (None, None)
     return view(
         ResultRow, line, line.cell, setting,
         sweep=sweep,

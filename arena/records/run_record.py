@@ -113,6 +113,11 @@ class RunRecord(BareResult, frozen=True, kw_only=True, rename={"slug": "problem"
         return self.roofline.percent if self.roofline is not None else None
 
     @property
+    def time_us(self) -> float | None:
+        """The kernel's median time by the clock of the headline, in microseconds."""
+        return by_clock(self.contender_us, self.clock)
+
+    @property
     def gap_closed(self) -> float | None:
         """(baseline - kernel) / (baseline - bound), from 0 to 1, by the clock that percent of bound uses.
 

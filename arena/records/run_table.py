@@ -9,9 +9,8 @@ import msgspec
 from arena.records.json_lines import append_line, decoder, whole_lines
 from arena.records.run_record import RunRecord, Unrun
 from arena.setting_choice import sizes_words
-from arena.words.headline import WHERE, outcome_words
+from arena.words.headline import WHERE, by_clock, outcome_words
 from arena.words.untrusted_text import one_line, printable
-from sandbox.protocol.result import Microseconds
 
 NOTES = Path(".revisions", "notes.jsonl")
 """The notes of all revisions, in the workspace."""
@@ -78,8 +77,8 @@ def run_cells(entry: RunRecord | Unrun, note: str = "") -> dict[str, str]:
         cells |= dict(zip(("speedup", "low", "high"), (f"{figure:.3f}" for figure in figures), strict=True))
     return cells | {
         "verdict": "VOIDED" if entry.voided else entry.verdict.value,
-        "µs": _time(entry.contender_us, entry.clock),
-        "baseline µs": _time(entry.baseline_us, entry.clock),
+        "µs": _words(entry.time_us),
+        "baseline µs": _words(by_clock(entry.baseline_us, entry.clock)),
         "kernel": printable(entry.kernel_name),
         "clock": WHERE.get(entry.clock, ""),
         "outcome": outcome_words(entry.outcome),
@@ -88,16 +87,14 @@ def run_cells(entry: RunRecord | Unrun, note: str = "") -> dict[str, str]:
     }
 
 
-def _time(times: Microseconds | None, clock: str) -> str:
-    value = None if times is None else times.device if clock == "device" else times.call
-    return "" if value is None else f"{value:.1f}"
+def _words(time_us: float | None) -> str:
+    return "" if time_us is None else f"{time_us:.1f}"
 
 
 def best_times(entries: list[RunRecord]) -> list[float]:
     """Returns the shortest time so far after each correct timed run of one setting, in microseconds. entries: newest first."""
     found: list[float] = []
     for entry in reversed(entries):
-        time_us = _time(entry.contender_us, entry.clock)
-        if entry.passed and not entry.voided and time_us:
-            found.append(min([float(time_us), *found[-1:]]))
+        if entry.passed and not entry.voided and entry.time_us is not None:
+            found.append(min([entry.time_us, *found[-1:]]))
     return found

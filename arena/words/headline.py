@@ -1,8 +1,8 @@
 """The headline of a run: its speedup by the clock that the conclusion names, and the words for outcomes and clocks."""
 
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
-from sandbox.protocol.events import Interval, Result, Speedup, Timed
+from sandbox.protocol.events import Interval, Microseconds, Result, Speedup, Timed
 from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent, ratio
 from sandbox.timing.interval import detectable_percent, outcome
 
@@ -39,11 +39,17 @@ class Headline(NamedTuple):
         return WHERE.get(self.clock, "")
 
 
-def by_clock(speedup: Speedup | None, clock: str) -> Interval | None:
-    """Returns the interval of one clock: "device" for device time; "call" or empty for end-to-end time."""
-    if speedup is None:
+@overload
+def by_clock(found: None, clock: str) -> None: ...
+@overload
+def by_clock(found: Speedup, clock: str) -> Interval | None: ...
+@overload
+def by_clock(found: Microseconds, clock: str) -> float | None: ...
+def by_clock(found: Speedup | Microseconds | None, clock: str) -> Interval | float | None:
+    """Returns the interval or the time of one clock: "device" for device time; "call" or empty for end-to-end time."""
+    if found is None:
         return None
-    return speedup.device if clock == "device" else speedup.call
+    return found.device if clock == "device" else found.call
 
 
 def headline_of(result: Result) -> Headline | None:
