@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from arena.errors import UsageError, why
 from arena.paths import Paths, make_folder, module_command, user
+from arena.records.json_lines import Follower
 from arena.sweep.grid import SweepGrid
-from arena.sweep.journal import JournalDamaged, journals, new_name, read_lines
+from arena.sweep.journal import JournalDamaged, journals, new_lines, new_name
 from sandbox.machine import processes
-from sandbox.referee.lease import Applicant, Urgency, lock_holders, queue
+from sandbox.referee.lease import Applicant, Urgency, lock_holders
 
 NEWEST = 8
 """Number of sweeps that are shown."""
@@ -42,14 +43,14 @@ class Work(NamedTuple):
     """The process; 0: none."""
 
 
-def runs_under_way() -> list[Work]:
-    """Returns the runs and profiles that hold or wait for devices, by turn. Blocks for milliseconds.
+def runs_under_way(held: Sequence[Applicant]) -> list[Work]:
+    """Returns the runs and profiles of a machine's queue, by turn.
 
     Each is expected to wait for all before it as long as they usually hold their devices, at most.
     """
     found, waiting = [], 0
     ahead_s: float | None = 0.0
-    for each in queue():
+    for each in held:
         holder, note = each.holder, each.note
         waiting += not note.holds
         place = (
@@ -63,29 +64,30 @@ def runs_under_way() -> list[Work]:
 
 
 class Sweeps:
-    """The newest sweeps. A journal is read again only after it has grown. Methods block for milliseconds and more."""
+    """The newest sweeps. Only lines that were added to a journal are read. Methods block for milliseconds and more."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
-        self._read: dict[Path, tuple[int, SweepGrid]] = {}
+        self._read: dict[Path, tuple[int, Follower, SweepGrid]] = {}
+        """Size of each journal, and what was read of it."""
 
-    def rows(self) -> list[Work]:
-        """Returns a row for each sweep, the newest first. A damaged journal has none."""
-        held = queue()
+    def rows(self, held: Sequence[Applicant]) -> list[Work]:
+        """Returns a row for each sweep, the newest first. A damaged journal has none. held: the machine's queue."""
         found = [self._row(path, held) for path in reversed(journals(self._paths.sweeps)[-NEWEST:])]
         return [row for row in found if row is not None]
 
     def _row(self, path: Path, held: Sequence[Applicant]) -> Work | None:
         try:
             size, inode = (found := path.stat()).st_size, found.st_ino
-            known, grid = self._read.get(path, (0, SweepGrid()))
-            if size != known:
-                grid = SweepGrid()
-                for line in read_lines(path):
+            known, follower, grid = self._read.pop(path, (0, Follower(path), SweepGrid()))
+            if size < known:  # a session that wrote nothing took its line back
+                follower, grid = Follower(path), SweepGrid()
+            while lines := new_lines(follower):
+                for line in lines:
                     grid.apply(line)
-                self._read[path] = size, grid
         except (OSError, JournalDamaged):
             return None
+        self._read[path] = size, follower, grid
         if grid.plan is None:
             return None
         pid = next(iter(lock_holders([inode])), 0)

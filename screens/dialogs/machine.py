@@ -14,6 +14,7 @@ from textual.widgets import DataTable
 from arena.errors import ArenaError
 from arena.sweep.underway import Sweeps, Work, runs_under_way, start_sweep, stop_sweep
 from arena.words.untrusted_text import printable
+from sandbox.referee.lease import queue
 from screens import figures
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask, Question
@@ -61,7 +62,7 @@ class MachineDialog(Dialog[str | None]):
 
     async def _read(self) -> None:
         try:
-            runs, sweeps = await asyncio.to_thread(lambda: (runs_under_way(), self._sweeps.rows()))
+            runs, sweeps = await asyncio.to_thread(self._found)
         except (ArenaError, OSError) as error:
             self.refuse(str(error))
             return
@@ -76,6 +77,11 @@ class MachineDialog(Dialog[str | None]):
         table.display = bool(drawn)
         running = sum(work.place == "running" for work in runs)
         self.report(f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits.")
+
+    def _found(self) -> tuple[list[Work], list[Work]]:
+        """The runs and the sweeps by one look at the queue. Blocks for milliseconds."""
+        held = queue()
+        return runs_under_way(held), self._sweeps.rows(held)
 
     @property
     def _sweep(self) -> Work | None:

@@ -169,7 +169,7 @@ async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
 async def test_this_machine_lists_sweeps_and_opens_one(
     open_app, until, screen_text, journal: SweepJournal, monkeypatch
 ) -> None:
-    monkeypatch.setattr(machine, "runs_under_way", list)  # others may time on this machine
+    monkeypatch.setattr(machine, "runs_under_way", lambda held: [])  # others may time on this machine
     journal.append(result("house", "allreduce", 1, "PASS"))
     cell = result("model:opus", "allgather", 2, "PASS").cell
     journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=Spent(usd=0.5), trace_id=""))

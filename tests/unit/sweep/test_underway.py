@@ -1,29 +1,28 @@
 """What runs and waits on a machine: the queue of devices, and sweeps that are started, stopped and resumed."""
 
-import time
 from collections.abc import Callable
 
 import pytest
+from waiting import eventually
 
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.sweep import underway
 from arena.sweep.underway import Sweeps, Work, runs_under_way, start_sweep, stop_sweep
-from sandbox.referee.lease import Applicant, Note, Urgency
+from sandbox.referee.lease import Applicant, Note, Urgency, queue
 
 
 def applicant(pid: int, urgency: Urgency, holds: bool = False, expected_s: float = 4.0) -> Applicant:
     return Applicant(0, pid, Note(["cores"], urgency, 1000.0, holds, "allreduce", expected_s))
 
 
-def test_a_turn_is_expected_after_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = [
+def test_a_turn_is_expected_after_those_before_it() -> None:
+    held = [
         applicant(1, Urgency.PERSON, holds=True),
         applicant(2, Urgency.PERSON),
         applicant(3, Urgency.SWEEP, expected_s=0),
+        applicant(4, Urgency.SWEEP),
     ]
-    monkeypatch.setattr(underway, "queue", lambda: [*queue, applicant(4, Urgency.SWEEP)])
-    rows = [(row.place, row.expected_s) for row in runs_under_way()]
+    rows = [(row.place, row.expected_s) for row in runs_under_way(held)]
     assert rows == [("running", 4.0), ("place 1", 4.0), ("place 2 after people", 8.0), ("place 3 after people", None)]
 
 
@@ -39,10 +38,13 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
     sweeps = Sweeps(paths)
 
     def row(there: Callable[[Work], bool]) -> Work:
-        deadline = time.monotonic() + 90
-        while not (found := [each for each in sweeps.rows() if there(each)]):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        found: list[Work] = []
+
+        def seen() -> bool:
+            found[:] = filter(there, sweeps.rows(queue()))
+            return bool(found)
+
+        eventually(seen)
         return found[0]
 
     name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 2 --rounds 1")
