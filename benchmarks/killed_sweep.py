@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from arena.models.stand_in import serve
+from arena.models.stand_in import answers, serve
 from arena.paths import paths_in
 
 PRICES = "price_in = 3.0\nprice_out = 15.0\n"
@@ -43,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     home = given.folder.absolute()
     (home / "config").mkdir(parents=True, exist_ok=True)
-    models = {name: serve(able, piece=200).server_port for name, able in (("bright", 0.6), ("dim", 0.2))}
+    models = {name: serve(answers(able, 200)).server_port for name, able in (("bright", 0.6), ("dim", 0.2))}
     tables = (
         f'[models.{name}]\nprovider = "openai_chat"\nmodel = "{name}"\nbase_url = "http://127.0.0.1:{port}/v1"\n{PRICES}'
         for name, port in models.items()

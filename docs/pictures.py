@@ -29,7 +29,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
-from stand_in import FORGETS_THE_BARRIER, GATHERS, HALVES, NAME, RIGHT, StandIn, serve
+from stand_in import FORGETS_THE_BARRIER, GATHERS, HALVES, NAME, RIGHT, Script, serve
 
 from benchmarks.kernels import kernel_paths
 
@@ -155,7 +155,7 @@ async def model() -> None:
     """A stand-in for a model that writes its third kernel."""
     from screens.model import ModelScreen
 
-    StandIn.hold, StandIn.pause_s = Event(), 0.03
+    Script.hold, Script.pause_s = Event(), 0.03
     async with opened(with_stand_in(FORGETS_THE_BARRIER, RIGHT, HALVES), "1") as (app, pilot):
         await pilot.press("f7")
         await until(pilot, lambda: bool(app.screen.query("#start")))
@@ -167,7 +167,7 @@ async def model() -> None:
         # Its last words are shown with the next ones that come.
         await until(pilot, lambda: len(state.kernels) == 2 and len(state.text) > 0.8 * len(HALVES))
         await draw(app, pilot, "model")
-        StandIn.hold.set()
+        Script.hold.set()
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over)
 
@@ -176,7 +176,7 @@ async def improve() -> None:
     """A kernel in the editor that a stand-in for a model has improved, timed against the one that it started from."""
     from screens.model import ModelScreen
 
-    StandIn.hold, StandIn.pause_s = None, 0.0
+    Script.hold, Script.pause_s = None, 0.0
     async with opened(with_stand_in(RIGHT), "1", kernel_file(GATHERS)) as (app, pilot):
         await judge(app, pilot)
         await pilot.press("f7")
@@ -258,7 +258,7 @@ async def void() -> None:
 
 async def pages() -> None:
     """The page of an attempt, in a browser: an agent whose first kernel is wrong and whose second is right."""
-    StandIn.hold, StandIn.pause_s = None, 0.0
+    Script.hold, Script.pause_s = None, 0.0
     written = Path(tempfile.mkdtemp()) / "pages"
     attempt = ["agent", "1", "--model", NAME, "--steps", "2", "--world", "2", "--device", "cpu"]
     commands = [attempt, ["export", "--html", str(written)]]

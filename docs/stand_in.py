@@ -1,14 +1,13 @@
 """A stand-in for a model: answers with kernels of this file over the same protocol as a model would."""
 
-import json
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from collections.abc import Iterator
+from threading import Event
 from typing import ClassVar
 
-PIECE = 12
-"""Characters that are sent at a time."""
-NAME = "stand-in"
+from arena.models import stand_in
+from arena.models.stand_in import in_pieces
+
+NAME = stand_in.NAME
 
 GATHERS = """\
 import torch
@@ -61,8 +60,8 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
 """
 
 
-class StandIn(BaseHTTPRequestHandler):
-    """Streams the next answer as chat completions."""
+class Script:
+    """Answers in turn, and how they are sent."""
 
     answers: ClassVar[list[str]] = []
     hold: ClassVar[Event | None] = None
@@ -70,36 +69,18 @@ class StandIn(BaseHTTPRequestHandler):
     pause_s: ClassVar[float] = 0.0
     """Between two pieces."""
 
-    def do_POST(self) -> None:
-        """Streams one answer."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        text = f"```python\n{self.answers.pop(0)}```\n"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.end_headers()
-        held = self.hold is not None and not self.answers
-        if held:
-            text = text.removesuffix("```\n").rstrip()
-        for at in range(0, len(text), PIECE):
-            self._say({"choices": [{"delta": {"content": text[at : at + PIECE]}}]})
-            time.sleep(self.pause_s)
-        if held and self.hold is not None:
-            self.hold.wait()
-        self._say({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-        self._say({"choices": [], "usage": {"prompt_tokens": 6000, "completion_tokens": len(text) // 3}})
-        self.wfile.write(b"data: [DONE]\n\n")
 
-    def _say(self, event: dict[str, object]) -> None:
-        self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
-        self.wfile.flush()
-
-    def log_message(self, format: str, *values: object) -> None:
-        """Says nothing."""
+def pieces(prompt: str) -> Iterator[str]:
+    """The next answer as it is sent."""
+    text = f"```python\n{Script.answers.pop(0)}```\n"
+    if Script.hold is None or Script.answers:
+        yield from in_pieces(text, pause_s=Script.pause_s)
+        return
+    yield from in_pieces(text.removesuffix("```\n").rstrip(), pause_s=Script.pause_s)
+    Script.hold.wait()
 
 
 def serve(answers: list[str]) -> str:
     """Starts the stand-in with these answers; its address."""
-    StandIn.answers = answers
-    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}/v1"
+    Script.answers = answers
+    return f"http://127.0.0.1:{stand_in.serve(pieces).server_port}/v1"

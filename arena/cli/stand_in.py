@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from arena.cli.options import Whole, open_session
 from arena.cli.output import flush, print_line
 from arena.errors import MachineError, why
-from arena.models.stand_in import NAME, serve
+from arena.models.stand_in import NAME, answers, serve
 from arena.settings import ModelSettings, save_settings
 
 ABLE = 0.6
@@ -26,7 +26,7 @@ def command(port: int) -> None:
     """
     session = open_session()
     try:
-        server = serve(ABLE, port, pause_s=PAUSE_S)
+        server = serve(answers(ABLE, pause_s=PAUSE_S), port)
     except OSError as error:
         raise MachineError(f"port {port} cannot be used: {why(error)}", "choose another --port") from None
     address = f"http://127.0.0.1:{server.server_port}/v1"

@@ -4,21 +4,17 @@ import json
 import random
 import re
 import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from problems.catalogue import Catalogue, load_catalogue
+from problems.catalogue import load_catalogue
 
 NAME = "stand-in"
 ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
-"""The first line of the task in a prompt (`arena/players/prompts`)."""
-
-
-@cache
-def catalogue() -> Catalogue:
-    """The problems, read once, because every answer needs them."""
-    return load_catalogue()
+"""The first line of the task in a prompt (`arena/players/prompt.py`)."""
+_catalogue = cache(load_catalogue)
 
 
 def answer(prompt: str, able: float, drawn: float) -> str:
@@ -30,7 +26,7 @@ def answer(prompt: str, able: float, drawn: float) -> str:
     if asked is None:
         return "I cannot find the problem."
     # It is found by its number, because the worked examples in the prompt have baselines, too.
-    problem = catalogue().find(asked[1])
+    problem = _catalogue().find(asked[1])
     if drawn < able:
         source = problem.house_source or problem.baseline_source
     elif drawn < able + 0.1:
@@ -45,10 +41,22 @@ def answer(prompt: str, able: float, drawn: float) -> str:
     return f"```python\n{source}```\n"
 
 
-def serve(able: float, port: int = 0, piece: int = 12, pause_s: float = 0.0) -> ThreadingHTTPServer:
+def in_pieces(text: str, piece: int = 12, pause_s: float = 0.0) -> Iterator[str]:
+    """Yields a text a few characters at a time, with pauses."""
+    for at in range(0, len(text), piece):
+        yield text[at : at + piece]
+        time.sleep(pause_s)
+
+
+def answers(able: float, piece: int = 12, pause_s: float = 0.0) -> Callable[[str], Iterator[str]]:
+    """Returns what writes a model's answers, for `serve`. able: as for `answer`; the others as for `in_pieces`."""
+    return lambda prompt: in_pieces(answer(prompt, able, random.random()), piece, pause_s)
+
+
+def serve(pieces: Callable[[str], Iterable[str]], port: int = 0) -> ThreadingHTTPServer:
     """Starts a server in a thread of this process; its `server_port` is the port.
 
-    able: as for `answer`. port: 0 takes a free one. piece: characters that are sent at a time. pause_s: seconds between them.
+    pieces: the answer to a prompt; each piece is sent when it comes. port: 0 takes a free one.
 
     Raises:
         OSError: the port is taken.
@@ -58,15 +66,15 @@ def serve(able: float, port: int = 0, piece: int = 12, pause_s: float = 0.0) -> 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = "\n".join(message["content"] or "" for message in body["messages"])
-            text = answer(prompt, able, random.random())
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
-            for at in range(0, len(text), piece):
-                self._say({"choices": [{"delta": {"content": text[at : at + piece]}}]})
-                time.sleep(pause_s)
+            sent = 0
+            for piece in pieces(prompt):
+                self._say({"choices": [{"delta": {"content": piece}}]})
+                sent += len(piece)
             self._say({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-            usage = {"prompt_tokens": len(prompt) // 3, "completion_tokens": len(text) // 3}
+            usage = {"prompt_tokens": len(prompt) // 3, "completion_tokens": sent // 3}
             self._say({"choices": [], "usage": usage})
             self.wfile.write(b"data: [DONE]\n\n")
 
