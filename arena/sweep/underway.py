@@ -53,9 +53,7 @@ def runs_under_way(held: Sequence[Applicant]) -> list[Work]:
     for each in held:
         holder, note = each.holder, each.note
         waiting += not note.holds
-        place = (
-            "running" if note.holds else " ".join([f"place {waiting}", _TURNS.get(Urgency(note.urgency), "")]).strip()
-        )
+        place = "running" if note.holds else f"place {waiting} {_TURNS.get(Urgency(note.urgency), '')}".strip()
         with_it_s = ahead_s + note.expected_s if ahead_s is not None and note.expected_s else None
         until_s = with_it_s if note.holds else ahead_s
         found.append(Work(holder.user, holder.problem or "measures", note.since, place, until_s, pid=each.pid))
@@ -73,8 +71,8 @@ class Sweeps:
 
     def rows(self, held: Sequence[Applicant]) -> list[Work]:
         """Returns a row for each sweep, the newest first. A damaged journal has none. held: the machine's queue."""
-        found = [self._row(path, held) for path in reversed(journals(self._paths.sweeps)[-NEWEST:])]
-        return [row for row in found if row is not None]
+        newest = reversed(journals(self._paths.sweeps)[-NEWEST:])
+        return [row for path in newest if (row := self._row(path, held)) is not None]
 
     def _row(self, path: Path, held: Sequence[Applicant]) -> Work | None:
         try:
@@ -122,7 +120,8 @@ def start_sweep(paths: Paths, options: str) -> str:
         words = shlex.split(options)
     except ValueError as error:
         raise UsageError(f"options: {error}", "write them as for `pkb-arena sweep`") from None
-    named = [later for word, later in zip(words, [*words[1:], ""], strict=True) if word == "--name"]
+    named = [word.removeprefix("--name=") for word in words if word.startswith("--name=")]
+    named += [later for word, later in zip(words, [*words[1:], ""], strict=True) if word == "--name"]
     name = named[-1] if named else new_name()
     began, log = time.time(), make_folder(paths.sweeps) / f"{Path(name).name}.log"
     with log.open("wb") as file:

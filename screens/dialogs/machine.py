@@ -19,7 +19,7 @@ from screens import figures
 from screens.dialogs import Dialog
 from screens.dialogs.questions import Ask, Question
 from screens.services import Services
-from screens.widgets.tables import Figure, FigureTable
+from screens.widgets.tables import FigureTable
 from screens.widgets.text_lines import PlainStatic
 
 EVERY_S = 1.0
@@ -43,7 +43,6 @@ class MachineDialog(Dialog[str | None]):
         self._paths = services.paths
         self._sweeps = Sweeps(services.paths)
         self.rows: list[Work] = []
-        self._drawn: list[list[Figure]] = []
         self._reading = False
 
     def compose(self) -> ComposeResult:
@@ -62,26 +61,19 @@ class MachineDialog(Dialog[str | None]):
 
     async def _read(self) -> None:
         try:
-            runs, sweeps = await asyncio.to_thread(self._found)
+            # One look at the queue for both.
+            runs, sweeps = await asyncio.to_thread(lambda: (runs_under_way(held := queue()), self._sweeps.rows(held)))
         except (ArenaError, OSError) as error:
             self.refuse(str(error))
             return
         finally:
             self._reading = False
         self.rows = [*runs, *sweeps]
-        drawn = [[(words, _colour(work)) for words in _cells(work, time.time())] for work in self.rows]
         table = self.query_one(FigureTable)
-        if drawn != self._drawn:
-            self._drawn = drawn
-            table.fill(HEADS, drawn)
-        table.display = bool(drawn)
+        table.fill(HEADS, [[(words, _colour(work)) for words in _cells(work, time.time())] for work in self.rows])
+        table.display = bool(self.rows)
         running = sum(work.place == "running" for work in runs)
         self.report(f"running {running} · waiting {len(runs) - running}" if runs else "Nothing runs or waits.")
-
-    def _found(self) -> tuple[list[Work], list[Work]]:
-        """The runs and the sweeps by one look at the queue. Blocks for milliseconds."""
-        held = queue()
-        return runs_under_way(held), self._sweeps.rows(held)
 
     @property
     def _sweep(self) -> Work | None:

@@ -115,7 +115,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         rows = [(entry, run_cells(entry, self._notes.get(entry.sha256, ""))) for entry in self._all]
         rows = [(entry, cells) for entry, cells in rows if all(self._matches(entry, cells, word) for word in words)]
         if self._fastest:
-            rows.sort(key=lambda row: _time_us(row[0]))
+            rows.sort(key=lambda row: row[0].time_us or math.inf)
         self.entries = [entry for entry, _ in rows]
         shown = [name for name in HEADINGS if any(cells[name] for _, cells in rows)]
         drawn = [[self._cell(entry, name, cells) for name in shown] for entry, cells in rows]
@@ -220,10 +220,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     async def voided(self) -> None:
         """Follows a change of the voids."""
         await self._read()
-
-
-def _time_us(entry: RunRecord | Unrun) -> float:
-    return math.inf if isinstance(entry, Unrun) or entry.time_us is None else entry.time_us
 
 
 def _id(entry: RunRecord | Unrun) -> str:

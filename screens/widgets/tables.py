@@ -44,14 +44,15 @@ class FigureTable(DataTable[Text]):
         widths: Sequence[int | None] = (),
         names: Sequence[str] = (),
     ) -> None:
-        """Replaces all columns and rows; the cursor keeps its place.
+        """Replaces all columns and rows if any differs; the cursor keeps its place.
 
         widths: those of the first columns; None or missing: as wide as its words. names: keys of the columns.
         """
         more = [None] * len(heads)
-        self._heads = list(zip(names or map(str, range(len(heads))), heads, [*widths, *more], strict=False))
-        self._figures = rows
-        self._draw()
+        columns = list(zip(names or map(str, range(len(heads))), heads, [*widths, *more], strict=False))
+        if (columns, rows) != (self._heads, self._figures):
+            self._heads, self._figures = columns, rows
+            self._draw()
 
     def put(self, row: int, column: int, figure: Figure) -> None:
         """Replaces one cell."""

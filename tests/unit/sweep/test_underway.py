@@ -28,7 +28,8 @@ def test_a_turn_is_expected_after_those_before_it() -> None:
 
 def test_wrong_options_of_a_sweep_are_refused(paths: Paths) -> None:
     with pytest.raises(UsageError, match="nobody"):
-        start_sweep(paths, "--players nobody")
+        start_sweep(paths, "--players nobody --name=mine")
+    assert (paths.sweeps / "mine.log").exists()
     with pytest.raises(UsageError, match="quot"):
         start_sweep(paths, "--name 'a")
 
@@ -39,12 +40,7 @@ def test_a_sweep_is_started_stopped_and_resumed(paths: Paths) -> None:
 
     def row(there: Callable[[Work], bool]) -> Work:
         found: list[Work] = []
-
-        def seen() -> bool:
-            found[:] = filter(there, sweeps.rows(queue()))
-            return bool(found)
-
-        eventually(seen)
+        eventually(lambda: found.extend(filter(there, sweeps.rows(queue()))) or found)
         return found[0]
 
     name = start_sweep(paths, "1 2 8 --name mine --device cpu --world 2 --rounds 1")
