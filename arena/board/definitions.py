@@ -182,9 +182,6 @@ class PublishedModel(msgspec.Struct, frozen=True):
     solved: list[int]
     """By category, in the order of `Published.problems`; best of three attempts."""
     faster: list[int]
-    solved_1: list[int]
-    """The same with one attempt."""
-    faster_1: list[int]
     curve: list[float]
     """Share of all problems at each of FACTORS."""
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -38,15 +39,11 @@ _decode: Callable[[bytes], RevisionNote] = decoder(RevisionNote)
 def read_notes(workspace: Path) -> dict[str, str]:
     """Returns the notes by SHA-256 of the revision. Leaves out lines that are damaged."""
     found: dict[str, str] = {}
-    try:
+    with suppress(OSError):
         for line in whole_lines(workspace / NOTES):
-            try:
+            with suppress(ValueError):
                 note = _decode(line.data)
-            except ValueError:
-                continue
-            found[note.sha256] = note.note
-    except OSError:
-        return found
+                found[note.sha256] = note.note
     return found
 
 

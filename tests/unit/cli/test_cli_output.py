@@ -44,7 +44,7 @@ def report(device: Interval | None) -> RunRecord:
     )
 
 
-def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_time_and_baseline_variants_have_own_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(Interval(1.21, 1.19, 1.24)))
     out = capsys.readouterr().out
     assert "end-to-end: 1.17× [1.13, 1.26]; baseline 625.2 µs, kernel 533.7 µs a call; smallest" in out
