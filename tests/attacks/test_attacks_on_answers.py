@@ -25,13 +25,13 @@ def test_an_argument_is_called_as_the_signature_does(judged):
     )
 
 
-def test_what_is_off_as_a_whole_names_no_element(judged):
+def test_what_is_off_as_whole_names_no_element(judged):
     failure = judged("a12_off_as_a_whole").result.failure
     assert failure.message.startswith("the relative RMS error of output out exceeds its limit (")
     assert (failure.index, failure.expected, failure.got) == (None, None, None)
 
 
-def test_the_same_wrong_element_is_shown_by_the_verdict_and_by_the_ranks(referee):
+def test_verdict_and_ranks_show_same_wrong_element(referee):
     kernel = next(kernel for kernel in read_kernels(FOLDER) if kernel.name == "a12_fp8_wire")
     failure = referee.judge(referee.setting(kernel.problem), kernel.source, rounds=1).failure
     (shown,) = [event for event in referee.events if isinstance(event, RankChecked) and event.rank == failure.rank]

@@ -18,7 +18,7 @@ def covers(kernel: AttackKernel) -> bool:
 KERNELS = {kernel.name: kernel for kernel in read_kernels(Path(__file__).parent)}
 
 
-def test_an_attack_gets_its_verdict_and_does_no_harm(judged, kernel_name):
+def test_attack_gets_its_verdict_and_does_no_harm(judged, kernel_name):
     judged(kernel_name)
 
 
@@ -46,7 +46,7 @@ def test_a_failure_names_the_kernels_own_line(judged):
         ("h13_hang", "time.sleep(3600)", "rank 0 is at line"),
     ],
 )
-def test_every_end_is_told_with_the_kernels_own_line_and_nothing_of_the_harness(judged, name, line, message):
+def test_every_end_is_told_with_kernel_line_only(judged, name, line, message):
     kernel, result, _ = judged(name)
     failure = result.failure
     assert message in failure.message

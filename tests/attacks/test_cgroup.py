@@ -85,14 +85,14 @@ def test_a_group_without_a_limit_only_counts():
         assert group.remove()
 
 
-def test_processes_that_fork_and_leave_are_killed_with_the_group(group):
+def test_processes_that_fork_and_leave_are_killed(group):
     subprocess.run(group.starts([sys.executable, "-c", RABBIT]), check=False)
     eventually(lambda: len(members(group)) > 0)
     group.kill()
     eventually(lambda: members(group) == [])
 
 
-def test_groups_of_a_referee_that_was_killed_are_swept():
+def test_groups_of_referee_that_was_killed_are_swept():
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
     left = Path(PLACE) / f"{cgroup.PREFIX}{ended.pid}-0"
@@ -126,7 +126,7 @@ def test_this_process_can_still_start_others():
 
 
 @pytest.mark.parametrize("name", ["h12_memory_hog", "h12_memory_file_hog"])
-def test_a_kernel_that_takes_all_memory_is_told_so(another_referee, bait, name):
+def test_kernel_that_takes_all_memory_is_told_so(another_referee, bait, name):
     referee = another_referee(**bait.environment)
     source = (Path(__file__).parent / f"kernels/{name}.py").read_text()
     result = referee.judge(referee.setting("allreduce"), bait.fill(source, referee.process.pid))

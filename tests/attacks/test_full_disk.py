@@ -52,7 +52,7 @@ def on_disk(home: Path, tmp_path: Path) -> OnDisk:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_the_run_goes_on(on_disk: OnDisk) -> None:
+def test_full_disk_is_named_and_run_goes_on(on_disk: OnDisk) -> None:
     done = on_disk("size=1m", "run", "1", "kernel.py", "--rounds", "2", full=True)
     assert done.returncode == 0
     assert "PASS" in done.stdout
@@ -69,7 +69,7 @@ def test_a_full_disk_stops_what_would_be_lost(on_disk: OnDisk, tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
-def test_a_read_only_home_is_named_with_the_way_out(on_disk: OnDisk) -> None:
+def test_read_only_home_is_named_with_way_out(on_disk: OnDisk) -> None:
     done = on_disk("ro", "run", "1", "kernel.py")
     assert done.returncode == 3
     assert "Read-only file system" in done.stderr
@@ -84,7 +84,7 @@ def test_doctor_counts_what_is_left(on_disk: OnDisk) -> None:
 
 
 @pytest.mark.slow
-def test_a_campaign_on_a_full_disk_stops_with_one_message_and_can_go_on(on_disk: OnDisk) -> None:
+def test_sweep_on_full_disk_stops_and_can_resume(on_disk: OnDisk) -> None:
     done = on_disk("size=1m", "sweep", "1", "--rounds", "0", "--device", "cpu", "--name", "c", full=True)
     assert done.returncode == 3
     assert "No space left on device" in done.stderr

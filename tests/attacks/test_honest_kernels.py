@@ -46,7 +46,7 @@ def solution(tensor):
 """
 
 
-def test_timing_starts_again_where_a_kernel_used_memory_again_that_was_not_copied_yet(referee):
+def test_timing_restarts_where_uncopied_memory_was_reused(referee):
     result = referee.judge(referee.setting("allgather"), USES_ITS_BUFFER_LATE, rounds=12)
     assert (result.verdict, result.rounds) == (Verdict.PASS, 12)
     assert REUSES in result.labels

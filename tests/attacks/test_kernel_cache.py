@@ -87,7 +87,7 @@ def solution(tensor):
 """
 
 
-def test_what_compiling_takes_does_not_count_against_the_first_call(referee):
+def test_compiling_time_does_not_count_against_first_call(referee):
     """In the suite, the deadline of the first call is 3 seconds."""
     setting = referee.setting("allreduce")
     waits = "with compiling.shown(): time.sleep(4)"

@@ -108,7 +108,7 @@ print("files", sorted(str(path.relative_to(here)) for path in here.rglob("*") if
 
 
 @pytest.mark.slow
-def test_a_folder_passes_and_its_compiled_code_is_kept(jail, referee):
+def test_folder_passes_and_its_compiled_code_is_kept(jail, referee):
     setting = referee.setting("allreduce")
     first = referee.judge(setting, KERNEL, rounds=0, files=FILES)
     assert (first.verdict, first.labels) == (Verdict.PASS, [])
@@ -141,7 +141,7 @@ def test_a_module_that_changes_after_load(jail, referee, text, verdict):
 
 
 @pytest.mark.slow
-def test_a_kernel_sees_its_own_files_and_no_others(jail, referee):
+def test_kernel_sees_its_own_files_and_no_others(jail, referee):
     result = referee.judge(referee.setting("allreduce"), SEES, rounds=0, files=FILES)
     assert result.verdict is Verdict.PASS, result.failure
     assert "worlds 1 folders ['compiled', 'kernel']" in referee.said

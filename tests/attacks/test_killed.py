@@ -164,7 +164,7 @@ def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
 
 
 @pytest.mark.parametrize("number", moments(0, 6, long=5))
-def test_a_killed_app_leaves_no_process_and_whole_journals(app: App, kernel: Path, paths: Paths, number: int) -> None:
+def test_killed_app_leaves_no_process_and_whole_journals(app: App, kernel: Path, paths: Paths, number: int) -> None:
     app.until(lambda: bool(app.processes()), "the app did not start")
     work_until_a_random_moment(app, kernel, number)
     started = app.processes()

@@ -35,7 +35,7 @@ def test_without_a_checkout_the_verdict_says_so(referee, name):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_on_cpu_ranks_such_a_kernel_fails_before_it_starts(referee, name):
+def test_kittens_kernel_fails_early_on_cpu_ranks(referee, name):
     result = referee.judge(referee.setting("allreduce"), fault(name))
     assert result.verdict is Verdict.LOAD_ERROR
     assert "kernels over ThunderKittens need GPUs, and this run is on CPU ranks" in result.detail

@@ -9,7 +9,7 @@ FOLDER = Path(__file__).parent
 KERNELS = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
 
 
-def test_every_attack_of_the_catalogue_has_a_kernel_and_an_honest_twin():
+def test_every_attack_has_kernel_and_honest_twin():
     ids = [attack.id for attack in read_catalogue(FOLDER)]
     assert len(ids) == 84
     assert {kernel.attack[0] for kernel in KERNELS.values()} == {*"AHT", TWIN[0], "-"}  # each has a test file

@@ -69,7 +69,7 @@ def test_the_quicker_one_is_faster(referee):
     assert told(referee, QUICK, SLOW).outcome == "faster"
 
 
-def test_the_quicker_one_is_faster_also_on_the_other_side(referee):
+def test_quicker_one_is_faster_also_on_other_side(referee):
     result = told(referee, SLOW, QUICK)
     assert result.outcome == "slower"
     assert result.speedup.call.high < 1

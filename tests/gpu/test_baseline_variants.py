@@ -30,7 +30,7 @@ def test_nccl_on_registered_memory_passes(judge, passes, number, word):
 
 
 @pytest.mark.parametrize("number", ["1", "13", WRITES])
-def test_a_baseline_in_a_graph_passes_and_has_a_device_time(judge, passes, number):
+def test_baseline_in_graph_passes_and_has_device_time(judge, passes, number):
     problem = judge.catalogue.find(number)
     result = passes(number, variant_source(problem, GRAPH, "cuda"), preset="paper", rounds=4)
     assert result.contender_us is not None
@@ -38,12 +38,12 @@ def test_a_baseline_in_a_graph_passes_and_has_a_device_time(judge, passes, numbe
 
 
 @pytest.mark.parametrize("number", ["76", "87"])
-def test_a_graph_with_a_large_workspace_keeps_its_results(judge, passes, number):
+def test_graph_with_large_workspace_keeps_its_results(judge, passes, number):
     problem = judge.catalogue.find(number)
     passes(number, variant_source(problem, GRAPH, "cuda"), preset="production", rounds=4)
 
 
-def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge):
+def test_baseline_waiting_for_gpu_cannot_be_captured(judge):
     result = judge.run(WAITS, variant_source(judge.catalogue.find(WAITS), GRAPH, "cuda"))
     assert result.verdict is Verdict.CRASH
     assert "cannot be captured in a CUDA graph" in result.detail

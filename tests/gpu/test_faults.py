@@ -25,7 +25,7 @@ FIRST_CALL_S = 10.0
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.peers if name in PEERS else ()) for name in FAULTS]
 )
-def test_a_fault_gets_its_verdict_in_time_and_hurts_nobody_else(judge, name):
+def test_fault_gets_its_verdict_and_hurts_nobody_else(judge, name):
     result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")
     assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
     assert result.failure is not None

@@ -160,7 +160,7 @@ def test_a_house_agrees_on_cpu_ranks(one_gpu, judged, slug):
     settle(figures(one_gpu, judged(2, problem, problem.house_source, "cpu")))
 
 
-def test_calls_that_were_refused_are_a_skip_and_not_a_pass(capsys):
+def test_refused_calls_are_skip_and_not_pass(capsys):
     right = {"compared": 3, "worst": 0.5, "faults": [], "refused": {}}
     settle([right, right])
     assert "6 outputs" in capsys.readouterr().out

@@ -14,7 +14,7 @@ TWO_SHOT = Path(__file__).with_name("folders") / "two_shot"
 
 @pytest.mark.peers
 @pytest.mark.parametrize(("preset", "rounds"), [("tiny", 0), ("production", 3)])
-def test_a_two_shot_all_reduce_of_several_files_passes(judge, preset, rounds):
+def test_two_shot_all_reduce_of_several_files_passes(judge, preset, rounds):
     kernel = read_kernel(TWO_SHOT)
     result = judge.run("1", kernel.text, files=kernel.files, preset=preset, rounds=rounds, dtype="bfloat16")
     assert result.verdict is Verdict.PASS, f"{result.detail}\n{result.failure.text if result.failure else ''}"

@@ -45,7 +45,7 @@ def test_an_example_passes_in_tiny(passes, name):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
+def test_example_is_timed_at_production_size(passes, name):
     result = passes(*_example(name), preset="production", rounds=2, **LARGE)
     assert result.contender_us is not None
     assert result.contender_us.call is not None
@@ -54,7 +54,7 @@ def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name.endswith("_cuda") and "one_shot" not in name])
-def test_a_cuda_example_serves_float32_and_sizes_that_nothing_divides(passes, name):
+def test_cuda_example_serves_float32_and_odd_sizes(passes, name):
     problem, source = _example(name)
     passes(problem, source, dtype="float32", M=5, N=7)
 
@@ -75,11 +75,11 @@ def test_a_starters_own_all_reduce_passes(judge, passes, template):
 
 
 @pytest.mark.timeout(300)
-def test_a_kernel_with_an_extension_as_upstream_builds_it_passes_unchanged(passes):
+def test_kernel_with_upstream_extension_passes_unchanged(passes):
     passes("1", (KERNELS / "upstream_extension.py").read_text(), preset="paper", rounds=1)
 
 
-def test_a_triton_kernel_as_upstream_has_it_passes_unchanged(passes):
+def test_triton_kernel_as_upstream_has_it_passes_unchanged(passes):
     passes("1", (KERNELS / "upstream_triton.py").read_text(), preset="paper", rounds=1)
 
 

@@ -180,7 +180,7 @@ extern "C" __global__ void other(float* x) { x[0] = 2; }
 
 
 @needs_nvrtc
-def test_stamps_are_compiled_under_a_profile_and_are_nothing_otherwise():
+def test_stamps_are_compiled_only_under_profile():
     def cubin(text: str, *options: str) -> bytes:
         return nvrtc.to_cubin(text, ARCH, options)
 
@@ -253,7 +253,7 @@ def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", _first_here(("bfloat16", "float16", "float32"), "bfloat16"))
 @pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
-def test_a_block_of_the_kit_compiles_in_every_dtype(name, dtype, cubins):
+def test_block_of_kit_compiles_in_every_dtype(name, dtype, cubins):
     block = types.ModuleType(name)
     path = KIT / "blocks" / f"{name}.py"
     block.__file__ = str(path)
@@ -298,7 +298,7 @@ def test_cooperative_groups_and_libcus_atomics_compile_as_promised():
 
 
 @needs_nvrtc
-def test_they_compile_with_cupys_libcu_where_the_headers_have_none(monkeypatch, tmp_path):
+def test_they_compile_with_libcu_where_headers_lack_it(monkeypatch, tmp_path):
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     if not (toolkit / "cooperative_groups.h").is_file():
         pytest.skip("needs the headers of a CUDA toolkit")
@@ -315,7 +315,7 @@ def test_they_compile_with_cupys_libcu_where_the_headers_have_none(monkeypatch, 
 
 
 @needs_nvrtc
-def test_an_error_carries_the_line_of_the_python_file():
+def test_error_carries_line_of_python_file():
     located, _ = source_files.with_line_directives(
         r"""
         extern "C" __global__ void wrong(int* x) {

@@ -23,7 +23,7 @@ def test_large_problems_follow_each_other_in_one_session(judge):
         assert result.verdict is Verdict.PASS, f"{problem}: {result.verdict}: {result.detail}"
 
 
-def test_a_rank_that_closes_a_problem_keeps_no_memory_of_it():
+def test_closed_problem_leaves_no_memory_in_rank():
     import torch
 
     from sandbox.rank.devices.cuda.device import CudaDevice

@@ -53,7 +53,7 @@ def test_the_starter_passes_and_so_does_its_kernel(passes):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_gets_its_verdict_and_hurts_nobody_else(judge, name):
+def test_fault_gets_its_verdict_and_hurts_nobody_else(judge, name):
     verdicts, words = FAULTS[name]
     result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")
     told = f"{result.detail}\n{result.failure.text if result.failure else ''}"

@@ -161,7 +161,7 @@ def test_many_tiny_kernels_are_launch_bound(profiled):
         assert rank.kernel_us < 10.0, told(found)
 
 
-def test_values_that_the_host_waits_for_are_host_bound(profiled):
+def test_values_that_host_waits_for_are_host_bound(profiled):
     found = profiled(HOST_BOUND)
     for rank in seen(found):
         assert rank.diagnosis.startswith("host-bound"), told(found)
@@ -179,7 +179,7 @@ def test_copies_that_nobody_needs_move_too_much(profiled):
         assert "x the bytes" in rank.diagnosis, told(found)
 
 
-def test_the_clock_outside_and_the_spans_agree_on_a_long_call(profiled):
+def test_clock_outside_and_spans_agree_on_long_call(profiled):
     found = profiled(MOVES_TOO_MUCH, **LARGE)
     for rank in seen(found):
         assert rank.row_us is not None, told(found)
@@ -198,7 +198,7 @@ def test_clocks_and_the_trace_fit_together(profiled, tmp_path: Path):
     assert any(event["name"] == "thread_name" and "GPU: stream" in event["args"]["name"] for event in events)
 
 
-def test_stamps_say_how_long_a_kernel_is_at_a_place(profiled):
+def test_stamps_say_how_long_kernel_is_at_place(profiled):
     found = profiled(STAMPED)
     for rank, report in zip(seen(found), found.reports, strict=True):
         assert list(rank.stamps) == ["0 to 1", "1 to 2"], told(found)
@@ -233,7 +233,7 @@ def with_ncu(problem: str, source: str, file: Path) -> NcuProfiled:
     return found
 
 
-def test_ncu_repeats_the_launches_of_kernels_that_wait_for_nobody(tmp_path: Path) -> None:
+def test_ncu_repeats_launches_of_independent_kernels(tmp_path: Path) -> None:
     found = with_ncu("1", WITH_NCCL, tmp_path / "a.ncu-rep")
     assert found.mode == "kernel", found.refused
     assert len(found.kernels) >= 3
@@ -244,7 +244,7 @@ def test_ncu_repeats_the_launches_of_kernels_that_wait_for_nobody(tmp_path: Path
 
 @pytest.mark.peers
 @pytest.mark.timeout(540)
-def test_ncu_starts_the_world_again_for_kernels_that_wait_for_peers(tmp_path: Path) -> None:
+def test_ncu_restarts_world_for_kernels_that_await_peers(tmp_path: Path) -> None:
     source = (load_catalogue().find("44").folder / "house.py").read_text()
     found = with_ncu("44", source, tmp_path / "a.ncu-rep")
     assert found.mode == "application", found.refused
@@ -253,7 +253,7 @@ def test_ncu_starts_the_world_again_for_kernels_that_wait_for_peers(tmp_path: Pa
     assert found.kernels[0].compute is not None
 
 
-def test_power_of_a_row_is_between_nothing_and_what_a_gpu_can_take(profiled):
+def test_power_of_row_is_physically_possible(profiled):
     found = profiled(MOVES_TOO_MUCH, **LARGE)
     for rank in found.gpu_figures:
         if rank.counted.watts is None:

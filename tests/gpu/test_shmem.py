@@ -67,7 +67,7 @@ def test_nvshmem_by_torch_and_by_triton_passes(passes, name):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_gets_its_verdict_and_hurts_nobody_else(judge, passes, name):
+def test_fault_gets_its_verdict_and_hurts_nobody_else(judge, passes, name):
     before = left_in_shared_folders()
     verdicts, words = FAULTS[name]
     result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")

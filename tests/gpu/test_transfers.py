@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.peers, pytest.mark.timeout(120)]
 ALWAYS = ["copy engine", "SM stores", "SM loads", "TMA", "NCCL"]
 
 
-def test_every_way_between_two_gpus_is_measured_or_absent_with_a_reason(tmp_path: Path) -> None:
+def test_way_between_gpus_is_measured_or_has_reason(tmp_path: Path) -> None:
     setting = choose_setting(load_catalogue().find("allreduce"), Choice(device="cuda", world=2), Settings())
 
     async def timed() -> Transfers:

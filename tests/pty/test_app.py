@@ -39,7 +39,7 @@ def kernel(paths: Paths) -> Path:
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 
 
-def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> None:
+def test_kernel_saved_from_outside_is_judged_on_screen(kernel: Path) -> None:
     app = Screen("screens", "13")
     try:
         app.shows("NOT RUN YET", "started)")
@@ -59,7 +59,7 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
         app.close()
 
 
-def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: Path) -> None:
+def test_common_terminal_keys_reach_log_and_baseline(kernel: Path) -> None:
     app = Screen("screens", "13")
     try:
         app.shows("NOT RUN YET", "started)")
@@ -84,7 +84,7 @@ def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
-def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
+def test_signal_restores_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
     app = Screen("screens", "13")
     try:
         app.shows("started)")
@@ -99,7 +99,7 @@ def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, numb
         app.close()
 
 
-def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
+def test_terminal_that_goes_away_takes_app_along(kernel: Path) -> None:
     terminal = Terminal([sys.executable, "-P", "-m", "screens", "13"])
     try:
         terminal.wait_for("started)", terminal.started)
@@ -111,7 +111,7 @@ def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
         terminal.process.kill()
 
 
-def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
+def test_outside_editor_gets_terminal_and_returns_it(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor = tmp_path / "my-editor"
@@ -132,7 +132,7 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
+def test_run_goes_on_while_other_editor_has_terminal(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     """A sleeping kernel's phase clock changes ten times a second. None of 30 or more changes may be drawn."""
@@ -162,7 +162,7 @@ def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
         app.close()
 
 
-def test_a_second_app_at_the_same_problem_is_read_only_and_says_so(kernel: Path) -> None:
+def test_second_app_at_same_problem_is_read_only(kernel: Path) -> None:
     app = Screen("screens.main", "gemm_allreduce")
     second = None
     try:
@@ -175,7 +175,7 @@ def test_a_second_app_at_the_same_problem_is_read_only_and_says_so(kernel: Path)
             second.close()
 
 
-def test_a_problem_on_the_command_line_opens_the_app_there(kernel: Path) -> None:
+def test_problem_on_command_line_opens_app_there(kernel: Path) -> None:
     app = Screen("screens.main", "gemm_allreduce")
     try:
         app.shows("kernel.py", "def solution(A_local", "NOT RUN YET")
@@ -185,7 +185,7 @@ def test_a_problem_on_the_command_line_opens_the_app_there(kernel: Path) -> None
         app.close()
 
 
-def test_a_kernel_of_ones_own_opens_with_its_problem(kernel: Path, tmp_path: Path) -> None:
+def test_kernel_of_ones_own_opens_with_its_problem(kernel: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(kernel.read_text() + "# of my own\n")
     app = Screen("screens.main", "13", str(mine))

@@ -36,7 +36,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
 
 
 @pytest.mark.usefixtures("jail")
-def test_a_person_and_a_model_play_to_the_end(kernel: Path, model_server: Any) -> None:
+def test_person_and_model_play_to_end(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         calling(("compile", json.dumps({"source": WRONG}))),
         streamed(fenced(WRONG)),

@@ -37,7 +37,7 @@ def kernel(paths: Paths, model_server: Any) -> Path:
 
 
 @pytest.mark.usefixtures("jail")
-def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_server: Any) -> None:
+def test_model_is_asked_told_verdict_and_taken_over(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         streamed(fenced(WRONG)),
         streamed(fenced(f"{RIGHT}# by a model\n")),

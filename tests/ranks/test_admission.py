@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_used_is_named(made_problem: Callable[..., Path], 
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_an_honest_problem_is_admitted_and_every_cheat_is_rejected(examined: Examined, world: int) -> None:
+def test_honest_problem_is_admitted_and_cheats_rejected(examined: Examined, world: int) -> None:
     row = examined(world)
     assert row.against == []
     assert (row.stem, row.world, row.dtype, row.structure) == ("901_total", world, "float32", "T")
@@ -107,7 +107,7 @@ def test_cheats_that_pass_speak_against_admission(examined: Examined, cheats: st
     assert {f"{cheat} passes" for cheat in cheats.split()} <= {*examined(**files).against}
 
 
-def test_what_the_card_excuses_does_not_speak_against_admission(made_problem: Callable[..., Path]) -> None:
+def test_what_card_excuses_does_not_speak_against_admission(made_problem: Callable[..., Path]) -> None:
     row = AdmissionRow(1, "01_total", 2, "float32", baseline=("PASS", ""), zeros=("PASS", ""), silent=("PASS", ""))
     for excuse, against in (
         ('other = "a reason"', ["zeros passes", "silent passes"]),
@@ -209,7 +209,7 @@ def test_a_baseline_that_hangs_is_ended(examined: Examined) -> None:
     assert examined(1, timeout=2, baseline=hangs).against == ["rank 0: did not finish within 2 s"]
 
 
-def test_outputs_that_do_not_count_are_not_what_one_wrong_changes(examined: Examined) -> None:
+def test_uncounted_outputs_do_not_count_as_wrong(examined: Examined) -> None:
     beside = "\ndef canonical(outputs, setting):\n    return outputs[1]\n"
     two = (
         "import torch.distributed as dist\n\ndef solution(x):\n"

@@ -24,7 +24,7 @@ def children() -> set[int]:
 BEFORE = pytest.fixture(name="before")(children)
 
 
-def test_every_rank_returns_what_it_computed_with_the_others() -> None:
+def test_every_rank_returns_what_it_computed_with_others() -> None:
     def work(rank: int, world: int) -> tuple[int, torch.Tensor]:
         total = torch.tensor([float(rank + 1)])
         dist.all_reduce(total)
@@ -42,7 +42,7 @@ def test_more_than_a_pipe_holds_comes_back() -> None:
     assert float(large.sum()) == 1 << 20
 
 
-def test_the_first_rank_that_raises_is_named_and_the_others_do_not_wait(before: set[int]) -> None:
+def test_first_raising_rank_is_named_at_once(before: set[int]) -> None:
     def work(rank: int, world: int) -> None:
         if rank == 1:
             raise ValueError("no such size")
@@ -58,7 +58,7 @@ def test_the_first_rank_that_raises_is_named_and_the_others_do_not_wait(before: 
     ("end", "words"),
     [(lambda: os.kill(os.getpid(), signal.SIGKILL), "died of signal 9"), (lambda: os._exit(0), "ended early")],
 )
-def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int]) -> None:
+def test_rank_that_ends_without_answer_is_named(end, words, before: set[int]) -> None:
     def work(rank: int, world: int) -> None:
         if rank == 1:
             end()
@@ -69,7 +69,7 @@ def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int
     assert children() <= before
 
 
-def test_a_rank_that_a_signal_kills_is_the_cause_though_a_peer_reports_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_killed_by_signal_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "DEATH_SHOWS_WITHIN_S", 20.0)
 
     def work(rank: int, world: int) -> None:

@@ -139,7 +139,7 @@ def test_the_judge_times_it(judge, problem):
 
 
 @pytest.mark.long
-def test_the_command_line_knows_it_by_the_word_house(pkb_arena):
+def test_command_line_knows_it_by_word_house(pkb_arena):
     done = pkb_arena("run", "13", "house", "--device", "cpu", "--world", "2", "--rounds", "3", "--json")
     assert json.loads(done.stdout)["verdict"] == "PASS", done.stdout
     assert done.returncode == 0

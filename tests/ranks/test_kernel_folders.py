@@ -41,7 +41,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("total", &total); }
 
 
 @pytest.mark.slow
-def test_triton_modules_that_import_one_another_go_in_unchanged(pkb_arena):
+def test_triton_modules_with_mutual_imports_go_in_unchanged(pkb_arena):
     folder, dtype = FOLDERS / "triton_sum", ("--dtype", "float32")  # the interpreter rounds bfloat16 in its own way
     done = pkb_arena("run", "1", str(folder), "--device", "cpu", "--world", "2", "--rounds", "0", *dtype, "--json")
     report = json.loads(done.stdout)
@@ -52,7 +52,7 @@ def test_triton_modules_that_import_one_another_go_in_unchanged(pkb_arena):
 
 
 @pytest.mark.slow
-def test_a_cpp_file_with_a_header_beside_a_module_passes(pkb_arena):
+def test_cpp_file_with_header_beside_module_passes(pkb_arena):
     done = pkb_arena(
         "run", "1", str(FOLDERS / "all_reduce"), "--device", "cpu", "--world", "2", "--rounds", "0", "--json"
     )

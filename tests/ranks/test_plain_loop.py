@@ -61,7 +61,7 @@ async def turns_of_two_problems() -> None:
 
 
 @pytest.mark.slow
-def test_turns_end_with_stopped_ranks_and_closing_kills_them() -> None:
+def test_turns_end_stopped_and_closing_kills_ranks() -> None:
     asyncio.run(turns_of_two_problems())
 
 

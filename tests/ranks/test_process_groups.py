@@ -32,7 +32,7 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
         assert len(set(descriptors[3::2])) == 1
 
 
-def test_groups_that_a_baseline_makes_for_itself_end_with_its_problem(in_ranks):
+def test_groups_made_by_baseline_end_with_its_problem(in_ranks):
     def work(rank: int, world: int) -> list[int]:
         problem = load_catalogue().find("fsdp_and_tp")
         found = []

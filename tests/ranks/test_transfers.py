@@ -33,7 +33,7 @@ def test_one_rank_has_no_pair(in_ranks: Callable[..., list[Transfers]]) -> None:
     assert in_ranks(1, lambda rank, world: transfers.measure(Device())) == [Transfers([], [])]
 
 
-def test_a_way_that_moves_half_of_a_block_is_a_failure() -> None:
+def test_way_that_moves_half_of_block_is_failure() -> None:
     def half(pair: Pair, nbytes: int, turns: int) -> None:
         to, source = pair.there(nbytes // 2), pair.own[: nbytes // 2]
         pair.by_host(turns, lambda: to.copy_(source))

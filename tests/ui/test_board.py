@@ -120,7 +120,7 @@ def judged_elsewhere(run_id: str, of: RunRecord, outcome: str, verdict: Verdict 
     )
 
 
-async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, until, screen_text, services) -> None:
+async def test_faster_kernel_says_where_else_it_holds(open_app, until, screen_text, services) -> None:
     async with open_app() as (app, pilot):
         everywhere, somewhere, nowhere = (stored(number, "you", 1.5) for number in (1, 2, 13))
         slower = stored(2, "house", 0.5, outcome="slower")
@@ -146,7 +146,7 @@ async def test_a_faster_kernel_says_whether_it_holds_at_other_sizes(open_app, un
         assert shown == {1: "all", 2: "some", 13: "none"}
 
 
-async def test_a_terminal_of_12_rows_shows_the_rows_of_the_board(open_app, until, screen_text, services) -> None:
+async def test_terminal_of_12_rows_shows_rows_of_board(open_app, until, screen_text, services) -> None:
     async with open_app(size=(40, 12)) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "No results yet" in screen_text(app))

@@ -56,7 +56,7 @@ def test_the_call_around_the_cursor_is_found() -> None:
     assert found(3, 14) == ""
 
 
-def test_a_signature_is_as_full_as_there_is_room() -> None:
+def test_signature_is_as_full_as_there_is_room() -> None:
     name = name_at(["symm.stage"], (0, 5))
     assert name is not None
     assert signature_words(name, 200).startswith("symm.stage(x: torch.Tensor, tag: str | None=None) -> torch.Tensor · ")
@@ -64,7 +64,7 @@ def test_a_signature_is_as_full_as_there_is_room() -> None:
     assert signature_words(name, 12) == "symm.stage(…"
 
 
-async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one(editing) -> None:
+async def test_dot_lists_names_and_enter_or_tab_takes(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM)
         assert editor.completion.is_open
@@ -79,7 +79,7 @@ async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one(editing
         assert editor.text == "symm.stage\nsymm.wo"
 
 
-async def test_up_goes_round_and_what_is_chosen_is_explained(editing) -> None:
+async def test_up_goes_round_and_choice_is_explained(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s", "up")
         await pilot.pause()
@@ -111,7 +111,7 @@ async def test_comments_strings_and_cuda_have_no_list(editing, text: str) -> Non
         assert not editor.completion.is_open
 
 
-async def test_a_burst_of_keys_is_typed_as_it_is(editing) -> None:
+async def test_burst_of_keys_is_typed_as_it_is(editing) -> None:
     async with editing() as (pilot, editor):
         for key in (*"symm.stage", "enter", *"x", "enter", *"symm."):
             pilot.app.post_message(Key("full_stop" if key == "." else key, key if len(key) == 1 else None))
@@ -120,7 +120,7 @@ async def test_a_burst_of_keys_is_typed_as_it_is(editing) -> None:
         assert editor.completion.is_open
 
 
-async def test_the_list_goes_with_the_word_and_the_focus(editing) -> None:
+async def test_list_goes_with_word_and_focus(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s")
         await pilot.press("backspace")
@@ -136,7 +136,7 @@ async def test_the_list_goes_with_the_word_and_the_focus(editing) -> None:
 
 @pytest.mark.parametrize("height", [12, 24])
 @pytest.mark.parametrize("row", [0, 10, 60])
-async def test_the_list_leaves_the_line_of_the_cursor_in_sight(editing, height: int, row: int) -> None:
+async def test_list_leaves_line_of_cursor_in_sight(editing, height: int, row: int) -> None:
     async with editing((60, height)) as (pilot, editor):
         editor.open_saved("\n" * 60)
         editor.move_cursor((row, 0))
@@ -160,7 +160,7 @@ async def test_a_click_takes_a_name(editing) -> None:
 
 
 @pytest.mark.slow
-async def test_escape_closes_the_list_before_it_leaves_the_kernel(open_app, type_kernel, until, screen_text) -> None:
+async def test_escape_closes_list_before_it_leaves_kernel(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor
         type_kernel(app.screen, "symm.stage(x)\nsymm.")

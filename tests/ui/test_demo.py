@@ -70,7 +70,7 @@ def kernel(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
-async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, services) -> None:
+async def test_scenes_play_to_end_and_app_leaves(play, until, tmp_path, services) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
     seen: set[tuple[str, bool]] = set()
     async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (app, pilot):
@@ -87,7 +87,7 @@ async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, 
     assert not list(services.paths.runs.glob("*"))
 
 
-async def test_what_is_recorded_says_so_and_what_is_live_says_so(play, until, screen_text, tmp_path) -> None:
+async def test_recorded_and_live_scenes_say_so(play, until, screen_text, tmp_path) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
     async with play([Scene(recorded=RECORDED, pace=20.0), live], pause=0.1) as (app, pilot):
         stage_of = app._demo.performance
@@ -116,9 +116,7 @@ async def test_everything_is_seen_on_a_small_terminal(play, until) -> None:
     assert fits == dict.fromkeys(("problem", "race", "verdict", "board"), True)
 
 
-async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
-    play, until, screen_text, tmp_path, monkeypatch
-) -> None:
+async def test_unplayable_scene_is_told_and_next_one_plays(play, until, screen_text, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo, "TROUBLE_S", 2.0)
     scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
     async with play(scenes, pause=5.0) as (app, pilot):
@@ -129,7 +127,7 @@ async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
 
 
 @pytest.mark.parametrize("key", ["a", *(pytest.param(key, marks=pytest.mark.further) for key in ("escape", "f1"))])
-async def test_any_key_takes_over_and_ends_what_is_played(play, until, tmp_path, key) -> None:
+async def test_any_key_takes_over_and_ends_the_scene(play, until, tmp_path, key) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
     before = started_processes()
     async with play([live], loop=True) as (app, pilot):
@@ -147,7 +145,7 @@ async def test_the_key_that_quits_quits(play, until) -> None:
         await until(pilot, lambda: app._exit)
 
 
-async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:
+async def test_loop_comes_back_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo_app, "IDLE_CHECK_S", 0.1)
     async with play([Scene(board=True)], loop=True, pause=0.2) as (app, pilot):
         await until(pilot, lambda: app._demo.performance.played > 2)  # it loops
@@ -173,7 +171,7 @@ async def test_a_recorded_duel_counts_once_in_all_rounds(play, until, monkeypatc
         assert {rating.duels for rating in shown.stage.ratings} == {1}
 
 
-def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
+def test_type_fills_its_place_and_breaks_at_words() -> None:
     assert len(big_type("HOUSE", 160, 8)) == 7
     assert len(big_type("HOUSE", 50, 8)) == 4
     two = big_type("EVERY RANK", 40, 9)
@@ -183,7 +181,7 @@ def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
 
 
 @pytest.mark.parametrize("recorded", ["", "22 Nov 2026"])
-def test_how_to_take_over_is_said_in_every_width(recorded: str) -> None:
+def test_how_to_take_over_fits_every_width(recorded: str) -> None:
     stage = DemoStage(slide="race", number=1, recorded=recorded)
     for width in (60, 100):
         head = words.head(stage, 6, width)

@@ -50,7 +50,7 @@ async def played(app, pilot, until):
     return screen
 
 
-async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, screen_text, paths) -> None:
+async def test_duel_from_picker_to_its_card_and_replay(open_app, until, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         prepare(app, you="wrong", guest="pass")
         app.picker.table.move_cursor(row=2)
@@ -109,7 +109,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         assert replay.state == screen.state
 
 
-async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) -> None:
+async def test_what_is_typed_right_before_key_is_submitted(open_app, until) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
         screen.panes["left"].insert("#")
@@ -118,7 +118,7 @@ async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) 
         assert "#" in screen.state.left.last.source
 
 
-async def test_a_draft_of_the_kernel_screen_outlives_a_duel(open_app, until) -> None:
+async def test_draft_of_kernel_screen_outlives_duel(open_app, until) -> None:
     async with open_app() as (app, pilot):
         problem = prepare(app, you="pass", guest="pass")
         workspace = app.services.workspace
@@ -239,7 +239,7 @@ async def test_two_presses_start_one_rematch(open_app, until, paths) -> None:
         assert len(list(paths.duels.glob("*.jsonl"))) == 2
 
 
-async def test_a_duel_that_is_left_while_the_rematch_is_prepared_is_left(open_app, until, paths) -> None:
+async def test_duel_left_during_preparation_of_rematch_ends(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         first = await played(app, pilot, until)
         first.action_rematch()
@@ -250,7 +250,7 @@ async def test_a_duel_that_is_left_while_the_rematch_is_prepared_is_left(open_ap
         assert len(list(paths.duels.glob("*.jsonl"))) == 1
 
 
-async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(open_app, until, screen_text) -> None:
+async def test_written_text_appears_until_kernel_replaces_it(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         for number in range(300):
@@ -281,7 +281,7 @@ def test_clock_words() -> None:
     assert clock_words(521.9) == "08:41"
 
 
-async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_text) -> None:
+async def test_recorded_duel_of_model_is_told_again(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         path = RECORDINGS / "duel.jsonl"
         app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path), pace=20))
@@ -294,7 +294,7 @@ async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_
         await until(pilot, lambda: app.screen is app.picker)
 
 
-async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses(open_app, until, screen_text) -> None:
+async def test_enter_starts_anywhere_and_chooses_in_open_list(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.plan_duel(app.services.catalogue.find("13"))
         await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label"))
@@ -329,7 +329,7 @@ async def test_code_and_reasons_have_the_width(open_app, until, screen_text, mon
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_a_kernel_that_is_hidden_leaves_the_room_to_the_editor(open_app, until, screen_text, columns) -> None:
+async def test_kernel_that_is_hidden_leaves_room_to_editor(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         await until(pilot, lambda: "hidden until the final" in screen_text(app))

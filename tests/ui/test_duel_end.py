@@ -30,7 +30,7 @@ async def opened(app, pilot, until) -> ReplayDuelScreen:
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, until, screen_text, columns) -> None:
+async def test_end_shows_winner_interval_and_both_kernels(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         screen = await opened(app, pilot, until)
         # A text that was begun after the last kernel and never finished.
@@ -54,7 +54,7 @@ async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, 
             assert "end-to-end" not in str(words.final_status(screen.state, "left", brief=True))
 
 
-async def test_a_journal_that_is_gone_is_said_and_nothing_else_happens(open_app, until, tmp_path) -> None:
+async def test_missing_journal_is_said_and_changes_nothing(open_app, until, tmp_path) -> None:
     """The journal was on the board and was deleted before it was opened."""
     async with open_app() as (app, pilot):
         gone = tmp_path / "gone.jsonl"
@@ -120,14 +120,14 @@ def test_one_number_has_one_sign_everywhere() -> None:
     assert point.words == "~"
 
 
-def test_a_kernel_that_was_not_judged_before_the_end_is_not_waited_for() -> None:
+def test_unjudged_kernel_is_not_awaited_at_end() -> None:
     state = DuelState(read_duel_header(RECORDING))
     state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
     assert words.attempts(state.left, "left", "you").plain == "you  1 …"
     assert words.attempts(state.left, "left", "you", over=True).plain == "you  1 –"
 
 
-async def test_a_duel_from_the_kernel_screen_leads_back_to_it_with_all_that_was_typed(open_app, until) -> None:
+async def test_duel_from_kernel_returns_with_all_typed_text(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         path = app.services.workspace.kernel_path(kernel.problem)

@@ -80,7 +80,7 @@ def limit(screen: DuelSetup) -> tuple[str, bool, str]:
 
 
 @pytest.mark.usefixtures("settings")
-async def test_players_say_their_limits_and_why_they_cannot_play(open_app, until) -> None:
+async def test_players_say_limits_and_what_forbids_them(open_app, until) -> None:
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         assert limit(screen) == ("", True, "")
@@ -116,9 +116,7 @@ async def test_players_say_their_limits_and_why_they_cannot_play(open_app, until
 
 
 @pytest.mark.usefixtures("settings")
-async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
-    open_app, until, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_program_is_offered_without_jail_or_sdk(open_app, until, monkeypatch: pytest.MonkeyPatch) -> None:
     from arena.errors import MachineError
 
     def missing() -> None:
@@ -135,7 +133,7 @@ async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
 
 
 @pytest.mark.usefixtures("settings")
-async def test_a_program_by_its_path_plays_within_its_limit(open_app, until, screen_text, program: Path) -> None:
+async def test_program_by_its_path_plays_within_its_limit(open_app, until, screen_text, program: Path) -> None:
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         screen.query_one("#player-left", Select).value = "model:opus"

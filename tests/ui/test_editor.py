@@ -54,7 +54,7 @@ def test_words_inside_a_string_are_a_string() -> None:
     assert kinds(7)['# """ is no string here'] == "comment"
 
 
-def test_a_docstring_that_names_c_functions_is_a_string() -> None:
+def test_docstring_that_names_c_functions_is_string() -> None:
     lines = [
         '"""In C++: Px (rank, world), px_at(px, peer,',
         'pointer), px_barrier, static memory (16 KiB); see px_cpu.h."""',
@@ -91,7 +91,7 @@ async def test_the_line_with_the_cursor_has_its_colours() -> None:
         assert colours(0) == colours(1) != set()
 
 
-def test_prose_is_text_and_only_its_fences_are_code() -> None:
+def test_only_fences_of_prose_are_code() -> None:
     lines = [
         "<<< user >>>",
         "Write the code in a class for all ranks, and import 3 modules.",
@@ -116,7 +116,7 @@ def test_prose_is_text_and_only_its_fences_are_code() -> None:
     assert found(4) == {'"""Words; not code."""': "string"}
 
 
-def test_an_answer_that_is_being_written_is_prose_up_to_its_fence() -> None:
+def test_unfinished_answer_is_prose_up_to_its_fence() -> None:
     writing = Writing()
     writing.show("Here it is, for you:\n\n```python\nimport torch\n")
     assert writing._languages == ["prose", "prose", "string", "python", "python"]
@@ -133,7 +133,7 @@ def test_languages_by_name() -> None:
     assert language_of("notes.txt") == "plain"
 
 
-async def test_enter_keeps_the_indentation_and_backspace_takes_one_level(editing) -> None:
+async def test_enter_keeps_indentation_and_backspace_takes_one_level(editing) -> None:
     async with editing() as (pilot, editor):
         editor.show_saved("def solution(x):")
         editor.move_cursor(editor.document.end)
@@ -141,7 +141,7 @@ async def test_enter_keeps_the_indentation_and_backspace_takes_one_level(editing
         assert editor.text == "def solution(x):\n    pass\ny"
 
 
-async def test_the_dirty_mark_goes_when_the_text_is_as_saved(editing) -> None:
+async def test_dirty_mark_goes_when_text_is_as_saved(editing) -> None:
     async with editing() as (pilot, editor):
         editor.show_saved("ab")
         await pilot.press("c")
@@ -160,7 +160,7 @@ async def test_undo_ends_at_the_file_that_was_opened(editing) -> None:
         assert not editor.dirty
 
 
-async def test_keys_of_a_burst_work_in_the_order_typed(editing) -> None:
+async def test_keys_of_burst_work_in_order_typed(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
         await pilot.pause()
@@ -181,7 +181,7 @@ async def test_lines_are_drawn_as_they_are_now(editing) -> None:
         assert drawn == [["1", "eins"], ["2", "two"], ["3", "new", "three"], ["4", "four"]]
 
 
-async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone(editing) -> None:
+async def test_newly_read_file_keeps_cursor_and_undo(editing) -> None:
     async with editing() as (pilot, editor):
         editor.show_saved("one\ntwo\nthree")
         editor.move_cursor((1, 2))
@@ -191,7 +191,7 @@ async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone(editing) -> 
         assert editor.text == "one\ntwo\nthree"
 
 
-async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back(editing) -> None:
+async def test_tab_indents_selected_lines_and_shift_tab_undoes(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("def f():\nreturn 1\n\nx = 2\n")
         editor.selection = Selection((1, 0), (4, 0))
@@ -207,7 +207,7 @@ async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back(editin
         assert editor.text == "def f():\nre  turn 1\n\nx = 2\n"
 
 
-async def test_a_selection_within_a_line_is_not_lost_to_tab(editing) -> None:
+async def test_selection_within_line_is_not_lost_to_tab(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("  one two")
         editor.selection = Selection((0, 2), (0, 5))
@@ -219,7 +219,7 @@ async def test_a_selection_within_a_line_is_not_lost_to_tab(editing) -> None:
         assert pilot.app.focused is editor
 
 
-async def test_lines_become_comments_in_their_own_language_and_back(editing) -> None:
+async def test_lines_become_comments_in_their_language_and_back(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved(KERNEL)
         await pilot.pause()
@@ -246,7 +246,7 @@ async def test_the_ends_of_the_text_have_keys(editing) -> None:
         assert editor.selected_text == "one\ntwo\nthree"
 
 
-async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes(editing) -> None:
+async def test_mark_follows_its_line_until_it_changes(editing) -> None:
     async with editing() as (pilot, editor):
         editor.open_saved("one\ntwo\nthree")
         editor.mark_lines({1: "wrong here"})
@@ -267,7 +267,7 @@ async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes(editing
         assert not editor.marks.words
 
 
-async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now(editing) -> None:
+async def test_wrapped_lines_are_drawn_whole_and_current(editing) -> None:
     async with editing((40, 10)) as (pilot, editor):
         editor.open_saved(" ".join(f"word{n}" for n in range(20)) + "\nlast")
         editor.soft_wrap = True
@@ -292,7 +292,7 @@ async def test_control_characters_are_signs_in_their_columns(editing) -> None:
         assert editor.text == f"pass\n{HOSTILE}"
 
 
-async def test_signs_widen_the_text_so_that_the_end_of_a_line_can_be_reached(editing) -> None:
+async def test_signs_widen_text_so_line_ends_are_reachable(editing) -> None:
     async with editing((40, 10)) as (pilot, editor):
         editor.open_saved("\x1b" * 100 + "end")
         await pilot.pause()

@@ -64,7 +64,7 @@ async def test_themes_are_shown_while_one_moves_through_them(open_app, until) ->
         await until(pilot, lambda: app.theme == before)
 
 
-async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, until) -> None:
+async def test_remapped_key_works_and_help_shows_it(open_app, services, until) -> None:
     services.settings = Settings(device="cpu", keymap={"next_view": "f7"})
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f7")
@@ -74,7 +74,7 @@ async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, un
         assert any("| F7 | Next view" in section for section in app.screen._sections)
 
 
-async def test_enter_in_a_field_of_the_settings_goes_to_the_next(open_app, until) -> None:
+async def test_enter_in_field_of_settings_goes_to_next(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
@@ -87,7 +87,7 @@ async def test_enter_in_a_field_of_the_settings_goes_to_the_next(open_app, until
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
-async def test_the_field_with_the_keyboard_is_named_in_the_accent_colour(open_app, until, theme) -> None:
+async def test_field_with_keyboard_is_named_in_accent_colour(open_app, until, theme) -> None:
     async with open_app() as (app, pilot):
         app.theme = theme
         await pilot.press("f9")
@@ -99,7 +99,7 @@ async def test_the_field_with_the_keyboard_is_named_in_the_accent_colour(open_ap
         await until(pilot, lambda: [label.styles.color == accent for label in labels[:2]] == [False, True])
 
 
-async def test_the_next_theme_is_kept_and_open_settings_name_it(open_app, until, paths) -> None:
+async def test_next_theme_is_kept_and_shown_in_settings(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.is_mounted)
@@ -125,7 +125,7 @@ async def test_what_others_wrote_into_the_settings_file_stays(open_app, until, p
         assert (saved.theme, saved.budget_s, [*saved.models]) == (app.theme, 2.0, ["mine"])
 
 
-async def test_a_settings_file_with_a_mistake_is_not_overwritten(open_app, until, paths) -> None:
+async def test_settings_file_with_mistake_is_not_overwritten(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         paths.settings_file.write_text("devise = 1\n")
         before = app.theme
@@ -135,7 +135,7 @@ async def test_a_settings_file_with_a_mistake_is_not_overwritten(open_app, until
         assert paths.settings_file.read_text() == "devise = 1\n"
 
 
-async def test_the_field_with_the_keyboard_stays_in_sight_where_the_terminal_shrinks(open_app, until) -> None:
+async def test_focused_field_stays_visible_in_shrinking_terminal(open_app, until) -> None:
     async with open_app(size=(100, 45)) as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
@@ -148,7 +148,7 @@ async def test_the_field_with_the_keyboard_stays_in_sight_where_the_terminal_shr
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(100, marks=pytest.mark.long), 160])
-async def test_help_starts_with_the_keys_of_the_screen_as_a_table(open_app, until, screen_text, columns) -> None:
+async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: "Start a kernel from a template" in screen_text(app))
@@ -175,7 +175,7 @@ async def test_help_explains_the_terms_on_the_screen(open_app, until, screen_tex
         assert "library calls" not in terms
 
 
-async def test_dialogs_leave_help_quit_and_the_palette_in_force(open_app, services, until) -> None:
+async def test_dialogs_leave_help_quit_and_palette_in_force(open_app, services, until) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
@@ -229,7 +229,7 @@ async def test_findings_hang_below_themselves_where_they_scroll(open_app, until,
         assert all(row.startswith(("✓ thing", " " * 19)) for row in rows)
 
 
-async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, services, until, paths) -> None:
+async def test_first_start_welcomes_and_runs_first_kernel(open_app, services, until, paths) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
@@ -255,7 +255,7 @@ def test_themes_that_come_along_are_sound() -> None:
     assert {theme.name for theme in themes} >= {"dark", "light", "contrast", "ansi"}
 
 
-async def test_the_cursor_is_visible_in_the_terminals_own_colours(open_app) -> None:
+async def test_cursor_is_visible_in_terminals_own_colours(open_app) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.theme = "ansi"
         await pilot.pause()
@@ -271,7 +271,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize(("name", "least"), [("dark", 3.0), ("light", 3.0), ("contrast", 4.5)])
-def test_every_colour_of_words_is_readable_below_the_cursor_of_a_list(name, least) -> None:
+def test_every_text_colour_is_readable_below_list_cursor(name, least) -> None:
     theme = next(theme for theme in load_themes()[0] if theme.name == name)
     cursor = theme.variables["block-cursor-background"]
     words = {key: getattr(theme, key) for key in ("foreground", "accent", "error", "success", "warning")}
@@ -290,7 +290,7 @@ def test_every_colour_of_words_is_readable_below_the_cursor_of_a_list(name, leas
         ('primary = "#112233"\n[variables]\nmuted = "x y"', "muted"),
     ],
 )
-def test_a_bad_theme_is_refused_with_its_file_and_key(tmp_path, text, said) -> None:
+def test_bad_theme_is_refused_with_file_and_key(tmp_path, text, said) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(ThemeError) as error:
@@ -299,7 +299,7 @@ def test_a_bad_theme_is_refused_with_its_file_and_key(tmp_path, text, said) -> N
     assert said in str(error.value)
 
 
-def test_a_bad_theme_of_the_users_does_not_stop_the_app(services, paths) -> None:
+def test_bad_theme_of_users_does_not_stop_app(services, paths) -> None:
     (paths.config / "themes").mkdir()
     (paths.config / "themes" / "mine.toml").write_text('primary = "blurple"')
     (paths.config / "themes" / "good.toml").write_text((FOLDER / "dark.toml").read_text().replace('"dark"', '"good"'))
@@ -346,7 +346,7 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
 LATER = {str(path) for path in ArenaApp.LATER_CSS}
 
 
-async def test_the_first_paint_reads_no_styles_of_what_it_does_not_show(services, monkeypatch) -> None:
+async def test_first_paint_reads_only_styles_it_needs(services, monkeypatch) -> None:
     async def nothing(self: ArenaApp) -> None:
         """Replaces what follows the first paint."""
 
@@ -367,7 +367,7 @@ async def test_the_other_styles_are_there_with_the_list(open_app) -> None:
         assert header.background == app.picker.styles.background
 
 
-def test_every_measurement_of_the_app_has_a_promise_and_a_name_on_the_command_line() -> None:
+def test_every_app_measurement_has_promise_and_command_name() -> None:
     of_app = {name for name, each in catalogue.MEASUREMENTS.items() if not each.module}
     assert of_app == set(promises.PROMISES) == set(measurements.MEASUREMENTS)
 
@@ -388,7 +388,7 @@ async def test_a_title_is_never_markup() -> None:
         assert "[/nothing]" in drawn
 
 
-async def test_a_path_that_the_system_refuses_is_no_internal_error(open_app, until) -> None:
+async def test_path_that_system_refuses_is_no_internal_error(open_app, until) -> None:
     async def refused() -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/closed/kernel.py")
 
@@ -400,7 +400,7 @@ async def test_a_path_that_the_system_refuses_is_no_internal_error(open_app, unt
         assert "check its permissions" in said
 
 
-async def test_formulas_of_a_card_are_text_and_no_errors_of_a_language(open_app, services, until) -> None:
+async def test_formulas_of_card_are_plain_text(open_app, services, until) -> None:
     async with open_app() as (app, pilot):
         app.push_screen(
             Reader("Formulas", "# Formulas\n\n    y[j] = Σ_r x_r[j] · X̂[j]\n\n```python\ndef f(): pass\n```\n")

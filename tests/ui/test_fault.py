@@ -46,7 +46,7 @@ async def test_a_fault_keeps_text_and_prints_ten_lines(open_app, paths, monkeypa
     assert "sk-never-shown" not in box + report
 
 
-async def test_a_screen_closed_while_it_opens_is_no_fault(open_app, until) -> None:
+async def test_screen_closed_while_it_opens_is_no_fault(open_app, until) -> None:
     async with open_app() as (app, pilot):
         for _ in range(5):
             await app.run_action("app.settings")

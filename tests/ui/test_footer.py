@@ -47,7 +47,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
             assert gone not in keys(screen_text(app))
 
 
-async def test_the_final_of_a_duel_shows_no_keys_of_the_players(open_app, until, screen_text) -> None:
+async def test_final_of_duel_shows_no_keys_of_players(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         problem = app.services.catalogue.find("13")
         app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
@@ -76,7 +76,7 @@ async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text,
 
 
 @pytest.mark.parametrize("columns", [100, 160])
-async def test_the_score_of_a_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
+async def test_score_of_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
         await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek")))

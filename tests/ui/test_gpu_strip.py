@@ -57,7 +57,7 @@ def test_rows_say_more_where_there_is_room() -> None:
     assert text(gpu_rows(samples, 58, False)[0]).rstrip() == "GPU 0       ▅  61 %  NVLink  212.4 GB/s"
 
 
-def test_one_line_for_all_takes_the_fullest_form_that_fits() -> None:
+def test_one_line_takes_fullest_form_that_fits() -> None:
     world = [[reading(rank, *(("power cap",) if rank == 2 else ())) for rank in range(4)]]
     assert text(gpu_line(world, 98, False)).rstrip() == (
         "GPU  0 ▅  61 %  1 ▅  62 %  2 ▆  63 %  3 ▆  64 %  NVLink  212.4 GB/s  ! 2 power cap"

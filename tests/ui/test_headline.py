@@ -28,7 +28,7 @@ def words(state: RunState, now: float = 100.0, most_s: float | None = None) -> s
     return "  ".join(text for text, _ in phase_parts(state, now, most_s))
 
 
-def test_a_phase_that_a_kernel_does_without_is_not_waited_for(events) -> None:
+def test_unneeded_phase_is_not_waited_for(events) -> None:
     passed = [event for event in events("pass") if getattr(event, "phase", "") != "compile"]
     assert "compile" not in words(fold(passed))
 
@@ -39,7 +39,7 @@ def test_time_is_no_share_of_a_limit(events) -> None:
     assert "/31 s" not in words(fold(events("timing")))
 
 
-def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> None:
+def test_failure_while_compiling_shows_there_alone(events) -> None:
     failure = Failure(phase="compile", message="no such type", advice="")
     *_, end = events("error")
     assert isinstance(end, Finished)
@@ -52,7 +52,7 @@ def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> N
     assert words(state).split("  ")[:2] == ["– load", "✗ compile 0.23"]
 
 
-def test_a_phase_past_its_limit_says_what_does_not_count(events) -> None:
+def test_late_phase_names_what_does_not_count(events) -> None:
     started = [event for event in events("timing") if not isinstance(event, PhaseStarted | PhaseEnded)]
     state = fold(started[:1])
     state.apply(PhaseStarted(run_id=state.run_id, phase="check", limit_s=10.0, at=100.0))
@@ -76,7 +76,7 @@ def noisy(state: RunState) -> RunState:
     return state
 
 
-def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) -> None:
+def test_noisy_result_has_range_and_no_large_figure(events) -> None:
     answer = answer_of(noisy(fold(events("told"))), {})
     assert (answer.words, answer.outcome) == ("✓ PASS", "~ too noisy")
     assert (answer.big, answer.support) == ("✓", "0.49–2.10× end-to-end")
@@ -88,7 +88,7 @@ def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) ->
     assert answer_of(state, {}).support == "correct; too noisy"
 
 
-def test_a_slower_kernel_has_a_green_pass_and_a_red_speedup(events) -> None:
+def test_slower_kernel_has_green_pass_and_red_speedup(events) -> None:
     state = fold(events("told"))
     slow = Speedup(call=Interval(0.5, 0.49, 0.51), device=None)
     state.result = replace(state.result, speedup=slow, outcome="slower", clock="call")
@@ -107,7 +107,7 @@ def other_failed(state: RunState) -> RunState:
     return state
 
 
-def test_the_headline_and_the_phases_name_the_other_kernel_that_failed(events) -> None:
+def test_headline_and_phases_name_other_kernel_that_failed(events) -> None:
     state = other_failed(fold(events("told")))
     answer = answer_of(state, {})
     assert (answer.words, answer.support) == ("✓ PASS", "not timed; other kernel: ✗ COMPILE ERROR")
@@ -151,7 +151,7 @@ def waiting(events) -> RunState:
     return state
 
 
-def test_a_run_that_waits_for_another_one_says_for_which_and_how_long(events) -> None:
+def test_waiting_run_says_for_whom_and_how_long(events) -> None:
     state = waiting(events)
     answer = answer_of(state, {})
     assert (answer.words, answer.support) == ("✓ PASS", "Waiting: another run is timing")
@@ -175,7 +175,7 @@ async def test_the_chart_says_that_the_run_waits(open_app, events, until, screen
 
 
 @pytest.mark.slow
-async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, screen_text) -> None:
+async def test_save_during_run_is_queued_at_once(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 40)) as (app, pilot):
         for event in events("timing"):
             app.screen.apply(event)
@@ -200,7 +200,7 @@ def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_title_has_the_columns_that_nothing_else_needs(open_app, events, until, screen_text) -> None:
+async def test_title_has_columns_that_nothing_else_needs(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         for event in events("wrong"):
             app.screen.apply(event)
@@ -214,9 +214,7 @@ async def test_a_title_has_the_columns_that_nothing_else_needs(open_app, events,
 
 
 @pytest.mark.slow
-async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
-    open_app, events, until, screen_text
-) -> None:
+async def test_owner_of_verdict_and_remedy_are_whole(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         for event in events("pass"):
             app.screen.apply(event)
@@ -242,7 +240,7 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
 
 
 @pytest.mark.slow
-async def test_where_it_is_narrow_a_figure_that_may_change_says_so(open_app, events, until, screen_text) -> None:
+async def test_changing_figure_says_so_where_narrow(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("timing"):
             app.screen.apply(event)

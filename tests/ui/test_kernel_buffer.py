@@ -66,7 +66,7 @@ async def test_saving_writes_the_file(services, problem) -> None:
         assert not buffer.editor.dirty
 
 
-async def test_what_was_typed_is_a_draft_until_it_is_discarded(services, problem) -> None:
+async def test_typed_text_is_draft_until_discarded(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
     async with opened(services, problem) as (buffer, draft):
@@ -86,7 +86,7 @@ async def test_a_draft_outlives_its_kernel_file(services, problem) -> None:
         assert draft == services.workspace.draft(buffer.session.path) == "half a thought"
 
 
-async def test_a_draft_is_due_when_nothing_is_typed_any_more(services, problem, until, monkeypatch) -> None:
+async def test_draft_is_due_when_typing_stops(services, problem, until, monkeypatch) -> None:
     monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
     due = []
     async with opened(services, problem) as (buffer, _):
@@ -116,7 +116,7 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
         assert draft is None
 
 
-async def test_a_draft_that_is_restored_and_undone_is_not_asked_about_again(services, problem) -> None:
+async def test_draft_restored_and_undone_is_not_offered_again(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
     async with opened(services, problem) as (buffer, draft):
@@ -128,7 +128,7 @@ async def test_a_draft_that_is_restored_and_undone_is_not_asked_about_again(serv
         assert draft is None
 
 
-async def test_a_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
+async def test_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("typed here")
         saves = buffer.outside_saves()
@@ -166,7 +166,7 @@ async def test_line_ends_changed_outside_are_no_unsaved_change(services, problem
         assert buffer.editor.file_text == "a\r\nb\r\n"
 
 
-async def test_a_file_that_is_no_text_is_told_kept_and_replaced_only_when_asked(services, problem) -> None:
+async def test_binary_file_is_kept_and_replaced_on_request(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         path, before = buffer.session.path, buffer.editor.text
         saves = buffer.outside_saves()
@@ -184,7 +184,7 @@ async def test_a_file_that_is_no_text_is_told_kept_and_replaced_only_when_asked(
         assert path.read_text() == before
 
 
-async def test_a_deleted_file_makes_the_text_unsaved_until_it_is_written_again(services, problem) -> None:
+async def test_deleted_file_makes_text_unsaved_until_written_again(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         path, text = buffer.session.path, buffer.editor.text
         assert not buffer.notices_deletion()
@@ -208,7 +208,7 @@ async def test_a_deleted_file_makes_the_text_unsaved_until_it_is_written_again(s
         assert draft == "mine"
 
 
-async def test_a_deleted_folder_is_written_as_a_folder_again(services, problem) -> None:
+async def test_deleted_folder_is_written_as_folder_again(services, problem) -> None:
     kernel = Kernel("import part", {"part.py": b"x = 1"})
     folder = services.workspace.put_beside(services.workspace.create(problem, "first"), kernel)
     buffer = KernelBuffer(KernelSession(services, problem, folder), Editor())

@@ -62,7 +62,7 @@ async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> Non
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
 
 
-async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until) -> None:
+async def test_one_pane_gets_whole_screen_and_returns_it(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         log = screen.query_one(LogPane)
@@ -80,7 +80,7 @@ async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
-async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(open_app, until, zoomed) -> None:
+async def test_focus_survives_another_terminal_size(open_app, until, zoomed) -> None:
     async with open_app(size=(120, 40), problem="13") as (app, pilot):
         screen = app.screen
         log = screen.query_one(LogPane)
@@ -105,7 +105,7 @@ async def test_tab_goes_on_from_pane_to_pane(open_app, until) -> None:
         assert order == ["answer", "correctness", "timing", "log"]
 
 
-async def test_the_keys_below_are_those_of_what_has_the_focus(open_app, until, screen_text) -> None:
+async def test_keys_below_are_those_of_what_has_focus(open_app, until, screen_text) -> None:
     def keys() -> str:
         return screen_text(app).splitlines()[-1]
 

@@ -12,9 +12,7 @@ from screens.kernel.variants import VariantsDialog
 pytestmark = pytest.mark.slow
 
 
-async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
-    open_app, until, type_kernel, screen_text
-) -> None:
+async def test_folder_is_judged_on_any_save_and_restored(open_app, until, type_kernel, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         store, first = app.services.store, app.screen
         type_kernel(first, "pass")
@@ -64,7 +62,7 @@ async def test_a_folder_is_made_judged_on_save_of_any_file_and_restored(
         assert read_kernel(folder).files == {"ops.cu": b"two"}
 
 
-async def test_what_no_kernel_may_have_is_said_and_the_editor_keeps_its_text(open_app, until, type_kernel) -> None:
+async def test_forbidden_files_are_said_and_text_stays(open_app, until, type_kernel) -> None:
     async with open_app(problem="13") as (app, pilot):
         folder = app.screen.session.path.with_name("ring")
         folder.mkdir()

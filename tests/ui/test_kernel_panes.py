@@ -30,7 +30,7 @@ class RoundsPane(PlainStatic, RunPane):
         self.update(f"{len(update.state.samples)} rounds were timed")
 
 
-async def test_a_pane_named_in_the_table_is_shown_with_its_frame(
+async def test_pane_named_in_table_is_shown_with_frame(
     open_app, events, until, screen_text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_pane, "PANES", (RoundsPane, *result_pane.PANES))
@@ -47,7 +47,7 @@ async def test_a_pane_named_in_the_table_is_shown_with_its_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
-async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(open_app, events, until, screen_text) -> None:
+async def test_hidden_pane_is_drawn_at_its_real_width(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("pass"):
             app.screen.apply(event)
@@ -62,7 +62,7 @@ async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(open_app, event
 
 
 @pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
-async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, events, until, size) -> None:
+async def test_panes_stay_in_place_through_a_run(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):
         screen = app.screen
         screen.session.choice = Choice(world=4)
@@ -89,7 +89,7 @@ async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, e
             assert now == before[: len(now)]
 
 
-async def test_nothing_is_left_blank_by_another_size_of_the_terminal(open_app, events, until, screen_text) -> None:
+async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)
@@ -122,7 +122,7 @@ async def test_at_100_columns_failures_and_charts_have_room(open_app, events, un
         await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
 
 
-async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(open_app, events, until, screen_text) -> None:
+async def test_log_stays_visible_when_terminal_widens(open_app, events, until, screen_text) -> None:
     """The hidden timing pane is drawn without a width, so its sentences take a row for each word."""
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("told"):
@@ -136,7 +136,7 @@ async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(open_ap
         await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)
 
 
-async def test_a_pane_that_has_no_rows_left_scrolls_into_sight(open_app, events, until, screen_text) -> None:
+async def test_pane_without_rows_scrolls_into_sight(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 24)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)
@@ -151,7 +151,7 @@ async def test_a_pane_that_has_no_rows_left_scrolls_into_sight(open_app, events,
         await until(pilot, lambda: "╭─ Speedup" in screen_text(app))
 
 
-async def test_a_long_line_of_the_log_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
+async def test_long_log_line_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 40)) as (app, pilot):
         log = app.screen.query_one(LogPane)
         text = " ".join(f"word{number}" for number in range(60))
@@ -166,7 +166,7 @@ async def test_a_long_line_of_the_log_wraps_and_is_copied_whole(open_app, until,
         assert app.clipboard == f"short\n{text}"
 
 
-async def test_the_cursor_stays_in_a_log_of_one_rank_whose_lines_another_rank_displaces(open_app, until) -> None:
+async def test_cursor_stays_in_log_while_lines_are_displaced(open_app, until) -> None:
     async with open_app(problem="13", size=(100, 40)) as (app, pilot):
         log = app.screen.query_one(LogPane)
         log.write([LogLine(f"line {number}", rank=1) for number in range(30)])
@@ -210,7 +210,7 @@ def test_rows_of_the_log_start_at_words() -> None:
     assert row_starts(f"{'x' * 40} y", 40) == [0, 41]
 
 
-async def test_the_chart_ends_with_the_speedup_of_the_headline(open_app, events, until, screen_text) -> None:
+async def test_chart_ends_with_speedup_of_headline(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         *rest, end = events("told")
         speedup = Speedup(call=Interval(7.77, 0.001, 9.87), device=None)

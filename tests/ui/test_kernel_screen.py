@@ -42,9 +42,7 @@ async def test_a_pass_shows_its_speedup_largest(open_app, events, until, screen_
             await until(pilot, lambda: words in screen_text(app))  # noqa: B023
 
 
-async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdicts(
-    open_app, until, screen_text
-) -> None:
+async def test_reopened_screen_knows_worlds_and_earlier_verdicts(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "NOT RUN YET" in screen_text(app))
         app.services.engine._tell(WorldChanged(role="spare", state="ready", world=2))
@@ -68,9 +66,7 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         assert "NOT RUN YET" not in screen_text(app)
 
 
-async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
-    open_app, events, until, screen_text
-) -> None:
+async def test_headline_names_its_clock_and_times_name_both(open_app, events, until, screen_text) -> None:
     told = "same speed by device time 1.00× [0.98, 1.02], detects 3 %; end-to-end time too noisy"
     *before, end = events("pass")
     result = replace(
@@ -96,9 +92,7 @@ async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
         await until(pilot, lambda: "Speedup, device time, 99 % interval" in screen_text(app))
 
 
-async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
-    open_app, events, type_kernel, until, screen_text
-) -> None:
+async def test_measuring_line_says_how_long_it_may_take(open_app, events, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "pass")
         await pilot.press("ctrl+s")
@@ -109,7 +103,7 @@ async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
 
 
 @pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
-async def test_message_and_place_of_a_failure_are_each_shown_once(open_app, events, until, screen_text, size) -> None:
+async def test_failure_shows_message_and_place_once(open_app, events, until, screen_text, size) -> None:
     message, place = "output 0 differs", "in check · rank 2"
     async with open_app(problem="13", size=size) as (app, pilot):
         await play(app.screen, until, events("wrong"))
@@ -125,9 +119,7 @@ async def test_message_and_place_of_a_failure_are_each_shown_once(open_app, even
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_before_and_without_a_comparison_the_pane_says_so_in_full(
-    open_app, events, until, screen_text, columns
-) -> None:
+async def test_pane_says_that_there_is_no_comparison(open_app, events, until, screen_text, columns) -> None:
     async with open_app(problem="13", size=(columns, 30)) as (app, pilot):
         if columns == 60:
             app.screen.show_view("result")
@@ -151,7 +143,7 @@ async def test_a_failure_is_plain_text_with_its_place(open_app, events, until, s
         assert app.screen.editor.cursor_location[0] == 6
 
 
-async def test_the_jump_finds_the_line_that_other_lines_came_above(open_app, events, until) -> None:
+async def test_jump_finds_line_that_other_lines_came_above(open_app, events, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await play(screen, until, events("error"))
@@ -197,7 +189,7 @@ async def test_panes_become_views_when_it_is_narrow(open_app, events, until, wid
             assert not app.screen.query_one("#source-pane").region.area
 
 
-async def test_keys_that_do_not_fit_give_way_to_help_and_quit(open_app, until, screen_text) -> None:
+async def test_misfit_keys_give_way_to_help_and_quit(open_app, until, screen_text) -> None:
     def keys() -> str:
         return screen_text(app).splitlines()[-1].rstrip()
 
@@ -209,7 +201,7 @@ async def test_keys_that_do_not_fit_give_way_to_help_and_quit(open_app, until, s
         await until(pilot, lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys())
 
 
-async def test_widening_leaves_a_view_that_is_no_longer_needed(open_app, until) -> None:
+async def test_widening_leaves_view_that_is_no_longer_needed(open_app, until) -> None:
     async with open_app(problem="13", size=(80, 30)) as (app, pilot):
         app.screen.show_view("log")
         await pilot.resize_terminal(160, 45)
@@ -228,7 +220,7 @@ async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text)
         await until(pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1")))
 
 
-async def test_an_outside_save_is_in_the_diff_that_is_shown(open_app, until, screen_text) -> None:
+async def test_outside_save_is_in_diff_that_is_shown(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.screen.show_view("diff")
         await until(pilot, lambda: "kernel.py is the same as baseline.py" in screen_text(app))
@@ -236,7 +228,7 @@ async def test_an_outside_save_is_in_the_diff_that_is_shown(open_app, until, scr
         await until(pilot, lambda: "+# saved elsewhere" in screen_text(app))
 
 
-async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, until, type_kernel) -> None:
+async def test_quitting_with_unsaved_text_names_the_draft(open_app, until, type_kernel) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.screen.editor.text = app.screen.editor.text + "# more"
         await until(pilot, lambda: app.screen.editor.dirty)
@@ -248,9 +240,7 @@ async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, 
         ]
 
 
-async def test_a_draft_of_a_file_outside_the_workspace_is_offered_by_a_command_with_the_file(
-    open_app, until, tmp_path
-) -> None:
+async def test_draft_outside_workspace_is_offered_by_its_command(open_app, until, tmp_path) -> None:
     own = tmp_path / "my own.py"
     own.write_text("pass\n")
     async with open_app() as (app, pilot):
@@ -261,9 +251,7 @@ async def test_a_draft_of_a_file_outside_the_workspace_is_offered_by_a_command_w
         assert f"`pkb-arena 13_gemm_allreduce '{own}'` offers it." in app.screen.draft_words
 
 
-async def test_a_refused_save_is_not_queued_and_is_confirmed_while_its_error_is_shown(
-    open_app, until, screen_text, monkeypatch
-) -> None:
+async def test_refused_save_is_confirmed_and_not_queued(open_app, until, screen_text, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, path = app.screen, app.screen.session.path
         text = path.read_text()
@@ -278,7 +266,7 @@ async def test_a_refused_save_is_not_queued_and_is_confirmed_while_its_error_is_
         await until(pilot, lambda: not screen.was_pressed("save"))
 
 
-async def test_a_problem_that_another_app_edits_can_be_read_and_run(
+async def test_problem_edited_elsewhere_can_be_read_and_run(
     open_app, until, screen_text, services, type_kernel
 ) -> None:
     other = KernelLocks(services.paths.workspace)
@@ -303,7 +291,7 @@ async def test_a_problem_that_another_app_edits_can_be_read_and_run(
             other.take("13_gemm_allreduce")
 
 
-async def test_without_tabs_the_title_says_what_is_not_saved(open_app, until, screen_text) -> None:
+async def test_without_tabs_title_says_what_is_not_saved(open_app, until, screen_text) -> None:
     async with open_app(problem="13", size=(58, 24)) as (app, pilot):
         screen = app.screen
         screen.editor.insert("# typed\n", (0, 0))

@@ -31,7 +31,7 @@ async def give(app, pilot, until, action: str, key: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, KeyEditor))
 
 
-async def test_the_key_that_is_pressed_becomes_the_actions_key(open_app, until, screen_text, paths) -> None:
+async def test_key_that_is_pressed_becomes_actions_key(open_app, until, screen_text, paths) -> None:
     async with open_app(size=(120, 60)) as (app, pilot):
         await in_the_editor(app, pilot, until)
         await until(pilot, lambda: "In the list of problems" in screen_text(app))
@@ -69,7 +69,7 @@ async def test_a_key_is_taken_shared_or_refused(open_app, until, screen_text) ->
         assert editor._keymap == {}
 
 
-async def test_at_60_columns_sentences_and_refusals_are_said_whole(open_app, until, screen_text) -> None:
+async def test_sentences_and_refusals_are_whole_at_60_columns(open_app, until, screen_text) -> None:
     def said(app) -> str:
         return " ".join(screen_text(app).replace("│", " ").split())
 
@@ -109,13 +109,13 @@ def test_what_is_wrong_with_a_keymap_is_said(keymap: dict[str, str], fault: str)
     assert bool(said) == bool(fault)
 
 
-async def test_a_keymap_written_wrongly_is_named_at_the_start(open_app, services, until) -> None:
+async def test_keymap_written_wrongly_is_named_at_start(open_app, services, until) -> None:
     services.settings = Settings(device="cpu", keymap={"run": '"ctrl+r"'})
     async with open_app() as (app, pilot):
         await until(pilot, lambda: any("is no key" in said.message for said in app._notifications))
 
 
-def test_function_keys_with_shift_have_both_of_their_names() -> None:
+def test_function_keys_with_shift_have_both_names() -> None:
     assert as_sent({"run": "shift+f6", "history": "f18, f5", "find": "ctrl+f"}) == {
         "run": "shift+f6,f18",
         "history": "f18,f5,shift+f6",
@@ -142,7 +142,7 @@ def test_keys_are_written_as_people_know_them() -> None:
     assert action_named("fly") is None
 
 
-async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(open_app, until, screen_text) -> None:
+async def test_columns_stay_and_sentences_end_at_words(open_app, until, screen_text) -> None:
     def lines(app) -> list[str]:
         return [line for line in screen_text(app).splitlines() if "Run the kernel in" in line]
 
@@ -159,7 +159,7 @@ async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(open_
         assert after.index("Run the kernel") == before.index("Run the kernel")
 
 
-async def test_a_resize_below_another_dialog_draws_the_rows_again(open_app, until, screen_text) -> None:
+async def test_resize_below_another_dialog_draws_rows_again(open_app, until, screen_text) -> None:
     whole = next(action.help for action in ACTIONS if action.scope == "problems" and 40 < len(action.help) < 80)
     async with open_app(size=(60, 60)) as (app, pilot):
         await in_the_editor(app, pilot, until)

@@ -39,7 +39,7 @@ async def closed_by_escape(app, pilot, until) -> Key:
     return escape
 
 
-async def test_a_key_pressed_at_a_dialog_that_closes_does_not_reach_the_editor(open_app, until) -> None:
+async def test_key_at_closing_dialog_does_not_reach_editor(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor
         before = editor.text
@@ -51,7 +51,7 @@ async def test_a_key_pressed_at_a_dialog_that_closes_does_not_reach_the_editor(o
         await until(pilot, lambda: editor.text == f"y{before}")
 
 
-async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app, until) -> None:
+async def test_key_that_closes_dialog_acts_once_when_held(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         pressed = (await closed_by_escape(app, pilot, until)).time
@@ -69,7 +69,7 @@ async def test_the_key_that_closes_a_dialog_acts_once_where_it_is_held(open_app,
         await until(pilot, lambda: kernel.was_pressed("cancel"))
 
 
-async def test_keys_typed_ahead_reach_the_dialog_that_the_first_of_them_opens(open_app, until) -> None:
+async def test_keys_typed_ahead_reach_the_opening_dialog(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         before = kernel.editor.text
@@ -83,7 +83,7 @@ async def test_keys_typed_ahead_reach_the_dialog_that_the_first_of_them_opens(op
 
 
 @pytest.mark.parametrize(("key", "screen"), [("f8", DuelSetup), ("f7", Question), ("shift+f6", ProfileScreen)])
-async def test_keys_wait_for_a_screen_that_takes_a_while_to_prepare(open_app, until, key, screen) -> None:
+async def test_keys_wait_for_slowly_opening_screen(open_app, until, key, screen) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         before = kernel.editor.text
@@ -98,7 +98,7 @@ async def test_keys_wait_for_a_screen_that_takes_a_while_to_prepare(open_app, un
         await until(pilot, lambda: kernel.editor.text == f"y{before}")
 
 
-async def test_keys_go_on_where_a_dialog_cannot_be_prepared(open_app, until) -> None:
+async def test_keys_go_on_where_dialog_cannot_be_prepared(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         kernel = app.screen
         before = kernel.editor.text

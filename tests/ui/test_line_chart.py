@@ -25,7 +25,7 @@ def rows_of(app: App[None]) -> list[str]:
     ("last", "low", "high"),
     [((31.9, 31.0, 33.0), 0.7, 45.0), ((0.25, 0.24, 0.26), 0.2, 1.2), ((1.0, 0.99, 1.01), 0.95, 1.05)],
 )
-def test_wide_intervals_of_the_first_rounds_do_not_set_the_scale(last, low, high) -> None:
+def test_wide_first_intervals_do_not_set_scale(last, low, high) -> None:
     first = [Interval(last[0], last[0] / 18, last[0] * 18)] * 20
     bottom, top = bounds_of([*first, *[Interval(*last)] * 20])
     assert low < bottom < min(1.0, last[1])
@@ -38,7 +38,7 @@ def test_ticks_are_round_numbers_with_one_among_them() -> None:
     assert 1.0 in ticks_of(0.001, 2000.0, 3)
 
 
-async def test_one_is_in_sight_and_the_last_value_and_its_interval_stand_beside_the_line() -> None:
+async def test_one_is_visible_and_last_interval_beside_line() -> None:
     app = Page()
     async with app.run_test(size=(60, 12)) as pilot:
         points = tuple(Point(n, 31.9, 31.9 - 20 / n, 31.9 + 20 / n) for n in range(1, 41))
@@ -53,7 +53,7 @@ async def test_one_is_in_sight_and_the_last_value_and_its_interval_stand_beside_
 
 
 @pytest.mark.parametrize(("rows", "words"), [(4, "6 rounds"), (5, "")])
-async def test_a_chart_without_a_row_for_its_axis_has_words_for_its_end(rows, words) -> None:
+async def test_chart_without_axis_row_names_its_end(rows, words) -> None:
     app = Page()
     async with app.run_test(size=(60, rows)) as pilot:
         chart = app.query_one(LineChart)
@@ -65,7 +65,7 @@ async def test_a_chart_without_a_row_for_its_axis_has_words_for_its_end(rows, wo
         assert ("rounds" in rows_of(app)[-1]) == (not words)
 
 
-async def test_two_lines_far_apart_are_both_seen_and_a_failure_is_a_cross() -> None:
+async def test_two_distant_lines_are_seen_and_failures_crossed() -> None:
     app = Page()
     async with app.run_test(size=(50, 12)) as pilot:
         lines = [
@@ -81,7 +81,7 @@ async def test_two_lines_far_apart_are_both_seen_and_a_failure_is_a_cross() -> N
         assert next(n for n, row in enumerate(rows) if "1.18×" in row) < 11
 
 
-async def test_values_that_end_on_one_row_are_both_named() -> None:
+async def test_values_on_one_row_are_both_named() -> None:
     app = Page()
     async with app.run_test(size=(50, 12)) as pilot:
         lines = [

@@ -63,9 +63,7 @@ async def asked(app, pilot, until, *, answers="2", how=None, limit="1", sizes=No
     return app.screen
 
 
-async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
-    open_app, until, screen_text, with_model, paths
-) -> None:
+async def test_model_reads_verdict_and_kernel_is_taken_over(open_app, until, screen_text, with_model, paths) -> None:
     with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
     async with open_app(problem="13") as (app, pilot):
         kernel_screen = app.screen
@@ -100,7 +98,7 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert path.read_text().strip() == "pass"
 
 
-async def test_a_model_is_asked_again_in_the_same_setting(open_app, until, with_model) -> None:
+async def test_model_is_asked_again_in_same_setting(open_app, until, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))] * 2
     async with open_app() as (app, pilot):
         app.ask_model(app.services.catalogue.find("13"), Choice(world=4, dtype="float32"))
@@ -124,7 +122,7 @@ async def test_a_remapped_key_is_named_on_the_pane(open_app, services, until, sc
         await until(pilot, lambda: screen.session.over)
 
 
-async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_model, paths) -> None:
+async def test_state_is_fold_of_trace_on_disk(open_app, until, with_model, paths) -> None:
     with_model.replies = [
         provider.calling(("run", json.dumps({"source": "wrong"}))),
         provider.streamed(fenced("pass")),
@@ -144,7 +142,7 @@ async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_mo
         assert state.ended.reason == "refused"
 
 
-async def test_stop_ends_the_request_and_keeps_what_was_written(open_app, until, screen_text, with_model) -> None:
+async def test_stop_ends_request_and_keeps_what_was_written(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.dripping()]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -162,7 +160,7 @@ async def test_stop_ends_the_request_and_keeps_what_was_written(open_app, until,
         assert app.screen.editor.text == app.screen.problem.baseline_source
 
 
-async def test_a_kernel_that_was_being_judged_at_the_end_says_so(open_app, until, screen_text, with_model) -> None:
+async def test_kernel_being_judged_at_end_says_so(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("wait"))]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -175,9 +173,7 @@ async def test_a_kernel_that_was_being_judged_at_the_end_says_so(open_app, until
         assert "is judged" not in screen_text(app)
 
 
-async def test_a_run_that_taking_over_cancels_is_not_shown_as_the_persons(
-    open_app, until, screen_text, with_model
-) -> None:
+async def test_run_cancelled_by_taking_over_is_not_shown(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("wait"))]
     async with open_app(problem="13") as (app, pilot):
         kernel_screen = app.screen
@@ -213,7 +209,7 @@ async def test_without_a_model_the_settings_file_is_opened(open_app, until, scre
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_price_of_a_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
+async def test_price_of_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup))
@@ -233,9 +229,7 @@ async def test_a_missing_key_is_named_before_anything_starts(open_app, until, sc
         await until(pilot, lambda: "tokens" in screen_text(app))  # no prices: no dollars to limit
 
 
-async def test_without_a_jail_a_models_kernel_does_not_run(
-    open_app, until, screen_text, with_model, monkeypatch
-) -> None:
+async def test_without_jail_models_kernel_does_not_run(open_app, until, screen_text, with_model, monkeypatch) -> None:
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "none")
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app() as (app, pilot):
@@ -275,9 +269,7 @@ async def test_every_width_has_rows_text_cost_and_letters(open_app, until, scree
         assert app.screen is screen
 
 
-async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
-    open_app, until, screen_text, with_model, paths
-) -> None:
+async def test_kernel_is_improved_and_races_its_origin(open_app, until, screen_text, with_model, paths) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.streamed(fenced("pass\n# better"))]
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f7")
@@ -297,9 +289,7 @@ async def test_a_kernel_is_improved_and_timed_against_the_one_it_started_from(
         assert (comparison.versus, comparison.outcome) == ("kernel-1.py", "faster")
 
 
-async def test_the_kernel_in_the_editor_is_offered_to_improve(
-    open_app, until, type_kernel, screen_text, with_model
-) -> None:
+async def test_kernel_in_editor_is_offered_to_improve(open_app, until, type_kernel, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass\n# better"))]
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "pass")
@@ -315,9 +305,7 @@ async def test_the_kernel_in_the_editor_is_offered_to_improve(
         assert f"Start from this kernel, `{name}`" in with_model.seen[0].prompt
 
 
-async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
-    open_app, until, screen_text, with_model
-) -> None:
+async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f7")
@@ -336,7 +324,7 @@ async def test_a_right_kernel_is_judged_at_other_sizes_where_that_is_chosen(
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
 
 
-async def test_a_terminal_of_12_rows_shows_the_button_that_asks(open_app, until, screen_text, with_model) -> None:
+async def test_terminal_of_12_rows_shows_button_that_asks(open_app, until, screen_text, with_model) -> None:
     async with open_app(size=(40, 12)) as (app, pilot):
         app.picker.table.move_cursor(row=2)
         await pilot.press("m")
@@ -345,7 +333,7 @@ async def test_a_terminal_of_12_rows_shows_the_button_that_asks(open_app, until,
         await until(pilot, lambda: "model         local" in screen_text(app))
 
 
-async def test_the_reason_of_a_failure_is_said_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
+async def test_reason_of_failure_is_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(size=(100, 30)) as (app, pilot):
         await pilot.press("m")

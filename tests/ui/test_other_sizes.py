@@ -17,9 +17,7 @@ async def run(app, pilot, type_kernel, until, source: str = "pass") -> None:
     await until(pilot, lambda: app.screen.session.state.result is not None)
 
 
-async def test_a_faster_kernel_is_judged_at_three_other_sizes_and_timed_at_two(
-    open_app, type_kernel, until, screen_text
-) -> None:
+async def test_faster_kernel_is_judged_at_other_sizes(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         assert "Other sizes" not in screen_text(app)
@@ -38,7 +36,7 @@ async def test_a_faster_kernel_is_judged_at_three_other_sizes_and_timed_at_two(
         await until(pilot, lambda: "Other sizes" not in screen_text(app))
 
 
-async def test_without_a_right_kernel_there_is_nothing_to_judge(open_app, until) -> None:
+async def test_without_right_kernel_there_is_nothing_to_judge(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press(KEY)
         await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
@@ -58,9 +56,7 @@ async def test_a_run_of_the_user_ends_it(open_app, type_kernel, until) -> None:
         await until(pilot, lambda: screen.query_one(OtherSizesPane).empty)
 
 
-async def test_at_100_columns_settings_are_whole_and_the_log_is_in_sight(
-    open_app, type_kernel, until, screen_text
-) -> None:
+async def test_settings_and_log_are_visible_at_100_columns(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         await run(app, pilot, type_kernel, until)
         await pilot.press(KEY)

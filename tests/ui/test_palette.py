@@ -14,7 +14,7 @@ from screens.sweep import SweepScreen
 pytestmark = pytest.mark.slow
 
 
-async def test_help_and_quit_are_in_force_in_the_palette(open_app, until) -> None:
+async def test_help_and_quit_are_in_force_in_palette(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
@@ -37,9 +37,7 @@ async def test_the_menu_opens_while_another_closes(open_app) -> None:
         assert app.screen is not before
 
 
-async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
-    open_app, services, until, screen_text
-) -> None:
+async def test_palette_over_welcome_works_as_in_problem_list(open_app, services, until, screen_text) -> None:
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
@@ -62,7 +60,7 @@ async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_te
         assert len(app.screen_stack) == 2
 
 
-async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, until) -> None:
+async def test_palette_over_dialog_that_asks_leaves_it_alone(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9", "f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
@@ -78,9 +76,7 @@ async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, unt
 
 
 @pytest.mark.parametrize("problem", ["", "13"])
-async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
-    open_app, until, screen_text, problem
-) -> None:
+async def test_palette_begins_with_local_actions_and_their_keys(open_app, until, screen_text, problem) -> None:
     async with open_app(problem=problem) as (app, pilot):
         scope = "kernel" if problem else "problems"
         await pilot.press("ctrl+p")
@@ -98,7 +94,7 @@ async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
         await until(pilot, lambda: f"{first.title:<16}{key_of(first.name, {})}" in screen_text(app))
 
 
-async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open_app, until) -> None:
+async def test_palette_has_best_match_first_and_nothing_odd(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("ctrl+p")
         commands = app.screen.query_one(CommandList)
@@ -119,7 +115,7 @@ async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open
             await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
 
 
-async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until, screen_text) -> None:
+async def test_menu_leads_from_kernel_to_other_places(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
         await pilot.press("ctrl+p", *"sweeps")

@@ -87,7 +87,7 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
-async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_does(open_app, until) -> None:
+async def test_category_counts_problems_as_the_command_line_does(open_app, until) -> None:
     async with open_app() as (app, pilot):
         app.picker.problems[0].also.append("tensor")
         app.picker._show_categories()
@@ -111,7 +111,7 @@ async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_
     ("columns", "title", "beside"),
     [(60, 34, False), (80, 34, False), (100, 45, False), (160, 40, True), (200, 70, True)],
 )
-async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(open_app, columns, title, beside) -> None:
+async def test_titles_have_room_and_card_finds_some(open_app, columns, title, beside) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.pause()
         table, card = app.picker.table, app.screen.query_one("#card-pane")
@@ -123,7 +123,7 @@ async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(open_a
 
 
 @pytest.mark.slow
-async def test_the_house_and_the_best_have_columns_where_there_is_room(open_app, until, services, screen_text) -> None:
+async def test_house_and_best_have_columns_where_possible(open_app, until, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):
         entry = stored("house", 1.5)
         services.store.record(entry)
@@ -147,7 +147,7 @@ async def test_down_in_the_filter_goes_to_the_list(open_app, until) -> None:
         await until(pilot, lambda: app.focused is app.picker.table)
 
 
-def test_a_text_that_is_cut_ends_in_an_ellipsis() -> None:
+def test_text_that_is_cut_ends_in_ellipsis() -> None:
     assert cut("all_reduce, all_gather", 15) == "all_reduce…"
     assert cut("all_reduce, all_gather", 8) == "all_red…"
     assert cut("Gather equal tensors to one root", 29) == "Gather equal tensors to one…"
@@ -214,7 +214,7 @@ async def test_sorting_keeps_the_cursor_on_its_problem(open_app, until) -> None:
         assert app.picker.table.current.id == 2
 
 
-async def test_enter_opens_the_problem_and_twice_escape_comes_back(open_app, until) -> None:
+async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
@@ -246,7 +246,7 @@ async def test_a_template_is_put_into_the_editor_unsaved(open_app, until, screen
 
 
 @pytest.mark.slow
-async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, until) -> None:
+async def test_cells_have_colours_of_theme_chosen_later(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: app.screen.query("#board"))
@@ -273,7 +273,7 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
 
 
 @pytest.mark.slow
-async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(open_app, until, services, screen_text) -> None:
+async def test_empty_column_is_hidden_and_signs_have_legend(open_app, until, services, screen_text) -> None:
     async with open_app(size=(160, 30)) as (app, pilot):
         names = {key.value for key in app.picker.table.columns}
         assert not names & {"you", "house", "best", "device"}
@@ -297,7 +297,7 @@ def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
     assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # from 160 on it is beside
 
 
-async def test_an_index_that_cannot_be_used_leaves_the_problems(open_app, until, services, screen_text) -> None:
+async def test_index_that_cannot_be_used_leaves_problems(open_app, until, services, screen_text) -> None:
     services.paths.database.mkdir(parents=True)
     async with open_app() as (app, pilot):
         assert ids(app) == [1, 2, 13]
@@ -318,7 +318,7 @@ async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
-async def test_with_16_colours_the_selected_row_differs_from_the_others(open_app, until, monkeypatch, theme) -> None:
+async def test_with_16_colours_selected_row_differs_from_others(open_app, until, monkeypatch, theme) -> None:
     monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM", raising=False)

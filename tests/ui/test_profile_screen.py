@@ -70,7 +70,7 @@ async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[
 
 
 @pytest.mark.slow
-async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(open_app, until, screen_text, paths) -> None:
+async def test_key_shows_lane_and_sentence_for_every_rank(open_app, until, screen_text, paths) -> None:
     async with profiled(open_app, until, LATE) as (app, pilot):
         profile = app.screen
         await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
@@ -93,7 +93,7 @@ async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(open_app, unti
 
 
 @pytest.mark.slow
-async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
+async def test_failing_rank_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
     """tests/unit/profile/test_profile.py tests what real ranks report when a call fails."""
 
     async def failed(request: ProfileRequest, tell) -> Profiled:
@@ -110,7 +110,7 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
 
 
 @pytest.mark.slow
-async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, screen_text, monkeypatch) -> None:
+async def test_profile_waits_for_run_that_is_being_timed(open_app, until, screen_text, monkeypatch) -> None:
     """tests/unit/profile/test_profile.py tests that a real profile waits while devices are in use."""
     its_turn, ends = asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, 
 
 
 @pytest.mark.slow
-async def test_what_is_saved_is_profiled_and_leaving_ends_it(open_app, until, screen_text, monkeypatch) -> None:
+async def test_saved_text_is_profiled_and_leaving_ends_it(open_app, until, screen_text, monkeypatch) -> None:
     asked: list[ProfileRequest] = []
     ended = asyncio.Event()
 
@@ -236,9 +236,7 @@ REPORT = Path(__file__).parents[1] / "unit" / "profile" / "ncu_report.csv"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 40), (100, 60), (160, 60)])
-async def test_a_key_asks_nsight_compute_and_shows_its_rules_and_its_file(
-    open_app, until, screen_text, monkeypatch, paths, size
-) -> None:
+async def test_ncu_key_shows_its_rules_and_file(open_app, until, screen_text, monkeypatch, paths, size) -> None:
     """tests/gpu/test_profile.py tests what ncu itself finds."""
     ends = asyncio.Event()
 
@@ -273,9 +271,7 @@ async def test_a_key_asks_nsight_compute_and_shows_its_rules_and_its_file(
 
 
 @pytest.mark.slow
-async def test_where_ncu_gives_no_report_the_reason_is_shown_and_cpu_ranks_are_not_asked(
-    open_app, until, screen_text, monkeypatch
-) -> None:
+async def test_missing_ncu_report_says_why_and_spares_cpus(open_app, until, screen_text, monkeypatch) -> None:
     async def on_gpus(request: ProfileRequest, tell) -> Profiled:
         return made_on_gpus()
 
@@ -296,7 +292,7 @@ async def test_where_ncu_gives_no_report_the_reason_is_shown_and_cpu_ranks_are_n
 
 @pytest.mark.parametrize("world", [1, 2, 8])
 @pytest.mark.parametrize("width", [54, 94, 154])
-def test_the_page_of_gpus_fits_and_has_two_lanes_a_rank(width: int, world: int) -> None:
+def test_gpu_page_fits_with_two_lanes_a_rank(width: int, world: int) -> None:
     found = made_on_gpus(world)
     timeline = median_call(found.reports)
     for height in (24, 60, 100):
@@ -314,7 +310,7 @@ def test_the_page_of_gpus_fits_and_has_two_lanes_a_rank(width: int, world: int) 
         assert "even out the work" in text
 
 
-def test_ranks_on_gpus_whose_spans_were_not_seen_say_so_below_what_was_counted() -> None:
+def test_unseen_spans_are_said_below_the_counts() -> None:
     reports = [RankProfile(0, unseen="torch's profiler did not start: RuntimeError: [CUPTI]")]
     found = WorldProfile(reports, Outside(250, 0.263, [GpuCounted(dram=0.8, dram_peak=4917e9)]))
     ranks = gpu_ranks(found, Least(100e6, 10e6, 10e6))
@@ -328,7 +324,7 @@ def test_ranks_on_gpus_whose_spans_were_not_seen_say_so_below_what_was_counted()
 
 @pytest.mark.parametrize("world", [1, 2, 8])
 @pytest.mark.parametrize("width", [54, 94, 154])
-def test_the_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> None:
+def test_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> None:
     found = made(world)
     timeline = median_call(found.reports)
     below = words.trace_words(None, "t")
@@ -345,7 +341,7 @@ def test_the_page_fits_its_width_and_lanes_its_height(width: int, world: int) ->
         assert lanes[0].index("█") == lanes[-1].index("█") == round(width * 0.8) - (width * 0.8 % 1 == 0.5)
 
 
-def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
+def test_ranks_without_call_have_sentences_and_no_lanes() -> None:
     reports = [RankProfile(0), RankProfile(1, left_out=7)]
     page = words.page(
         Profiled(reports, figures(reports)), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
@@ -363,7 +359,7 @@ def test_help_and_key_editor_name_the_keys() -> None:
     assert {action.scope for action in ACTIONS} <= set(SCOPE_WORDS)
 
 
-def test_a_call_that_is_faster_under_the_profiler_is_too_noisy_to_compare() -> None:
+def test_call_faster_under_profiler_is_not_compared() -> None:
     rank = RankFigures(0, 476.0, 0.0, 0.0, None, 0.0, 0.0, 0.0, "", 0.0, plain_us=1894.0)
     said = under_profiler([rank])
     assert said.startswith("a call takes 476 µs under the profiler and 1,894 µs without it: too noisy to compare;")

@@ -52,7 +52,7 @@ def test_an_asciicast_plays_every_picture() -> None:
     assert shown == [(0.0, "one", "same"), (2.0, "two & <3", "same"), (3.0, "one", "same"), (4.0, "one", "same")]
 
 
-def test_an_animated_picture_shows_each_row_while_it_stands() -> None:
+def test_animated_picture_shows_each_row_while_it_stands() -> None:
     root = ElementTree.fromstring(animated_svg(RECORDING, "#ffffff", "#000000"))
     assert not [node for node in root.iter() if "href" in "".join(node.attrib)]  # no external files
     moving = {
@@ -80,7 +80,7 @@ def test_long_pauses_are_shortened_and_time_goes_forward() -> None:
 
 
 @pytest.mark.slow
-def test_a_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
+def test_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
     done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json")
     assert done.returncode == 0, done.stderr
     told_of = json.loads(done.stdout)
@@ -96,9 +96,7 @@ def test_a_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_p
 
 
 @pytest.mark.slow
-def test_a_run_is_recorded_as_the_kernel_screen_shows_it(
-    pkb_arena: CommandLine, tmp_path: Path, made_journal: Path
-) -> None:
+def test_run_is_recorded_as_kernel_screen_shows_it(pkb_arena: CommandLine, tmp_path: Path, made_journal: Path) -> None:
     done = pkb_arena("replay", str(made_journal), "--record", "run.svg", "--speed", "20")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "run.svg").read_text()

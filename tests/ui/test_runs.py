@@ -40,9 +40,7 @@ async def test_a_save_is_written_run_and_recorded(open_app, type_kernel, until, 
         await until(pilot, lambda: "solved 1 of 3 · faster 1" in screen_text(app))
 
 
-async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
-    open_app, type_kernel, until, screen_text
-) -> None:
+async def test_longer_measuring_judges_same_revision_again(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
@@ -65,7 +63,7 @@ async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
         assert screen.session.most_s == 2.5
 
 
-async def test_the_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:
+async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "pass")
         await pilot.press("ctrl+s")
@@ -83,9 +81,7 @@ async def test_the_verdict_of_another_text_is_told_as_that(open_app, type_kernel
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
-async def test_a_run_of_an_empty_file_is_not_called_one_of_the_baseline(
-    open_app, type_kernel, until, screen_text
-) -> None:
+async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "")
         await pilot.press("ctrl+s")
@@ -106,7 +102,7 @@ async def test_a_save_in_another_editor_runs_too(open_app, until) -> None:
         assert screen.session.state.sha256 == content_hash("pass")
 
 
-async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_kernel, until) -> None:
+async def test_outside_save_keeps_what_was_typed_within_undo(open_app, type_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "typed here")
@@ -119,7 +115,7 @@ async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_k
         assert screen.editor.text == "typed here"
 
 
-async def test_a_deleted_file_is_noticed_and_written_again_by_a_run(open_app, until, screen_text) -> None:
+async def test_deleted_file_is_noticed_and_written_again(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         text, path = screen.editor.text, screen.session.path
@@ -155,9 +151,7 @@ async def test_outside_saves_are_watched_on_after_an_error(open_app, services, t
         assert screen.editor.text == "pass\n# 3"
 
 
-async def test_a_file_that_cannot_be_read_is_neither_run_nor_saved_over_and_shown_once_it_can(
-    open_app, services, until, screen_text
-) -> None:
+async def test_unreadable_file_is_neither_run_nor_saved_over(open_app, services, until, screen_text) -> None:
     path = services.workspace.root / "13_gemm_allreduce" / "you" / "kernel.py"
     services.workspace.save(path, "pass")
     services.workspace.save_draft(path, "half a thought")
@@ -215,9 +209,7 @@ async def test_after_every_end_the_next_run_works(open_app, type_kernel, until, 
         await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass\n# again") and result_of(screen))
 
 
-async def test_escape_while_the_file_is_written_cancels_the_run(
-    open_app, services, type_kernel, until, monkeypatch
-) -> None:
+async def test_escape_while_file_is_written_cancels_run(open_app, services, type_kernel, until, monkeypatch) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen, save, begun, go = app.screen, services.workspace.save, Event(), Event()
 
@@ -240,7 +232,7 @@ async def test_escape_while_the_file_is_written_cancels_the_run(
         await until(pilot, lambda: result_of(screen))
 
 
-async def test_the_key_that_cancels_is_named_as_it_is_now(open_app, services, type_kernel, until, screen_text) -> None:
+async def test_cancel_key_is_named_as_mapped(open_app, services, type_kernel, until, screen_text) -> None:
     services.settings = replace(services.settings, keymap={"cancel": "ctrl+r"})
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "wait")
@@ -289,7 +281,7 @@ async def test_timing_against_a_revision_asks_in_doubt(open_app, type_kernel, un
         assert screen.editor.text == "wait"
 
 
-async def test_text_that_was_never_run_is_in_the_history(open_app, type_kernel, until, screen_text) -> None:
+async def test_text_that_was_never_run_is_in_history(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "typed, and never run")
         await pilot.press("f10")
@@ -366,7 +358,7 @@ async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, unt
         assert screen.session.state.setting.world == 4
 
 
-async def test_enter_runs_in_the_chosen_setting_and_in_an_open_list_it_chooses(open_app, until) -> None:
+async def test_enter_runs_in_setting_and_chooses_in_list(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("f4")
@@ -384,9 +376,7 @@ async def test_enter_runs_in_the_chosen_setting_and_in_an_open_list_it_chooses(o
         await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
 
 
-async def test_a_run_of_another_kernel_is_not_shown_as_this_ones(
-    open_app, type_kernel, events, until, screen_text
-) -> None:
+async def test_run_of_other_kernel_is_not_shown_here(open_app, type_kernel, events, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         type_kernel(app.screen, "wait")
@@ -406,9 +396,7 @@ async def test_a_run_of_another_kernel_is_not_shown_as_this_ones(
         await until(pilot, lambda: result_of(app.screen))
 
 
-async def test_a_run_that_the_screen_before_asked_for_and_that_has_not_begun_is_not_shown(
-    open_app, type_kernel, until
-) -> None:
+async def test_unstarted_run_of_earlier_screen_is_not_shown(open_app, type_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         engine = app.services.engine
         type_kernel(app.screen, "pass")
@@ -424,7 +412,7 @@ async def test_a_run_that_the_screen_before_asked_for_and_that_has_not_begun_is_
 
 
 @pytest.mark.parametrize("ends", ["after", "before", "never"])
-async def test_a_run_that_was_left_is_shown_when_its_kernel_is_opened_again(
+async def test_left_run_is_shown_when_kernel_is_reopened(
     open_app, type_kernel, events, until, screen_text, ends
 ) -> None:
     async with open_app(problem="13") as (app, pilot):
@@ -454,7 +442,7 @@ async def test_a_run_that_was_left_is_shown_when_its_kernel_is_opened_again(
         await until(pilot, lambda: f"revision {session.state.sha256[:8]}" in screen_text(app))
 
 
-async def test_a_run_that_was_left_and_has_not_begun_is_waited_for(open_app, type_kernel, until) -> None:
+async def test_left_run_that_has_not_begun_is_awaited(open_app, type_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "hang")
         await pilot.press("ctrl+s")

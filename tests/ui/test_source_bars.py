@@ -62,7 +62,7 @@ async def test_the_keys_of_a_bar_are_never_cut(open_app, until, screen_text, col
             await pilot.press("escape")
 
 
-async def test_the_path_keeps_its_end_when_the_pane_changes_its_width(open_app, until, screen_text) -> None:
+async def test_path_keeps_end_when_pane_changes_width(open_app, until, screen_text) -> None:
     async with open_app(size=(100, 30), problem="13") as (app, pilot):
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "shift+F2 copies ─╯" in screen_text(app))
@@ -89,7 +89,7 @@ async def test_the_cursor_goes_to_a_line_and_back(open_app, type_kernel, until) 
         assert editor.cursor_location == (59, 0)
 
 
-async def test_lines_wrap_and_the_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
+async def test_lines_wrap_and_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "# " + " ".join(f"word{n}" for n in range(40)))
         await pilot.press("ctrl+home")
@@ -102,14 +102,14 @@ async def test_lines_wrap_and_the_path_is_shown_and_copied(open_app, type_kernel
         assert app.clipboard == str(app.screen.session.path)
 
 
-def test_a_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
+def test_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "arena" / "kernel.py"
     assert shortened_path(path, 40) == "~/arena/kernel.py"
     assert shortened_path(path, 10) == "…kernel.py"
 
 
-async def test_a_match_that_is_visible_moves_no_line_sideways(open_app, type_kernel, until) -> None:
+async def test_match_that_is_visible_moves_no_line_sideways(open_app, type_kernel, until) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         editor = app.screen.editor
         type_kernel(app.screen, f"# {'x' * 26} match\n" + "x\n" * 60 + f"# {'y' * 90} match")

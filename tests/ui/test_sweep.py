@@ -68,7 +68,7 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
     journal.close()
 
 
-async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
+async def test_damaged_line_is_named_after_what_came_before(
     open_app, until, screen_text, journal: SweepJournal
 ) -> None:
     journal.append(result("house", "allreduce", 1, "PASS"))
@@ -87,7 +87,7 @@ def told(app) -> str:
     return " ".join(" ".join(note.message for note in app._notifications).split())
 
 
-async def test_a_cell_is_replayed_from_the_journal_of_its_run(
+async def test_cell_is_replayed_from_journal_of_its_run(
     open_app, until, screen_text, events, paths: Paths, journal: SweepJournal
 ) -> None:
     recorded: list[AnyEvent] = events("told")
@@ -134,9 +134,7 @@ async def test_the_first_sweep_is_shown_when_it_begins(open_app, until, screen_t
         begun.close()
 
 
-async def test_players_whose_names_are_cut_alike_have_a_column_each(
-    open_app, until, screen_text, journal: SweepJournal
-) -> None:
+async def test_players_with_alike_names_have_own_columns(open_app, until, screen_text, journal: SweepJournal) -> None:
     players = [f"agent:./my_agents/claude_{letter}.py" for letter in "ab"]
     plan = SweepPlan(players=players, problems=["allreduce"], attempts=1)
     journal.append(SweepSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
@@ -150,7 +148,7 @@ async def test_players_whose_names_are_cut_alike_have_a_column_each(
 
 
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
-async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
+async def test_titles_have_room_and_keys_explain_enter(
     open_app, until, screen_text, services, journal: SweepJournal, columns, whole
 ) -> None:
     journal.append(result("house", "allgather", 2, "PASS"))

@@ -28,7 +28,7 @@ async def give_note(app, pilot, until, note: str) -> None:
     app.screen.query_one("#note", Input).value = note
 
 
-async def test_a_run_of_the_history_is_voided_and_counts_again(open_app, type_kernel, until, screen_text) -> None:
+async def test_run_of_history_is_voided_and_counts_again(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         services = app.screen.session.services
         type_kernel(app.screen, "pass")
@@ -75,7 +75,7 @@ async def test_the_board_voids_a_kernel_of_any_player(open_app, until, screen_te
         assert app.screen.query_one("#board", DataTable).row_count == 1
 
 
-async def test_enter_comes_after_the_text_typed_right_before_it(open_app, until) -> None:
+async def test_enter_comes_after_text_typed_right_before_it(open_app, until) -> None:
     async with open_app() as (app, pilot):
         notes: list[object] = []
         app.push_screen(VoidDialog(stored("you", 1.5)), notes.append)

@@ -4,6 +4,7 @@ The commit's diff of weight.toml shows what became lighter. Raise a number only 
 """
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from contextlib import suppress
@@ -16,6 +17,8 @@ TABLE = Path(__file__).with_name("weight.toml")
 FOLDERS = ("arena", "pkb_arena", "screens", "sandbox", "problems", "themes", "benchmarks", "tests")
 SUFFIXES = {".py", ".cu", ".cuh", ".tcss", ".toml", ".cpp", ".h"}
 SMALL_LINES, FUNCTION_LINES = 60, 60
+WORDS = 8
+"""Most words in the name of a test."""
 COUNTED = tomllib.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
 
 
@@ -99,6 +102,12 @@ def test_scores_of_mistakes_keep_their_floors() -> None:
     table = tomllib.loads(TABLE.with_name("mutants.toml").read_text(encoding="utf-8"))
     for folder, row in table["folders"].items():
         assert row.get("found", 0) >= row["floor"] * row.get("tried", 0), folder
+
+
+def test_names_of_tests_have_at_most_8_words() -> None:
+    files = (ROOT / "tests").rglob("test_*.py")
+    names = [name for path in files for name in re.findall(r"def test_(\w+)", path.read_text(encoding="utf-8"))]
+    assert not [name for name in names if len(name.split("_")) > WORDS]
 
 
 def test_counts_find_what_they_count() -> None:

@@ -85,7 +85,7 @@ async def test_without_its_token_a_socket_starts_nothing(path: str, message: str
         assert psutil.Process().children() == before
 
 
-async def test_a_page_holds_no_secret_and_asks_nobody_else(visitor: ClientSession) -> None:
+async def test_page_holds_no_secret_and_asks_nobody_else(visitor: ClientSession) -> None:
     async with listening(ServePlan(port=0)) as (server, base):
         for place in ("/", "/watch"):
             async with visitor.get(base + place) as answer:

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
+async def test_browser_kernel_is_judged_before_two_spectators(
     paths: Paths, tmp_path: Path, serve: Any, wait_until: Any
 ) -> None:
     save_settings(Settings(device="cpu", world=2, live_s=0, budget_s=0.1), paths)

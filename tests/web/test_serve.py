@@ -36,7 +36,7 @@ def test_what_may_not_be_is_refused(
     assert says in done.stderr
 
 
-async def test_a_reload_comes_back_to_the_running_app_and_another_tab_takes_it_over(
+async def test_reload_returns_to_app_and_tabs_take_over(
     paths: Paths, serve: Any, open_tab: Any, wait_until: Any
 ) -> None:
     save_settings(Settings(device="cpu"), paths)
@@ -59,7 +59,7 @@ async def test_a_reload_comes_back_to_the_running_app_and_another_tab_takes_it_o
                 await wait_until(lambda: not served.apps("owner"))
 
 
-async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
+async def test_spectators_follow_a_run_and_touch_nothing(
     paths: Paths, serve: Any, open_tab: Any, wait_until: Any
 ) -> None:
     save_settings(Settings(device="cpu"), paths)

@@ -43,14 +43,14 @@ def test_scatter_deals_out_the_chunks_of_the_root(gathered):
             assert rank.tensors["tensor"].isnan().all()
 
 
-def test_gather_stacks_at_the_root_and_returns_the_argument_elsewhere(gathered):
+def test_gather_stacks_at_root_and_returns_argument_elsewhere(gathered):
     ranks = gathered("gather", 3, seed=1, M=7, N=5)
     assert torch.equal(ranks[1].result, stacked(ranks))
     for rank in (ranks[0], ranks[2]):
         assert torch.equal(rank.result, rank.tensors["tensor"])
 
 
-def test_reducescatter_keeps_the_ranks_own_row_block_of_the_sum(gathered):
+def test_reducescatter_keeps_ranks_own_row_block_of_sum(gathered):
     ranks = gathered("reducescatter", 3, M=5, N=4)
     blocks = stacked(ranks).double().sum(0).chunk(3)
     for rank in ranks:

@@ -36,7 +36,7 @@ def test_zigzag_helpers_are_inverse_and_follow_the_definition():
 
 
 @pytest.mark.parametrize(("world", "taps"), [(2, 7), (3, 64)])
-def test_short_convolution_is_the_one_over_the_whole_sequence(gathered, world, taps):
+def test_short_convolution_is_one_over_whole_sequence(gathered, world, taps):
     ranks = gathered("hyena_conv1d_boundary_exchange", world, K=taps)
     whole = zigzag_chunks([rank.tensors["x"] for rank in ranks], dim=2).double()
     weight = ranks[0].tensors["weight"].double()

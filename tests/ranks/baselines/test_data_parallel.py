@@ -28,7 +28,7 @@ def averaged_gradients(ranks, parameters):
 
 
 @pytest.mark.parametrize("world", [1, 3])
-def test_ddp_is_one_adam_step_of_the_joined_batch(gathered, world):
+def test_ddp_is_one_adam_step_of_joined_batch(gathered, world):
     ranks = gathered("ddp", world)
     root = ranks[0].tensors
     t = int(root["step"])
@@ -66,7 +66,7 @@ def test_quantized_allreduce_averages_what_int8_leaves(gathered, world):
 
 
 @pytest.mark.parametrize(("world", "seed"), [(2, 0), (4, 1), (4, 3)])
-def test_ring_backward_is_the_gradient_of_attention_averaged_over_replicas(gathered, world, seed):
+def test_ring_backward_is_attention_gradient_averaged_over_replicas(gathered, world, seed):
     ranks = gathered("ring_attention_backward_dp", world, seed=seed)
     sizes = ranks[0].sizes
     causal, scaled = ranks[0].tensors["mode"].tolist()

@@ -31,7 +31,7 @@ def test_kalman_step_is_the_formula(gathered, world):
         assert got_lambda.item() == pytest.approx(0.9987 * lam + 1 - 0.9987, abs=1e-15)
 
 
-def test_the_step_moves_weights_enough_to_see_a_wrong_gain(gathered):
+def test_step_moves_weights_enough_to_see_wrong_gain(gathered):
     ranks = gathered("deepmd_kalman_filter_optimizer", 2, dtype="float64")
     for rank in ranks:
         before = rank.tensors["w0"]

@@ -26,7 +26,7 @@ def test_neighbours_are_the_best_of_all_shards(gathered, world, dtype):
 
 
 @pytest.mark.parametrize("preset", ["tiny", "paper"])
-def test_any_tied_columns_may_stand_in_the_last_places_and_no_others(in_ranks, preset):
+def test_only_tied_columns_may_stand_last(in_ranks, preset):
     problem = load_catalogue().find("dinov2_distributed_knn")
 
     def work(rank, world):

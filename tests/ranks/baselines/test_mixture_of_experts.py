@@ -21,7 +21,7 @@ def _balancing_loss(tensors, experts, top_k):
 
 
 @pytest.mark.parametrize(("world", "seed"), [(1, 1), (3, 1), (2, 3)])
-def test_load_balancing_loss_is_the_mean_of_the_ranks_losses(gathered, world, seed):
+def test_load_balancing_loss_is_mean_of_ranks_losses(gathered, world, seed):
     ranks = gathered("load_balancing_loss_fn", world, seed=seed, M=64)
     assert bool(ranks[0].tensors["masked"]) == (seed % 4 != 3)
     losses = torch.stack([_balancing_loss(rank.tensors, rank.sizes.E, rank.sizes.K) for rank in ranks])
@@ -59,7 +59,7 @@ def test_all2all_primitive_moves_each_block_to_its_rank(gathered, world, dtype):
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
-def test_pre_all2all_hands_each_expert_its_tokens_by_source(gathered, world):
+def test_pre_all2all_hands_each_expert_tokens_by_source(gathered, world):
     ranks = gathered("moe_pre_all2all", world, M=12, N=4)
     local = ranks[0].sizes.E // world
     for r, rank in enumerate(ranks):
@@ -76,7 +76,7 @@ def test_pre_all2all_hands_each_expert_its_tokens_by_source(gathered, world):
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_post_all2all_gives_each_token_the_weighted_rows_of_its_experts(gathered, world):
+def test_post_all2all_gives_tokens_weighted_expert_rows(gathered, world):
     ranks = gathered("moe_post_all2all", world, M=12, N=4)
     experts, local = ranks[0].sizes.E, ranks[0].sizes.E // world
     row_of = {}
@@ -136,7 +136,7 @@ def _mlp(tensors, x, lora):
         ("moe_ep_narrow", 6),
     ],
 )
-def test_moe_layer_is_the_weighted_sum_of_the_owners_mlps(gathered, name, world):
+def test_moe_layer_is_weighted_sum_of_owners_mlps(gathered, name, world):
     ranks = gathered(name, world, M=24, N=16, I=12)
     experts, top_k = ranks[0].sizes.E, ranks[0].sizes.K
     members = min(world, experts)

@@ -6,7 +6,7 @@ from torch.nn.functional import linear
 
 
 @pytest.mark.parametrize(("world", "seed"), [(1, 1), (3, 1), (4, 3)])
-def test_grad_acc_loss_is_the_token_weighted_mean_and_its_gradient(gathered, world, seed):
+def test_grad_acc_loss_is_token_weighted_mean(gathered, world, seed):
     ranks = gathered("grad_acc_loss", world, seed=seed)
     losses = [rank.tensors["loss"].double() for rank in ranks]
     counts = [int(rank.tensors["local_valid_tokens"]) for rank in ranks]

@@ -79,7 +79,7 @@ def test_fused_adam_gathers_updated_slices(gathered, world):
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_fsdp_and_tp_is_the_gated_mlp_of_the_joined_weights(gathered, world):
+def test_fsdp_and_tp_is_mlp_of_joined_weights(gathered, world):
     ranks = gathered("fsdp_and_tp", world, M=10, N=40)
     tp, fsdp = ranks[0].sizes.n_tp, ranks[0].sizes.n_fsdp
     grid = [[ranks[f * tp + t].tensors for t in range(tp)] for f in range(fsdp)]
@@ -136,7 +136,7 @@ def test_fp8_reduce_scatter_averages_what_fp8_leaves(gathered, world, seed):
 
 
 @pytest.mark.parametrize(("world", "seed"), [(2, 1), (4, 1), (4, 3), (5, 1)])
-def test_clip_grad_norm_ep_uses_one_norm_over_both_families(gathered, world, seed):
+def test_clip_grad_norm_ep_uses_one_joint_norm(gathered, world, seed):
     ranks = gathered("clip_grad_norm_ep", world, seed=seed, M=6, N=10)
     experts = max(1, world // 2)
     dense = torch.cat([rank.tensors["dense"].double().flatten() for rank in ranks])

@@ -41,7 +41,7 @@ def test_rfft_pads_crops_and_normalises_as_asked(in_ranks):
 
 
 @pytest.mark.parametrize("world", [1, 4])
-def test_irfft_is_the_real_part_of_the_completed_sum(gathered, world):
+def test_irfft_is_real_part_of_completed_sum(gathered, world):
     ranks = gathered("physicsnemo_distributed_irfft", world)
     s = ranks[0].sizes
     half = torch.cat([rank.tensors["x"] for rank in ranks], dim=2).to(torch.complex128)
@@ -84,7 +84,7 @@ def seen_by(viewmat, k, tensors, size):
 
 
 @pytest.mark.parametrize("world", [1, 3])
-def test_gaussians_reach_the_owner_of_each_camera_that_sees_them(gathered, world):
+def test_gaussians_reach_owners_of_cameras_that_see_them(gathered, world):
     ranks = gathered("gsplat_3d_gaussian_splatting", world)
     counts = [len(rank.tensors["means"]) for rank in ranks]
     for owner in ranks:
@@ -196,7 +196,7 @@ def test_tiles_blend_as_row_by_row(gathered, world):
         torch.testing.assert_close(rank.oracle, expected.double(), rtol=0.02, atol=0.02)
 
 
-def test_tiles_with_two_channels_a_first_frame_and_more_ranks_than_tiles(in_ranks):
+def test_tiles_work_with_channels_and_surplus_ranks(in_ranks):
     class Sizes:
         lt, lh, lw, us, ut = 2, 6, 5, 2, 2
 

@@ -22,7 +22,7 @@ def joined(ranks, name, dim):
     return torch.cat([wide(rank, name) for rank in ranks], dim=dim)
 
 
-def test_layernorm_backward_gives_the_gradients_of_gain_and_bias(gathered):
+def test_layernorm_backward_gives_gradients_of_gain_and_bias(gathered):
     ranks = gathered("layernorm_backward", 3, M=40, N=24)
     x, upstream = joined(ranks, "X_hat", 0), joined(ranks, "dY", 0)
     gain = torch.ones(24, dtype=torch.float64, requires_grad=True)
@@ -45,7 +45,7 @@ def test_embedding_lookup_groups_the_rows_by_owner(gathered, seed):
         assert torch.equal(rank.result, table[grouped])
 
 
-def test_embedding_lookup_serves_a_rank_that_asks_for_nothing(in_ranks):
+def test_embedding_lookup_serves_rank_that_asks_for_nothing(in_ranks):
     solution = ProblemCode(load_catalogue().find("embedding_lookup")).baseline
 
     def work(rank, world):
@@ -59,7 +59,7 @@ def test_embedding_lookup_serves_a_rank_that_asks_for_nothing(in_ranks):
 
 
 @pytest.mark.parametrize("slug", ["allgather_gemm", "allgather_gemm_AT"])
-def test_gathered_gemm_multiplies_the_joined_columns_by_the_own_weight(gathered, slug):
+def test_gathered_gemm_multiplies_joined_columns_by_own_weight(gathered, slug):
     ranks = gathered(slug, 4, M=24, N=20, K=32)
     a = joined(ranks, "A_local", 1)
     for rank in ranks:
@@ -67,7 +67,7 @@ def test_gathered_gemm_multiplies_the_joined_columns_by_the_own_weight(gathered,
         close(rank.oracle, a @ wide(rank, "B"), 1e-12)
 
 
-def test_gemm_allgather_puts_the_ranks_products_side_by_side(gathered):
+def test_gemm_allgather_puts_ranks_products_side_by_side(gathered):
     ranks = gathered("gemm_allgather", 3, M=8, N=25, K=16)
     expected = torch.cat([wide(rank, "A") @ wide(rank, "B") for rank in ranks], dim=1)
     assert expected.shape == (8, 24)
@@ -76,7 +76,7 @@ def test_gemm_allgather_puts_the_ranks_products_side_by_side(gathered):
         close(rank.oracle, expected, 1e-12)
 
 
-def test_combined_gemms_run_the_own_mlp_on_the_own_rows(gathered):
+def test_combined_gemms_run_own_mlp_on_own_rows(gathered):
     ranks = gathered("combined_sharded_gemms", 3, M=16, H=20, F=24)
     x = joined(ranks, "x_local", 1)
     assert x.shape == (18, 21)
@@ -87,7 +87,7 @@ def test_combined_gemms_run_the_own_mlp_on_the_own_rows(gathered):
         close(rank.oracle, expected, 1e-12)
 
 
-def test_gemm_reducescatter_keeps_row_blocks_of_the_whole_product(gathered):
+def test_gemm_reducescatter_keeps_row_blocks_of_whole_product(gathered):
     ranks = gathered("gemm_reducescatter", 4, M=24, N=20, K=32)
     whole = joined(ranks, "A_local", 1) @ joined(ranks, "B_local", 0)
     for rank in ranks:
@@ -95,7 +95,7 @@ def test_gemm_reducescatter_keeps_row_blocks_of_the_whole_product(gathered):
         close(rank.oracle, whole.chunk(4)[rank.rank], 1e-12)
 
 
-def test_tp_rms_norm_divides_by_the_norm_of_the_whole_token(gathered):
+def test_tp_rms_norm_divides_by_norm_of_token(gathered):
     ranks = gathered("tp_rms_norm", 3, M=64, N=12)
     x = joined(ranks, "local_hidden_states", 1)
     expected = x / torch.sqrt((x**2).mean(dim=1, keepdim=True) + 1e-5) * joined(ranks, "local_weight", 0)
@@ -133,7 +133,7 @@ def test_blocked_fp8_quantize_finds_the_nearest_code(gathered, preset, dtype):
 
 
 @pytest.mark.parametrize("preset", ["tiny", "paper"])
-def test_blocked_fp8_dequantize_scales_each_run_of_the_flattened_chunk(gathered, preset):
+def test_blocked_fp8_dequantize_scales_each_chunk_run(gathered, preset):
     ranks = gathered("blocked_fp8_dequantize", 3, dtype="bfloat16", preset=preset, M=4, N=96)
     for rank in ranks:
         for source in ranks:
@@ -146,7 +146,7 @@ def test_blocked_fp8_dequantize_scales_each_run_of_the_flattened_chunk(gathered,
         assert rank.result.dtype == torch.float32
 
 
-def test_tp_rms_norm_of_one_rank_is_the_ordinary_one(in_ranks):
+def test_tp_rms_norm_of_one_rank_is_ordinary(in_ranks):
     def work(rank, world):
         solution = ProblemCode(load_catalogue().find("tp_rms_norm")).baseline
         return solution(torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 2.0]), 0.0)
@@ -156,7 +156,7 @@ def test_tp_rms_norm_of_one_rank_is_the_ordinary_one(in_ranks):
 
 
 @pytest.mark.parametrize("world", [1, 3])
-def test_gemm_allreduce_is_the_product_of_the_joined_slices(gathered, world):
+def test_gemm_allreduce_is_product_of_joined_slices(gathered, world):
     ranks = gathered("gemm_allreduce", world)
     a = torch.cat([rank.tensors["A_local"] for rank in ranks], dim=1).double()
     b = torch.cat([rank.tensors["B_local"] for rank in ranks], dim=0).double()

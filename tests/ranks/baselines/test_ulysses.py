@@ -10,7 +10,7 @@ def _whole(ranks, name, cut_dim):
 
 
 @pytest.mark.parametrize("layout", range(6))
-def test_all_to_all_cuts_one_dimension_and_joins_another(gathered, layout):
+def test_all_to_all_cuts_and_joins_dimensions(gathered, layout):
     dims = ((0, 1), (1, 0), (1, 2), (2, 1), (0, 0), (-2, 0))
     ranks = gathered("ulysses_all_to_all_tensor_primitive", 3, seed=layout, M=12, N=8)
     scatter, gather = dims[layout]
@@ -40,7 +40,7 @@ def test_variable_all_gather_joins_unequal_shards(gathered, world, seed):
 
 
 @pytest.mark.parametrize("layout", range(5))
-def test_gather_seq_scatter_heads_gives_all_positions_of_some_heads(gathered, layout):
+def test_gather_seq_scatter_heads_gives_all_positions(gathered, layout):
     world, seq, head = 4, (1, 1, 1, 2, 0)[layout], (2, 2, 2, 1, 1)[layout]
     ranks = gathered("ulysses_gather_seq_scatter_heads", world, seed=layout, M=128, N=192, D=3)
     length = {1: 11, 2: 9}.get(layout, 12)

@@ -84,7 +84,7 @@ def test_gradient_is_that_of_the_filtered_log_probability(gathered, seed):
         torch.testing.assert_close(rank.result.flatten(0, 1).double(), shard, rtol=1e-4, atol=1e-6)
 
 
-def test_chunks_fit_are_short_at_the_end_and_exceed_the_sequence():
+def test_chunks_may_end_short_or_exceed_sequence():
     setting = RankSetting(0, 2, SimpleNamespace(S=16, chunk=4), torch.float32, torch.device("cpu"))
     sizes = {int(draw_chunk(setting.replace(trial=trial))) for trial in range(3)}
     assert sizes == {4, 10, 18}

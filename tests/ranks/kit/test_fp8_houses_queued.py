@@ -55,7 +55,7 @@ def _run(launches: list[Any], chance: random.Random) -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("slug", SLUGS)
-def test_queued_calls_work_on_the_inputs_that_are_there_when_they_run(in_ranks, slug, world):
+def test_queued_calls_work_on_inputs_of_their_time(in_ranks, slug, world):
     problem = next(p for p in load_catalogue().problems if p.slug == slug)
 
     def batch(rank: int, at: SimpleNamespace, first_seed: int) -> list[tuple[Any, ...]]:

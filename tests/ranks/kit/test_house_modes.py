@@ -83,7 +83,7 @@ def _emulation() -> types.ModuleType:
 
 
 @pytest.mark.parametrize("emulated", [False, True], ids=["torch", "cuda"])
-def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulated):
+def test_house_kernel_agrees_with_baseline_in_every_mode(in_ranks, emulated):
     if emulated and shutil.which("g++") is None:
         pytest.skip("the emulation is compiled by g++")
 

@@ -47,7 +47,7 @@ def test_cuda_sources_need_the_toolkit_and_say_so(monkeypatch, tmp_path):
         compile_cuda_extension("kernel", "__global__ void k() {}")
 
 
-def test_a_loaded_library_is_found_by_the_start_of_its_name(monkeypatch):
+def test_loaded_library_is_found_by_start_of_name(monkeypatch):
     monkeypatch.syspath_prepend(COMPAT)
     from utils.cuda_helpers import _loaded
 

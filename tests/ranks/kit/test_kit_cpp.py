@@ -151,7 +151,7 @@ def test_a_parameter_that_cannot_be_passed_is_named(kernel_cache):
         cpp.compile("void f() {}")
 
 
-def test_a_compile_error_carries_the_line_of_the_kernel_file(kernel_cache, tmp_path):
+def test_compile_error_carries_line_of_kernel_file(kernel_cache, tmp_path):
     path, names = _kernel(tmp_path, "+ nonsense;")
     with pytest.raises(errors.CompileError) as caught:
         names["build"]()
@@ -161,7 +161,7 @@ def test_a_compile_error_carries_the_line_of_the_kernel_file(kernel_cache, tmp_p
     assert str(tmp_path) not in caught.value.text
 
 
-def test_lines_are_found_in_f_strings_and_after_text_that_differs(kernel_cache, tmp_path):
+def test_lines_are_found_in_f_strings_and_changed(kernel_cache, tmp_path):
     text = '''
 from sandbox.kit import cpp
 N = 4
@@ -233,7 +233,7 @@ def test_a_source_is_compiled_once(kernel_cache, monkeypatch):
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_read_only_cache_is_used_and_left_alone(kernel_cache, tmp_path, monkeypatch):
+def test_read_only_cache_is_used_and_left_alone(kernel_cache, tmp_path, monkeypatch):
     cached = cpp.compile(TAKES)
     kernel_cache.chmod(0o500)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -242,7 +242,7 @@ def test_a_read_only_cache_is_used_and_left_alone(kernel_cache, tmp_path, monkey
     kernel_cache.chmod(0o700)
 
 
-def test_a_cache_that_cannot_be_made_is_not_needed(tmp_path, monkeypatch):
+def test_cache_that_cannot_be_made_is_not_needed(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -340,7 +340,7 @@ def wait_in_vain(rank: int, world: int) -> str:
     return str(caught.value)
 
 
-def test_a_barrier_in_cpp_times_out_instead_of_hanging(worlds):
+def test_barrier_in_cpp_times_out_instead_of_hanging(worlds):
     text = worlds.run(wait_in_vain, 3)[0]
     assert text.startswith("barrier waited in vain for rank 2 (slot 7, value 1)")
 

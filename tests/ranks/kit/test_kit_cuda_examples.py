@@ -88,7 +88,7 @@ def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
 @pytest.mark.parametrize(
     ("blocks", "rows"), [(8, 131), pytest.param(64, 1031, marks=pytest.mark.long, id="the kernels' own")]
 )
-def test_collective_examples_at_a_size_that_fills_the_grid(worlds, blocks, rows):
+def test_collective_examples_at_size_that_fills_grid(worlds, blocks, rows):
     worlds.run(run_large, 3, blocks, rows, timeout_s=110, PKB_SYMM_BYTES=str(256 << 20))
 
 

@@ -47,7 +47,7 @@ def one_does_not_come(rank: int, world: int) -> None:
         assert [kind for kind in opened() if kind not in before] == ["/memfd:mine (deleted)"]
 
 
-def test_whoever_does_not_come_is_named_and_nothing_stays_open(worlds):
+def test_absent_rank_is_named_and_nothing_stays_open(worlds):
     worlds.run(one_does_not_come, 3)
 
 

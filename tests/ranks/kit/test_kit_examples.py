@@ -100,7 +100,7 @@ def test_a_starter_is_complete_python(name):
     assert next(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) == "solution"
 
 
-def test_there_is_a_starter_for_every_way_on_cpu():
+def test_there_is_starter_for_every_way_on_cpu():
     assert set(ON_CPU) <= set(templates.names())
 
 

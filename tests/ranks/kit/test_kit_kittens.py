@@ -59,7 +59,7 @@ def share_a_tensor(rank: int, world: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(550)
-def test_an_extension_has_the_kits_memory_under_its_tensors(worlds, tmp_path):
+def test_extension_has_kits_memory_under_its_tensors(worlds, tmp_path):
     worlds.run(share_a_tensor, 2, timeout_s=500, PKB_KERNEL_CACHE=str(tmp_path), THUNDERKITTENS_ROOT=str(HEADERS))
     assert not list(tmp_path.glob("*.build"))
 
@@ -82,7 +82,7 @@ def ask_for_memory(rank: int, world: int) -> None:
         runtime.memory((4 + rank,), torch.int32, rank, world, False)
 
 
-def test_memory_comes_from_the_symmetric_heap_and_never_with_multicast(worlds):
+def test_memory_is_symmetric_heap_and_never_multicast(worlds):
     worlds.run(ask_for_memory, 2, THUNDERKITTENS_ROOT=str(HEADERS))
 
 
@@ -132,7 +132,7 @@ def test_without_headers_the_import_says_what_is_missing(worlds):
         ("// multimem and NUM_DEVICES = 8 are not used here", ""),
     ],
 )
-def test_a_source_for_another_number_of_gpus_or_with_multicast_is_refused(text, refused):
+def test_source_for_other_gpus_or_multicast_is_refused(text, refused):
     if not refused:
         kittens.refuse(text, 2)
         return
@@ -148,7 +148,7 @@ def test_an_include_of_thunderkittens_is_found(line):
     assert not kittens.are_included(f"// {line}\n")
 
 
-def test_the_tree_of_links_has_the_kits_header_in_the_place_of_the_checkouts(tmp_path):
+def test_link_tree_has_header_of_kit_for_checkouts(tmp_path):
     checkout = tmp_path / "checkout"
     for name in (
         "include/kittens.cuh",
@@ -192,5 +192,5 @@ def add_tiles(rank: int, world: int) -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 @pytest.mark.parametrize("world", [2, 3])
-def test_tiles_over_the_peers_memory_add_up_on_emulated_gpus(worlds, world):
+def test_tiles_over_peers_add_up_on_emulated_gpus(worlds, world):
     worlds.run(add_tiles, world, timeout_s=100, THUNDERKITTENS_ROOT=str(HEADERS))

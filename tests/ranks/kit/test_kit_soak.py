@@ -48,14 +48,14 @@ async def rows_of(blocks: tuple[str, ...], world: int) -> list[SoakRow]:
 
 
 @pytest.mark.slow
-def test_blocks_are_soaked_one_after_another_in_the_same_ranks() -> None:
+def test_blocks_are_soaked_in_the_same_ranks() -> None:
     rows = asyncio.run(rows_of(("pushed", "summed"), 2))
     assert all(row.sound for row in rows), rows
     assert [row.calls for row in rows] == [1000] * 2
 
 
 @pytest.mark.slow
-def test_ranks_that_fail_are_a_row_that_says_why() -> None:
+def test_ranks_that_fail_are_row_that_says_why() -> None:
     (row,) = asyncio.run(rows_of(("no such block",), 1))
     assert not row.sound
     assert "no such block" in row.detail
@@ -81,7 +81,7 @@ LAUNCHED_BY = {
 """The kernels that communicate, by the step (block of the soak) that launches them."""
 
 
-def test_every_kernel_of_the_kits_blocks_that_communicates_has_a_step() -> None:
+def test_every_communicating_block_kernel_has_a_step() -> None:
     folder = Path(blocks_of_kit.__path__[0])
     entry = re.compile(
         r'^extern "C" __global__ (?:void )?(?:__launch_bounds__\([^)]*\) )?(?:void )?(\w+)\(\s*Px px', re.MULTILINE
@@ -115,7 +115,7 @@ def on_emulated_gpus(rank: int, world: int, step: str) -> tuple[int, int, list[s
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
 @pytest.mark.parametrize("step", LAUNCHED_BY)
-def test_a_block_is_right_on_emulated_gpus_and_launches_its_kernels(worlds, step: str) -> None:
+def test_block_is_right_and_launches_on_emulated_gpus(worlds, step: str) -> None:
     # No wrong call, no kernel missing, no kernel compiled while a member may already wait for others in a kernel.
     assert worlds.run(on_emulated_gpus, 2, step, timeout_s=100) == [[0, -1, [], []]] * 2
 
@@ -187,13 +187,13 @@ def test_named_blocks_run_alone() -> None:
     ("names", "message"),
     [(("no_such",), "no block no_such in"), (("pushed_by_root",), "no block pushed_by_root on CPU")],
 )
-def test_a_block_that_is_not_there_is_named_with_those_that_are(names: tuple[str, ...], message: str) -> None:
+def test_missing_block_is_named_with_existing_ones(names: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         asyncio.run(kit_soak.measure(Scope(blocks=names, device="cpu"), print, []))
     assert "summed" in caught.value.advice
 
 
-def test_a_row_that_is_wrong_or_did_not_end_is_a_fault() -> None:
+def test_wrong_or_unfinished_row_is_fault() -> None:
     row = SoakRow(block="pushed", world=2, device="cuda", calls=1000, wrong=3, first_wrong=64)
     lost = SoakRow(block="pushed_by_root", world=2, device="cuda", calls=0, wrong=0, detail="plain rank 1 failed: trap")
     assert not conclude([row, lost]).sound

@@ -174,7 +174,7 @@ def absent_at_barrier(rank: int, world: int) -> str:
     return str(caught.value)
 
 
-def test_a_barrier_that_times_out_names_the_missing_ranks(worlds):
+def test_barrier_that_times_out_names_missing_ranks(worlds):
     texts = worlds.run(absent_at_barrier, 4)
     assert texts[0].startswith("ranks 1, 3 did not arrive within 4.5 s")
 
@@ -189,7 +189,7 @@ def absent_at_first_use(rank: int, world: int) -> str:
     return str(caught.value)
 
 
-def test_the_first_use_names_a_rank_that_does_not_come(worlds):
+def test_first_use_names_rank_that_does_not_come(worlds):
     texts = worlds.run(absent_at_first_use, 2)
     assert texts[0].startswith("rank 1 did not reach its first symm call")
 
@@ -232,7 +232,7 @@ def impossible_size(rank: int, world: int) -> str:
 
 
 @pytest.mark.parametrize("size", ["64 MiB", str(1 << 60)])
-def test_a_heap_that_cannot_be_had_is_refused_on_every_rank(worlds, size):
+def test_impossible_heap_is_refused_on_every_rank(worlds, size):
     for text in worlds.run(impossible_size, 2, PKB_SYMM_BYTES=size):
         assert "PKB_SYMM_BYTES" in text
 
@@ -245,7 +245,7 @@ def under_a_file_limit(rank: int, world: int) -> None:
         symm.empty((24 << 20,), torch.uint8)
 
 
-def test_the_default_heap_fits_under_a_limit_on_file_sizes(worlds):
+def test_default_heap_fits_under_limit_on_file_sizes(worlds):
     worlds.run(under_a_file_limit, 2)
 
 
@@ -309,5 +309,5 @@ def rings_of_results(rank: int, world: int) -> list[int]:
     return kept
 
 
-def test_results_take_as_many_turns_as_half_of_the_heap_holds(worlds):
+def test_results_take_turns_in_half_the_heap(worlds):
     assert worlds.run(rings_of_results, 2) == [[4, 4, 2]] * 2

@@ -45,13 +45,13 @@ def codes_by_torch(values: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_every_16_bit_float_has_the_code_that_torch_gives_it(kernels, dtype):
+def test_every_16_bit_float_has_code_of_torch(kernels, dtype):
     values = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype).float()
     values = values[(values.abs() <= SATURATES) | values.isnan()]
     assert torch.equal(codes_of(kernels, values), codes_by_torch(values))
 
 
-def test_float32_near_ties_has_the_code_that_torch_gives_it(kernels):
+def test_float32_near_ties_has_code_of_torch(kernels):
     codes = torch.arange(126, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
     ties = (codes[1:] + codes[:-1]) / 2
     bits = ties.view(torch.int32)[:, None] + torch.arange(-3, 4, dtype=torch.int32)

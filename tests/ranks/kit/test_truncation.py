@@ -77,7 +77,7 @@ def test_the_cut_is_that_of_whole_rows(in_ranks, world, dtype):
 @pytest.mark.parametrize("world", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("columns", [COLUMNS, 4200], ids=["short", "more equal ones than a block lists"])
-def test_the_cut_by_candidates_on_emulated_gpus_is_that_of_whole_rows(in_ranks, world, dtype, columns):
+def test_cut_by_candidates_matches_whole_rows_when_emulated(in_ranks, world, dtype, columns):
     def work(rank: int, world: int) -> list[str]:
         path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
         spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)

@@ -33,7 +33,7 @@ def test_the_dtype_is_always_another(dtype: torch.dtype) -> None:
     assert cheats.other_dtype(torch.ones(2).to(dtype)).dtype != dtype
 
 
-def test_eight_bits_round_floating_and_complex_values_and_nothing_else() -> None:
+def test_eight_bits_round_only_floating_and_complex_values() -> None:
     drawn = torch.randn(100)
     error = ((cheats.eight_bits(drawn) - drawn).abs() / drawn.abs().max()).max()
     assert 1e-3 < float(error) < 0.1
@@ -42,7 +42,7 @@ def test_eight_bits_round_floating_and_complex_values_and_nothing_else() -> None
     assert cheats.eight_bits(torch.arange(1000)).equal(torch.arange(1000))
 
 
-def test_an_input_is_returned_where_shape_and_dtype_fit() -> None:
+def test_input_is_returned_where_shape_and_dtype_fit() -> None:
     x, y = torch.randn(3), torch.randn(2, 2)
     structure, leaves = cheats.returns_input(flatten((torch.ones(2, 2), torch.ones(5))), {"x": x, "y": y})
     assert structure == "(T,T)"
@@ -57,7 +57,7 @@ def test_outputs_without_variance_are_named() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64])
-def test_blocks_of_integers_lose_half_a_step_at_most(dtype: torch.dtype) -> None:
+def test_blocks_of_integers_lose_half_step_at_most(dtype: torch.dtype) -> None:
     drawn = torch.randn(7, 11, dtype=torch.float32).to(dtype)
     coarse = in_blocks(8)(drawn)
     assert (coarse.dtype, coarse.shape) == (drawn.dtype, drawn.shape)
@@ -66,7 +66,7 @@ def test_blocks_of_integers_lose_half_a_step_at_most(dtype: torch.dtype) -> None
     assert float((in_blocks(16)(drawn.to(torch.complex128)) - drawn).abs().max()) < 1e-3
 
 
-def test_a_block_has_a_scale_of_its_own_and_keeps_what_is_not_finite() -> None:
+def test_block_has_own_scale_and_keeps_nonfinite_values() -> None:
     tensor = torch.cat([torch.full((32,), 1e-3), torch.full((32,), 1e3), torch.zeros(5)])
     assert in_blocks(8)(tensor).allclose(tensor)
     tensor[3], tensor[40] = float("nan"), float("inf")
@@ -91,7 +91,7 @@ def test_the_smallest_tenth_is_left_out() -> None:
     assert without_small(torch.arange(100)).equal(torch.arange(100))
 
 
-def test_sums_in_the_other_order_are_right_and_differ() -> None:
+def test_sums_in_other_order_are_right_and_differ() -> None:
     a, b = torch.randn(64, 3000, requires_grad=True), torch.randn(3000, 8)
     plain = a @ b
     with cheats.OtherOrder():  # type: ignore[no-untyped-call]

@@ -42,7 +42,7 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
         ({"connections": 100_000}, CAPS, "connections", "it opened more than 4 to its tools at once"),
     ],
 )
-async def test_who_goes_over_a_cap_is_ended_and_told_which(
+async def test_program_over_cap_is_ended_and_told_which(
     playing: Playing,
     paths: Paths,
     script: Path,
@@ -72,7 +72,7 @@ async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
 
 
 @pytest.mark.slow
-async def test_a_disk_that_was_filled_is_told_after_the_end(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disk_that_was_filled_is_told_after_end(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program ends by itself before its usage is checked again."""
     looked = 0
     excess = AgentUsage.excess

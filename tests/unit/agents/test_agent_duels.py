@@ -85,7 +85,7 @@ async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents")
-async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
+async def test_program_without_money_is_ended_and_keeps_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
@@ -116,7 +116,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents")
-async def test_a_program_within_the_budget_plays_to_its_end(
+async def test_program_within_budget_plays_to_its_end(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
@@ -130,7 +130,7 @@ async def test_a_program_within_the_budget_plays_to_its_end(
     assert "$0.0001 of $1" in text_card(match.state.header, ended)
 
 
-async def test_a_model_stops_at_the_budget_and_its_kernels_count(
+async def test_model_stops_at_budget_and_its_kernels_count(
     engine: Engine, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
@@ -147,7 +147,7 @@ async def test_a_model_stops_at_the_budget_and_its_kernels_count(
     assert ended.left.usd == pytest.approx(2.2)
 
 
-def test_dollars_are_not_limited_where_they_cannot_be_counted(paths: Paths, model_server: ModelServer) -> None:
+def test_dollars_that_cannot_be_counted_are_not_limited(paths: Paths, model_server: ModelServer) -> None:
     free = ModelSettings(provider="openai_chat", model="free", base_url=model_server.url)
     settings = Settings(models={"free": free})
     with pytest.raises(UsageError, match="free has no prices"):

@@ -50,7 +50,7 @@ def said(played: Any, paths: Paths) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents", "small_budget")
-def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
+def test_program_plays_problem_in_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
     arguments = ("--problems", "1", "--preset", "tiny", "--world", "2", "--device", "cpu", "--dtype", "float32")
     done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--rounds", "0")
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents")
-async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
+async def test_keys_judge_files_and_foreign_kernels_are_unreachable(
     playing: Playing, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     secret = "sk-of-somebody-else-0123456789"
@@ -120,7 +120,7 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents")
-async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
+async def test_program_reaches_only_its_model_within_its_money(
     playing: Playing, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TEST_KEY", KEY)
@@ -143,9 +143,7 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jailed_agents")
-async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
-    playing: Playing, script: Path, until_gone: UntilGone
-):
+async def test_endless_program_is_ended_with_its_processes(playing: Playing, script: Path, until_gone: UntilGone):
     played = await playing(seconds=2, WAIT="yes")
     assert (played.reason, played.attempts) == ("time", [])
     await until_gone(script)
@@ -174,7 +172,7 @@ signal.pause()"""
     assert done.returncode == 128 + signal.SIGALRM, done.stderr
 
 
-async def test_without_a_jail_of_its_own_no_program_starts(
+async def test_without_jail_of_its_own_no_program_starts(
     playing: Playing, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(jailed, "choose", lambda: Jail(NONE, None, {}))

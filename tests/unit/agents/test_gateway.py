@@ -251,7 +251,7 @@ async def test_limits_of_requests_end_the_program(
     assert capfd.readouterr().err == ""
 
 
-async def test_program_that_breaks_off_pays_and_may_ask_again(model_server: ModelServer, tmp_path: Path) -> None:
+async def test_program_that_breaks_off_pays_and_continues(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.replies = [dripping(b"data: {}\n\n"), streamed("hello")]
     async with asking(model_server, tmp_path, "openai_chat") as program:
         for timeout in (0.3, 60):

@@ -25,7 +25,7 @@ def test_every_baseline_takes_a_cost(problem: Any) -> None:
         assert text.count("\ndef _baseline_solution(") == 1
 
 
-def test_a_host_cost_is_a_share_of_what_the_call_took() -> None:
+def test_host_cost_is_share_of_what_call_took() -> None:
     text = with_host_cost(CATALOGUE.find("13"), 0.5)
     added = text[text.index("# --- the cost") :]
     module = types.ModuleType("kernel")
@@ -43,12 +43,12 @@ def test_a_host_cost_is_a_share_of_what_the_call_took() -> None:
     assert quickest < 0.39
 
 
-def test_what_a_device_cost_came_to_is_read_from_what_was_printed() -> None:
+def test_device_cost_is_read_from_what_was_printed() -> None:
     assert found_added_us("[rank 0] added 3.120 us\n[rank 1] added 3.310 us\n") == 3.31
     assert found_added_us("[rank 0] nothing") is None
 
 
-def test_a_cost_is_expected_where_it_can_be_seen() -> None:
+def test_cost_is_expected_where_it_can_be_seen() -> None:
     on_cpu = costs(Microseconds(call=900.0, device=None))
     assert [(cost.kind, cost.share, cost.expected) for cost in on_cpu] == [("host", share, "call") for share in SHARES]
     host_bound = costs(Microseconds(call=60.0, device=20.0))
@@ -60,7 +60,7 @@ def test_a_cost_is_expected_where_it_can_be_seen() -> None:
     assert {(cost.kind, cost.expected) for cost in waits} == {("host", "call")}
 
 
-def test_the_kernel_of_a_cost_is_of_its_kind() -> None:
+def test_kernel_of_cost_is_of_its_kind() -> None:
     problem = CATALOGUE.find("1")
     assert "* 0.05\n" in source_of(problem, AddedCost("host", 0.05, "call"))
     assert "_WANTED_US = 7.5\n" in source_of(problem, AddedCost("device", 0.5, "device", 7.5))
@@ -89,7 +89,7 @@ def on_host(call: float, device: float | None = None, outcome: str = "slower") -
     return row_of(run(call, device, outcome), AddedCost("host", 0.2, "call"), None)
 
 
-def test_the_truth_of_a_host_cost_is_its_share() -> None:
+def test_truth_of_host_cost_is_its_share() -> None:
     row = on_host(0.83, 1.0)
     assert row.truth == pytest.approx(1 / 1.2)
     assert (row.call_outcome, row.device_outcome, row.holds) == ("slower", "even", True)
@@ -98,7 +98,7 @@ def test_the_truth_of_a_host_cost_is_its_share() -> None:
     assert "slower MISSES" in TABLE.line(on_host(0.9))
 
 
-def test_the_truth_of_a_device_cost_is_what_the_kernel_found() -> None:
+def test_truth_of_device_cost_is_what_kernel_found() -> None:
     row = row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), 5.0)
     assert (row.truth, row.added_us, row.holds) == (pytest.approx(0.8), 5.0, True)
     assert row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), None).truth == pytest.approx(20 / 24)

@@ -40,7 +40,7 @@ PASSED = Result(
 )
 
 
-def test_a_pass_with_a_believable_time_is_no_surprise():
+def test_pass_with_believable_time_is_no_surprise():
     assert KERNEL.surprise(PASSED) == ""
 
 
@@ -53,7 +53,7 @@ def test_another_verdict_is_one():
     assert "CRASH" in KERNEL.surprise(msgspec.structs.replace(PASSED, verdict=Verdict.CRASH))
 
 
-def test_a_pass_in_batches_that_are_too_short_for_the_attack_gave_it_no_chance():
+def test_too_short_batches_give_an_attack_no_chance():
     ahead = msgspec.structs.replace(KERNEL, calls=5)
 
     def passed(calls: int) -> Result:
@@ -92,12 +92,12 @@ def test_without_a_checkout_the_command_says_so(tmp_path):
     assert "checkout" in refused.value.advice
 
 
-def test_the_page_of_results_has_a_place_for_the_table():
+def test_page_of_results_has_place_for_table():
     text = (SUITE / "RESULTS.md").read_text(encoding="utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
 
 
-def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena, tmp_path):
+def test_unknown_attack_and_missing_place_are_usage_errors(pkb_arena, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("no markers here\n")
     with pytest.raises(UsageError, match="there is no attack Z9"):
@@ -109,7 +109,7 @@ def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena
 
 
 @pytest.mark.parametrize("backend", BACKEND_SETUPS)
-def test_a_kernel_of_the_suite_can_set_a_backend_up_first(backend):
+def test_kernel_of_suite_can_set_backend_up_first(backend):
     for kernel in read_kernels(SUITE):
         behind = with_backend(kernel, backend)
         setup = f"{BACKEND_SETUPS[backend]}\n"

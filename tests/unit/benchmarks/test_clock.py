@@ -54,7 +54,7 @@ def row(problem: int, call: float | None = None, device: float | None = None, **
     return ClockRow(id=problem, problem="x", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16", **fields)
 
 
-def test_the_default_problems_are_of_every_category_and_no_fewer_than_twenty():
+def test_default_problems_cover_categories_and_number_twenty():
     catalogue = load_catalogue()
     chosen = [catalogue.find(str(number)) for number in PROBLEMS]
     assert len({problem.id for problem in chosen}) == len(PROBLEMS) >= 20
@@ -67,7 +67,7 @@ def test_the_slowest_rank_counts_in_each_repetition():
     assert not slowest([Times([1.0]), Times([1.0], queued=False)]).queued
 
 
-def test_an_arena_run_is_compared_with_the_turns_around_it():
+def test_arena_run_is_compared_with_turns_around_it():
     # The machine gets slower all the time, which favours neither side.
     plain = [PlainTimes(call=[us, us, 9 * us]) for us in (100.0, 121.0, 144.0)]
     ratio = ratios(plain, [result(110.0), result(132.0)], "call")
@@ -78,7 +78,7 @@ def test_an_arena_run_is_compared_with_the_turns_around_it():
     assert (worse.low, worse.high) == (pytest.approx(110 / math.sqrt(12100)), pytest.approx(2.0))
 
 
-def test_a_clock_that_one_side_lacks_is_not_compared():
+def test_clock_that_one_side_lacks_is_not_compared():
     plain = [PlainTimes(call=[1.0], device=[1.0]), PlainTimes(call=[1.0])]
     assert ratios(plain, [result(1.0, device=1.0)], "device") is None
     assert ratios(plain, [result(1.0)], "device") is None
@@ -92,7 +92,7 @@ def test_the_spread_is_that_of_the_quartiles():
     assert batches([result(3.0), result(4.0)], "call") == [3.0, 4.0]
 
 
-def test_the_limits_are_ten_percent_of_a_call_and_five_of_device_time():
+def test_limits_are_ten_percent_call_and_five_device():
     assert within(row(1, 1.09, 1.04).ratio) == {"call": True, "device": True}
     assert within(row(1, 0.89, 0.94).ratio) == {"call": False, "device": False}
 
@@ -109,7 +109,7 @@ def test_the_rows_come_to_counts_by_clock():
     assert conclude([row(8, 1.5)]).sound
 
 
-def test_a_line_says_whether_the_ratio_is_near_enough():
+def test_line_says_whether_ratio_is_near_enough():
     line = TABLE.line(row(8, 1.5, 1.01))
     assert "1.500 [1.500, 1.500] NO" in line
     assert "1.010 [1.010, 1.010] ok" in line

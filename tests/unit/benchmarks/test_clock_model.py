@@ -16,7 +16,7 @@ RUNS = 300
 @pytest.mark.parametrize(
     "noises", [(QUIET, CONTENTION), pytest.param(MODELS, marks=[pytest.mark.slow, pytest.mark.further])]
 )
-def test_identical_code_is_called_in_one_run_of_a_hundred_at_most(noises):
+def test_identical_code_is_called_in_one_percent(noises):
     rows = list(identical(RUNS, noises))
     assert len(rows) == len(noises)
     assert conclude(rows).sound, [row for row in rows if row.fault]
@@ -40,11 +40,11 @@ def test_earlier_runs_narrow_the_interval():
         assert widths[-1] < 0.5 * widths[0]
 
 
-def test_a_machine_that_gets_worse_is_soon_not_trusted():
+def test_machine_that_gets_worse_is_soon_not_trusted():
     assert trial(Case(QUIET, 0.02, before=0.005), RUNS).wrong < 0.1
 
 
-def test_five_times_as_fast_is_called_on_a_loaded_machine():
+def test_fivefold_speedup_is_called_on_loaded_machine():
     assert trial(Case(CONTENTION, 0.005, faster=4.0), RUNS).called > 0.95
 
 

@@ -32,7 +32,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     return root
 
 
-def test_every_kernel_has_a_line_that_says_whether_it_compiles(checkout):
+def test_every_kernel_line_says_whether_it_compiles(checkout):
     pytest.importorskip("cupy")
     done = click.testing.CliRunner().invoke(command, [str(checkout), "--json"], catch_exceptions=False)
     rows = {row["name"].rpartition("/")[2]: row["outcome"] for row in json.loads(done.stdout)}

@@ -41,7 +41,7 @@ def test_runs_of_one_problem_come_to_a_line():
     )
 
 
-def test_all_runs_come_to_shares_by_clock_and_to_the_problems_that_are_too_noisy():
+def test_runs_add_up_to_shares_by_clock():
     rows = [itself("even"), itself("faster", (1.1, 1.05, 1.2))]
     rows += [itself("too noisy", WIDE, problem=8), itself("too noisy", WIDE, problem=8)]
     lines = conclude(rows).lines
@@ -54,13 +54,13 @@ def test_all_runs_come_to_shares_by_clock_and_to_the_problems_that_are_too_noisy
     assert lines[5] == "too noisy in more than half of the runs: 1 of 2 problems: 8"
 
 
-def test_one_wrong_run_in_a_hundred_is_what_the_interval_allows():
+def test_interval_allows_one_wrong_run_in_hundred():
     assert conclude([itself("faster"), *[itself("even")] * 9]).sound
     assert not conclude([itself("faster"), itself("slower"), *[itself("even")] * 98]).sound
     assert conclude([itself("faster"), itself("slower"), *[itself("even")] * 198]).sound
 
 
-def test_a_run_that_does_not_pass_is_a_fault_and_a_refused_one_is_none():
+def test_failed_run_is_fault_and_refused_one_not():
     assert not conclude([itself("", verdict="CRASH")]).sound
     assert conclude([itself("", verdict=REFUSED)]).sound
     assert conclude([]).lines == []
@@ -103,7 +103,7 @@ def test_a_run_without_pairs_has_no_precision() -> None:
     assert points(Samples()) == []
 
 
-def test_a_cost_of_the_host_is_expected_where_no_device_hides_it() -> None:
+def test_host_cost_is_expected_unless_device_hides_it() -> None:
     waiting = Microseconds(call=100.0, device=None)
     assert (cost_for(waiting, "cpu").expected, cost_for(waiting, "cuda").expected) == ("call", "")
     assert cost_for(Microseconds(call=100.0, device=80.0), "cuda") == AddedCost("device", 0.05, "device", 4.0)

@@ -31,7 +31,7 @@ def test_one_descriptor_in_ten_runs_is_a_leak():
     assert "+10.000 per 100 runs" in figure.detail
 
 
-def test_memory_may_grow_by_so_much_and_no_more():
+def test_memory_may_grow_only_so_much():
     name = "resident memory of the referee"
     assert table(**{name: 0.1})[f"more {name}"].kept
     assert not table(**{name: 1.0})[f"more {name}"].kept
@@ -47,7 +47,7 @@ def test_an_unexpected_end_is_a_fault():
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("jail")
-def test_a_few_real_runs_of_every_kind_leave_nothing(run_benchmark) -> None:
+def test_few_real_runs_of_every_kind_leave_nothing(run_benchmark) -> None:
     done = run_benchmark("soak", "--repetitions", "6", "--json", timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {figure["name"]: figure for figure in json.loads(done.stdout)}

@@ -50,7 +50,7 @@ def journals(tmp_path: Path) -> list[str]:
     return paths
 
 
-def test_a_later_result_takes_the_place_of_an_earlier_one(journals: list[str]) -> None:
+def test_later_result_takes_place_of_earlier_one(journals: list[str]) -> None:
     done = click.testing.CliRunner().invoke(command, journals)
     assert "3.00 [2.90, 3.10] faster" in done.stdout
     assert "1.20" not in done.stdout
@@ -67,7 +67,7 @@ def told(tmp_path: Path, *found: CellResult) -> str:
     return done.stdout
 
 
-def test_variants_become_columns_and_an_expected_speedup_stands_beside(tmp_path: Path) -> None:
+def test_variants_become_columns_and_expected_speedup_stands_beside(tmp_path: Path) -> None:
     text = told(
         tmp_path, result(3.0, us=10.0), result(1.5, "baseline-graph", us=21.0), result(1.2, "baseline-windows", us=25.0)
     )
@@ -87,7 +87,7 @@ def test_variants_alone_have_rows(tmp_path: Path) -> None:
     assert "baseline-graph" in told(tmp_path, result(1.5, "baseline-graph", us=21.0)).splitlines()[1]
 
 
-def test_a_speedup_is_expected_of_every_problem_at_both_sizes() -> None:
+def test_speedup_is_expected_at_both_sizes() -> None:
     expected = tomllib.loads(EXPECTED.read_text())
     assert list(expected) == [problem.slug for problem in load_catalogue().problems]
     assert all(len(pair) == 2 and min(pair) > 1 for pair in expected.values())

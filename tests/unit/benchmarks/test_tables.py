@@ -39,7 +39,7 @@ def test_sizes_are_those_of_the_whole_array(number, world, size):
         assert whole == size
 
 
-def test_the_plan_takes_minutes_and_names_only_what_there_is():
+def test_plan_takes_minutes_and_names_existing_kernels():
     runs = [run for number in (*KERNELS, GEMM) for run in plan(CATALOGUE.find(str(number)), 4)]
     assert 40 <= len(runs) <= 75
     for run in runs:
@@ -107,7 +107,7 @@ def planned(kernel: str, size: str = "") -> PlannedRun:
     return PlannedRun(CATALOGUE.find("1"), kernel, Choice(preset="tiny", world=2, device="cpu"), size)
 
 
-def test_rows_are_told_one_by_one_under_a_header():
+def test_rows_are_told_one_by_one_under_header():
     judge = MadeJudge(result(Verdict.PASS), result(Verdict.CRASH, "rank 1 was killed"))
     told: list[str] = []
     runs = [planned("allreduce_one_shot", "2 KB"), planned("allreduce_two_shot"), planned(GRAPH)]
@@ -163,7 +163,7 @@ def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = 
     )
 
 
-def test_a_kernel_of_the_kit_that_does_not_pass_is_a_fault():
+def test_failing_kernel_of_kit_is_fault():
     assert row("allreduce_one_shot", "CRASH").fault
 
 
@@ -182,13 +182,13 @@ def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS"
     return row("baseline", verdict, outcome, speedup if verdict == "PASS" else None)
 
 
-def test_a_baseline_that_is_faster_than_itself_is_a_fault():
+def test_baseline_that_is_faster_than_itself_is_fault():
     assert itself("faster", (1.1, 1.05, 1.2)).fault
     assert itself("", (0, 0, 0), verdict="TIMEOUT").fault
     assert not itself("slower", (0.95, 0.93, 0.98)).fault
 
 
-def test_examples_of_backends_are_planned_beside_the_house_at_every_preset():
+def test_backend_examples_are_planned_at_every_preset():
     runs = [run for number in backends.KERNELS for run in backends.plan(CATALOGUE.find(str(number)), 2, None)]
     assert {run.kernel for run in runs} - {"house"} <= kernel_paths().keys()
     assert len(runs) == len({(run.problem.id, run.kernel, run.choice.preset) for run in runs})

@@ -85,9 +85,7 @@ def test_text_markdown_and_csv(pkb_arena: CommandLine, sweep: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_needs_nothing_else_and_foreign_names_are_text(
-    pkb_arena: CommandLine, sweep: Path, tmp_path: Path
-) -> None:
+def test_page_is_self_contained_and_names_are_text(pkb_arena: CommandLine, sweep: Path, tmp_path: Path) -> None:
     done = pkb_arena("board", "--html", "b.html", "--svg", "b.svg")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
@@ -140,14 +138,12 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert "nothing to draw" in nothing.stderr
 
 
-def test_lines_of_a_journal_come_back_as_they_were_written() -> None:
+def test_journal_lines_come_back_as_written() -> None:
     line = result("house", "allreduce", 1, "PASS")
     assert msgspec.json.decode(msgspec.json.encode(line), type=CellResult) == line
 
 
-def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
-    pkb_arena: CommandLine, sweep: Path, paths: Paths
-) -> None:
+def test_damaged_files_are_named_and_hide_nothing_else(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:
     whole = pkb_arena("board").stdout
     damaged = sweep.with_name("autumn.jsonl")
     lines = sweep.read_bytes().splitlines(keepends=True)

@@ -54,7 +54,7 @@ def attempt(number: int, speedup: float, source: str) -> CellResult:
     )  # fmt: skip
 
 
-def test_attempts_of_a_sweep_with_the_same_code_have_one_speed(paths: Paths) -> None:
+def test_sweep_attempts_with_same_code_share_one_speed(paths: Paths) -> None:
     journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     lines = [
         attempt(1, 1.2, KERNEL),
@@ -73,7 +73,7 @@ def test_attempts_of_a_sweep_with_the_same_code_have_one_speed(paths: Paths) -> 
     assert (best.attempt, best.speedup) == (4, 1.5)
 
 
-def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
+def test_command_line_board_matches_apps_rows(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
 ) -> None:
     store = Store(paths.database, paths.runs)
@@ -92,7 +92,7 @@ def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
     assert "machine not recorded" not in pkb_arena("board").stdout
 
 
-def test_a_run_at_other_sizes_and_one_without_a_verdict_are_no_attempts(paths: Paths) -> None:
+def test_other_sizes_and_missing_verdicts_are_no_attempts(paths: Paths) -> None:
     alone, result = run(1.2, KERNEL, "you", "alone")
     elsewhere = msgspec.structs.replace(SETTING, world=1)
     store = Store(paths.database, paths.runs)
@@ -105,7 +105,7 @@ def test_a_run_at_other_sizes_and_one_without_a_verdict_are_no_attempts(paths: P
 
 
 @pytest.mark.slow
-def test_every_form_of_the_board_has_the_scores_against_the_bound(
+def test_every_form_of_board_has_scores_against_bound(
     pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths, tmp_path: Path
 ) -> None:
     """The gap closed is (baseline - kernel) / (baseline - bound): (1.2 - 1) / (1.2 - 0.5), in sweeps and in runs."""
@@ -147,7 +147,7 @@ def test_a_sweeps_attempts_are_not_counted_again(
     assert card["attempts"] == 1
 
 
-def test_a_noisy_sweep_does_not_hide_the_best_run_of_the_house(paths: Paths) -> None:
+def test_noisy_sweep_does_not_hide_best_house_run(paths: Paths) -> None:
     """As in the app. Attempts of a model are counted as the sweep measured them."""
     here = this_machine("cpu").digest
     journal = SweepJournal(paths.sweeps / "short.jsonl", "short")

@@ -45,7 +45,7 @@ async def rechecked(paths: Paths, terms: RecheckTerms = RecheckTerms(), **said: 
         return [found for kernels in bests(entries) async for found in rechecker.recheck(kernels, entries)]
 
 
-def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> None:
+def test_bests_are_by_setting_with_fastest_first() -> None:
     def entry(run_id: str, source: str, fast: float, created: float = 1.0, **changes: object) -> RunRecord:
         return msgspec.structs.replace(record_of(header(run_id, source, created=created), passed(fast)), **changes)
 
@@ -65,7 +65,7 @@ def test_bests_are_by_setting_with_the_fastest_first_and_untimed_ones_last() -> 
     ]
 
 
-async def test_a_best_that_fails_today_is_reported_and_left_as_it_is(paths: Paths) -> None:
+async def test_best_that_fails_today_is_reported_unchanged(paths: Paths) -> None:
     ran(paths, "cheat", "wrong", 9.0)
     ran(paths, "honest", "pass", 1.5)
     (found,) = await rechecked(paths)
@@ -77,7 +77,7 @@ async def test_a_best_that_fails_today_is_reported_and_left_as_it_is(paths: Path
     assert not read_voids(paths.voids)
 
 
-async def test_with_void_its_results_are_voided_and_the_next_best_is_judged(paths: Paths) -> None:
+async def test_void_marks_results_and_judges_next_best(paths: Paths) -> None:
     ran(paths, "cheat", "wrong", 9.0)
     ran(paths, "cheat-again", "wrong\n# as before", 8.0, created=2.0)
     ran(paths, "honest", "pass", 1.5)
@@ -125,7 +125,7 @@ async def test_what_cannot_be_judged_says_why(paths: Paths) -> None:
     assert found.left_out == "the journal of run gone cannot be read: No such file or directory"
 
 
-async def test_a_judge_that_does_not_come_back_ends_the_recheck(paths: Paths) -> None:
+async def test_judge_that_does_not_come_back_ends_recheck(paths: Paths) -> None:
     ran(paths, "dies", "die", 1.5)
     (found,) = await rechecked(paths)
     assert found.left_out.startswith("harness error: ")
@@ -141,7 +141,7 @@ async def test_a_judge_that_does_not_come_back_ends_the_recheck(paths: Paths) ->
             await recheck()
 
 
-def test_the_command_names_what_is_wrong_with_a_call(pkb_arena: CommandLine, paths: Paths) -> None:
+def test_command_names_what_is_wrong_with_call(pkb_arena: CommandLine, paths: Paths) -> None:
     done = pkb_arena("recheck", "--json")
     assert (done.returncode, json.loads(done.stdout)["total"]) == (0, 0)
     ran(paths, "honest", "pass", 1.5)
@@ -153,7 +153,7 @@ def test_the_command_names_what_is_wrong_with_a_call(pkb_arena: CommandLine, pat
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_stored_sweep_of_fifty_results_is_judged_again(pkb_arena: CommandLine, paths: Paths) -> None:
+def test_stored_sweep_of_fifty_results_is_judged_again(pkb_arena: CommandLine, paths: Paths) -> None:
     """The real judge on CPU ranks. One more best is forged: a kernel that a weaker judge might have accepted."""
     fifty = ("--players", "house", "--problems", "1-50", "--device", "cpu", "--rounds", "0", "--one-size")
     done = pkb_arena("sweep", *fifty, "--name", "fifty", "--json", timeout=400)

@@ -40,7 +40,7 @@ def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Out
     return Outcome(**(known | more))  # type: ignore[arg-type]
 
 
-def test_pass_at_k_is_the_unbiased_estimate_averaged_over_problems() -> None:
+def test_pass_at_k_is_averaged_unbiased_estimate() -> None:
     # 1 - C(3,3)/C(5,3) = 0.9 and 0; there is no pass@3 of the problem with two attempts
     found = pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
     assert found is not None
@@ -83,7 +83,7 @@ def test_students_quantile(freedom: int, quantile: float) -> None:
     assert t_quantile(freedom) == pytest.approx(quantile, rel=0.01)
 
 
-def test_fast_p_asks_for_more_than_p_and_for_a_right_kernel() -> None:
+def test_fast_p_needs_right_kernel_beyond_p() -> None:
     assert is_fast(1.01, True, 1.0)
     assert not is_fast(1.0, True, 1.0)
     assert not is_fast(9.0, False, 1.0)
@@ -123,7 +123,7 @@ def test_a_scorecard() -> None:
     assert card.usd == pytest.approx(0.5)
 
 
-def test_scores_against_the_bound_are_means_over_problems_that_have_them() -> None:
+def test_scores_against_bound_are_means_where_known() -> None:
     card = scorecard(
         [
             outcome(1, percent=20.0, gap_closed=0.2),
@@ -144,7 +144,7 @@ def test_scores_against_the_bound_are_means_over_problems_that_have_them() -> No
     assert card.no_roofline == 1
 
 
-def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() -> None:
+def test_places_and_players_are_not_mixed() -> None:
     other = ResultPlace("paper", "cpu", 2, "m")
     cards = scorecards(
         [
@@ -164,7 +164,7 @@ def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() 
     assert (part.problems, part.solved) == (1, 0)
 
 
-def test_what_was_too_noisy_to_tell_is_right_and_not_fast() -> None:
+def test_noisy_result_is_right_and_not_fast() -> None:
     card = scorecard([outcome(1, speedup=None, noisy=True), outcome(2, speedup=3.0)])
     assert (card.solved, card.noisy) == (2, 1)
     assert card.fast["1"].value == pytest.approx(0.5)
@@ -200,7 +200,7 @@ def store(paths: Paths) -> Store:
     return Store(paths.database, Path("nowhere"))
 
 
-def test_players_are_those_who_ran_a_kernel_of_their_own(store: Store) -> None:
+def test_players_are_those_with_kernels_of_their_own(store: Store) -> None:
     for number, (player, kernel) in enumerate(
         [("you", "kernel.py"), ("you", BASELINE), ("baseline", BASELINE), ("model:b", "b-1.py"), ("house", "house")]
     ):
@@ -208,7 +208,7 @@ def test_players_are_those_who_ran_a_kernel_of_their_own(store: Store) -> None:
     assert order_of(store.players()) == ["you", "house", "model:b"]
 
 
-def test_a_slow_kernel_is_solved_and_a_wrong_one_is_not(store: Store) -> None:
+def test_slow_kernel_is_solved_and_wrong_one_not(store: Store) -> None:
     problems = [load_catalogue().find(name) for name in ("1", "2", "13", "14")]
     for number, (problem, verdict, speedup, outcome) in enumerate(
         [(1, Verdict.PASS, 2.5, "faster"), (2, Verdict.PASS, 1.0, "same speed"), (13, Verdict.WRONG_RESULT, None, "")]
@@ -220,7 +220,7 @@ def test_a_slow_kernel_is_solved_and_a_wrong_one_is_not(store: Store) -> None:
     assert fast_p(standings, [], 1.0) == 0.0
 
 
-def test_published_totals_are_the_printed_ones_and_rows_add_up_to_nearly_as_much() -> None:
+def test_published_totals_are_printed_and_rows_nearly_add() -> None:
     published = read_published()
     assert set(published.problems) == set(load_catalogue().categories)
     totals = {model.name: published.tally(model, "") for model in published.model}

@@ -72,7 +72,7 @@ def best(paths: Paths) -> tuple[float | None, bool]:
     return standing.best.median if standing.best else None, standing.solved
 
 
-def test_a_voided_run_is_in_no_standing_and_its_twin_still_is(runs: Paths) -> None:
+def test_voided_run_leaves_standings_and_twin_stays(runs: Paths) -> None:
     void(runs, find_target(runs, "run-1"), "reads the expected output", "anna")
     assert best(runs) == (8.0, True)
     unvoid(runs, find_target(runs, "run-1"), "", "anna")
@@ -80,7 +80,7 @@ def test_a_voided_run_is_in_no_standing_and_its_twin_still_is(runs: Paths) -> No
 
 
 @pytest.mark.parametrize("hashed", [code_hash(CHEAT), header("", CHEAT).sha256])
-def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed: str) -> None:
+def test_voided_kernel_voids_all_results_of_its_code(runs: Paths, hashed: str) -> None:
     target = find_target(runs, hashed[:8])
     assert target.results == ["run-1", "run-2"]
     assert target.words == f"kernel {hashed[:8]} (2 results of you)"
@@ -98,13 +98,13 @@ def test_a_voided_kernel_takes_all_results_of_its_code_along(runs: Paths, hashed
     assert best(runs)[0] == 9.0
 
 
-def test_a_problem_with_voided_results_alone_is_not_solved(runs: Paths) -> None:
+def test_problem_with_voided_results_alone_is_not_solved(runs: Paths) -> None:
     for run in ("run-1", "run-2", "run-3"):
         void(runs, find_target(runs, run), "wrong machine", "anna")
     assert best(runs) == (None, False)
 
 
-def test_a_voided_attempt_of_a_sweep_counts_as_failed(paths: Paths, sweep: Path) -> None:
+def test_voided_attempt_of_sweep_counts_as_failed(paths: Paths, sweep: Path) -> None:
     catalogue = load_catalogue([])
     honest = gather(paths, catalogue).cards[0]
     void(paths, find_target(paths, "swept-1"), "reads the expected output", "anna")
@@ -114,7 +114,7 @@ def test_a_voided_attempt_of_a_sweep_counts_as_failed(paths: Paths, sweep: Path)
     assert (card.attempts, card.solved, round(card.speedup.value, 6)) == (2, 1, 1.5)
 
 
-def test_a_sweeps_result_is_named_by_its_key_its_run_or_its_kernel(paths: Paths, sweep: Path) -> None:
+def test_sweep_result_has_names_by_key_run_kernel(paths: Paths, sweep: Path) -> None:
     result = attempt(1, CHEAT, 9.0)
     for word in (result.key, "swept-1"):
         assert find_target(paths, word).run == "swept-1"
@@ -176,7 +176,7 @@ def test_a_voided_duel_is_listed_with_its_note(pkb_arena: CommandLine, paths: Pa
     assert (listed["ratings"], listed["duels"][0]["voided"]["by"]) == ([], "anna")
 
 
-def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None:
+def test_processes_that_void_at_same_time_lose_nothing(paths: Paths) -> None:
     code = (
         "import sys; from pathlib import Path; from arena.records.voids import Void\n"
         "from arena.records.json_lines import append_line\n"
@@ -188,7 +188,7 @@ def test_processes_that_void_at_the_same_time_lose_nothing(paths: Paths) -> None
     assert (len(voids.runs), voids.damaged) == (160, "")
 
 
-def test_words_that_name_nothing_or_too_much_are_refused(runs: Paths) -> None:
+def test_ambiguous_and_unknown_words_are_refused(runs: Paths) -> None:
     for number in range(300):  # some share their first two characters, none its first six
         ran(runs, f"many-{number}", f"x = {number}\n", 1.0)
     with pytest.raises(UsageError, match="no result and no kernel 'ffffffff'"):
@@ -204,7 +204,7 @@ def test_words_that_name_nothing_or_too_much_are_refused(runs: Paths) -> None:
     assert f"void {code_hash(CHEAT)[:12]} --undo" in refused.value.advice
 
 
-def test_a_line_that_a_crash_cut_short_is_removed_and_a_damaged_one_is_named(paths: Paths, sweep: Path) -> None:
+def test_torn_line_is_removed_and_damaged_one_named(paths: Paths, sweep: Path) -> None:
     void(paths, find_target(paths, "swept-1"), "one", "anna")
     with paths.voids.open("ab") as file:
         file.write(b"junk\n" + b'{"at":1.0,"note":"cut sh')
@@ -216,7 +216,7 @@ def test_a_line_that_a_crash_cut_short_is_removed_and_a_damaged_one_is_named(pat
     assert [left.what for left in gather(paths, load_catalogue([])).left_out] == [voids.damaged]
 
 
-def test_a_journal_of_voids_that_cannot_be_used_is_named(paths: Paths) -> None:
+def test_unusable_journal_of_voids_is_named(paths: Paths) -> None:
     paths.voids.mkdir(parents=True)
     with pytest.raises(PathRefused, match=r"voids\.jsonl"):
         read_voids(paths.voids)
@@ -242,7 +242,7 @@ def test_the_command_voids_lists_and_takes_back(pkb_arena: CommandLine, runs: Pa
         assert pkb_arena("void", *wrong).returncode == 2
 
 
-def test_every_form_of_the_board_is_without_voided_results(pkb_arena: CommandLine, sweep: Path) -> None:
+def test_every_form_of_board_is_without_voided_results(pkb_arena: CommandLine, sweep: Path) -> None:
     assert pkb_arena("void", code_hash(CHEAT), "--note", "cheats").returncode == 0
     card = json.loads(pkb_arena("board", "--json").stdout)["scores"][0]
     assert (card["pass_1"]["value"], card["voided"]) == (0.5, 1)

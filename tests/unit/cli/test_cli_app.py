@@ -26,20 +26,20 @@ def open_app(*command: str, **environment: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_data_folder_that_cannot_be_written_is_named() -> None:
+def test_data_folder_that_cannot_be_written_is_named() -> None:
     code, text = open_app("screens.main", PKB_ARENA_HOME="/dev/null/arena")
     assert code == 3
     assert "/dev/null/arena" in text
     assert "Traceback" not in text
 
 
-def test_the_command_line_alone_names_the_command_that_has_the_app() -> None:
+def test_command_line_alone_names_command_that_has_app() -> None:
     code, text = open_app("arena.cli")
     assert code == 2
     assert "`pkb-arena`" in text
 
 
-def test_an_app_whose_stderr_is_no_terminal_does_not_begin() -> None:
+def test_app_does_not_begin_unless_stderr_is_terminal() -> None:
     """Textual would draw on stderr, where nobody would see it."""
     for closed in ("2>&-", "2>/dev/null"):
         app = pexpect.spawn("bash", ["-c", f'"{sys.executable}" -P -m screens.main {closed}'], timeout=PATIENCE_S)
@@ -48,7 +48,7 @@ def test_an_app_whose_stderr_is_no_terminal_does_not_begin() -> None:
         assert app.exitstatus == 2
 
 
-def test_an_error_in_the_app_is_no_kernel_that_failed() -> None:
+def test_error_in_app_is_no_kernel_that_failed() -> None:
     class Broken(TerminalApp):
         def on_ready(self) -> None:
             raise KeyError("x")

@@ -15,7 +15,7 @@ COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"
 
 
 @pytest.mark.parametrize(("arguments", "said"), [((), "a budget of 2.5 s"), (("--seconds", "4"), "a budget of 4 s")])
-def test_the_budget_is_the_settings_or_the_option_s(monkeypatch, tmp_path, arguments, said):
+def test_budget_is_settings_or_option_s(monkeypatch, tmp_path, arguments, said):
     monkeypatch.setattr(run, "Engine", partial(Engine, command=COMMAND))
     kernel = tmp_path / "kernel.py"
     kernel.write_text("budget")

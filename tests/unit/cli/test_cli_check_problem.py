@@ -38,7 +38,7 @@ def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: Mad
     assert done.stderr.splitlines() == ["901_total tiny W=1 float32: ok", "901_total tiny W=2 float32: ok"]
 
 
-def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
+def test_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
     folder = made_problem(baseline="def solution(x):\n    return x * 2\n", check="")
     done = pkb_arena("check-problem", str(folder), "--world", "2", "--preset", "tiny")
     assert done.returncode == 1
@@ -46,7 +46,7 @@ def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, mad
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
 
 
-def test_a_problem_copied_as_the_guide_says_is_admitted(pkb_arena: CommandLine, tmp_path: Path) -> None:
+def test_problem_copied_as_guide_says_is_admitted(pkb_arena: CommandLine, tmp_path: Path) -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     folder = tmp_path / "collective" / "my_problem"
     shutil.copytree(ROOT / "problems" / "collective" / "allreduce", folder)
@@ -83,7 +83,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_folder_that_cannot_be_used_is_a_usage_error(
+def test_folder_that_cannot_be_used_is_usage_error(
     pkb_arena: CommandLine, made_problem: MadeProblem, what: str
 ) -> None:
     folder = made_problem()

@@ -62,7 +62,7 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: 
     assert pkb_arena_warm("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
 
 
-def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
+def test_model_reads_verdict_and_beats_wrong_file(
     pkb_arena_warm: CommandLine, home: Path, model_server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "config").mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
         (("--left", "agent:nobody", "--right", "house"), "no model 'nobody'"),
     ],
 )
-def test_what_cannot_be_played_is_said_before_anything_runs(
+def test_unplayable_duel_is_refused_before_anything_runs(
     pkb_arena_warm: CommandLine, home: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     done = pkb_arena_warm("duel", "1", *arguments, *SETTING)
@@ -131,7 +131,7 @@ def test_a_model_stops_at_its_dollars(
     assert "$2.40 of $2   the budget of $2 is spent" in card
 
 
-def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
+def test_two_wrong_files_draw_with_exit_code_1(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
     done = pkb_arena_warm("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
@@ -139,7 +139,7 @@ def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena_warm: CommandLine,
     assert "a draw: neither player has a correct kernel" in done.stdout
 
 
-def test_duels_names_a_damaged_journal_as_the_board_does(pkb_arena: CommandLine, home: Path) -> None:
+def test_duels_names_damaged_journal_as_board_does(pkb_arena: CommandLine, home: Path) -> None:
     notes = home / "data" / "duels" / "notes.jsonl"
     notes.parent.mkdir(parents=True)
     notes.write_text("no duel\n")

@@ -53,7 +53,7 @@ def test_device_time_and_baseline_variants_have_own_lines(capsys: pytest.Capture
     assert "isolation: jail root, inputs not sealed" in out
 
 
-def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_clocks_are_said_once_before_advice(capsys: pytest.CaptureFixture[str]) -> None:
     told = "same speed by device time 1.00× [0.98, 1.02]; end-to-end time too noisy"
     judged = msgspec.structs.replace(
         report(Interval(1.0, 0.98, 1.02)),
@@ -73,7 +73,7 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pyte
     )
 
 
-def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_of_single_calls_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     call, batches = Interval(1.0, 0.98, 1.02), Interval(9.0, 8.5, 9.5)
     single = msgspec.structs.replace(report(None), told=conclude(call, None, unconfirmed=Unconfirmed(batches)).sentence)
     print_report(single)
@@ -83,12 +83,12 @@ def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.C
     assert "These are single calls" in compact(single)
 
 
-def test_without_a_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(None))
     assert "device time: 1" not in capsys.readouterr().out
 
 
-def test_energy_has_a_line_with_its_error_or_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_energy_has_line_with_its_error_or_reason(capsys: pytest.CaptureFixture[str]) -> None:
     base, mine = SideEnergy(650.0, 0.0612, 0.02), SideEnergy(512.0, 0.00035, 0.041)
     print_report(msgspec.structs.replace(report(None), energy=Energy(base, mine)))
     assert (
@@ -101,9 +101,7 @@ def test_energy_has_a_line_with_its_error_or_the_reason(capsys: pytest.CaptureFi
     assert b"energy" not in msgspec.json.encode(report(None))
 
 
-def test_other_sizes_have_a_line_each_and_one_that_says_whether_the_kernel_holds(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_other_sizes_have_lines_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     first = OtherSize(
         sizes={"M": 512, "N": 96}, dtype="float32", world=2, verdict=Verdict.PASS, detail="", run_id="a",
         outcome="faster", clock="call", speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None),
@@ -117,5 +115,5 @@ def test_other_sizes_have_a_line_each_and_one_that_says_whether_the_kernel_holds
     assert "other size: ✗ M=512 N=96 float32 world 2 WRONG_RESULT: rank 1\n" in out
 
 
-def test_a_number_has_its_thing_in_the_right_form() -> None:
+def test_number_has_its_thing_in_right_form() -> None:
     assert [counted(count, "result") for count in (0, 1, 2)] == ["0 results", "1 result", "2 results"]

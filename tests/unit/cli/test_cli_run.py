@@ -93,7 +93,7 @@ def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
     assert not alive
 
 
-def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(pkb_arena: CommandLine, home: Path) -> None:
+def test_baseline_passes_against_itself_and_replays(pkb_arena: CommandLine, home: Path) -> None:
     done = pkb_arena("run", "13", "baseline", *TIMED, "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
@@ -122,9 +122,7 @@ def test_a_kernel_runs_against_another(pkb_arena_warm: CommandLine, kernel: Path
     assert said["rival"]["verdict"] == "LOAD_ERROR"
 
 
-def test_a_wrong_kernel_fails_with_rank_index_and_values(
-    pkb_arena_warm: CommandLine, kernel: Path, source: str
-) -> None:
+def test_wrong_kernel_fails_with_rank_index_and_values(pkb_arena_warm: CommandLine, kernel: Path, source: str) -> None:
     kernel.write_text(source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product"))
     done = pkb_arena_warm("run", "13", "kernel.py", *CHECKED, "--json")
     assert done.returncode == 1, done.stderr
@@ -172,7 +170,7 @@ def test_a_killed_command_line_leaves_no_process(
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_watch_judges_every_save_remembers_it_and_ends_with_130(
+def test_watch_judges_every_save_and_exits_130(
     tmp_path: Path,
     pkb_arena: CommandLine,
     kernel: Path,
@@ -218,7 +216,7 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_promise_of_a_quick_verdict_is_measured_for_real(run_benchmark: CommandLine, home: Path) -> None:
+def test_promise_of_quick_verdict_is_measured_for_real(run_benchmark: CommandLine, home: Path) -> None:
     done = run_benchmark("save", "--repetitions", "1", "--json")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)

@@ -29,7 +29,7 @@ def swept(
 
 
 @pytest.mark.parametrize("outcome", ["faster", "slower"])
-def test_a_baseline_that_differs_from_itself_fails_and_is_named(monkeypatch, outcome):
+def test_baseline_that_differs_from_itself_is_named(monkeypatch, outcome):
     done = swept(monkeypatch, outcome)
     assert done.exit_code == ExitCode.KERNEL_FAILED
     assert f"the baseline of 1 allreduce is {outcome} than itself (end-to-end): 1.500 [1.400, 1.600]" in done.stderr
@@ -62,7 +62,7 @@ def test_a_baseline_that_does_not_passes(monkeypatch, outcome):
     assert [line.split()[:3] for line in lines] == [["01", "allreduce", "PASS"], ["13", "gemm_allreduce", "PASS"]]
 
 
-def test_the_headline_s_clock_decides_and_both_ratios_are_shown(monkeypatch):
+def test_headline_clock_decides_and_both_ratios_show(monkeypatch):
     done = swept(monkeypatch, "slower", clock="device")
     assert done.exit_code == ExitCode.KERNEL_FAILED
     assert "13 gemm_allreduce is slower than itself (device time): 1.010 [0.990, 1.030]" in done.stderr
@@ -80,20 +80,20 @@ def test_the_fields_of_its_json(monkeypatch):
     }
 
 
-def test_a_size_that_a_problem_does_not_have_is_a_row(monkeypatch):
+def test_size_that_problem_does_not_have_is_row(monkeypatch):
     done = swept(monkeypatch, "even", "--size", "Q=3", "--json")
     assert done.exit_code == ExitCode.KERNEL_FAILED
     assert [row["verdict"] for row in json.loads(done.stdout)] == ["REFUSED", "REFUSED"]
 
 
-def test_a_harness_that_fails_is_no_kernel_that_fails(monkeypatch):
+def test_harness_that_fails_is_no_kernel_that_fails(monkeypatch):
     done = swept(monkeypatch, "", "--json", verdict="HARNESS_ERROR")
     assert done.exit_code == ExitCode.ENVIRONMENT
     assert {row["verdict"] for row in json.loads(done.stdout)} == {"HARNESS_ERROR"}
     assert swept(monkeypatch, "", verdict="NONFINITE").exit_code == ExitCode.KERNEL_FAILED
 
 
-def test_a_sweep_in_which_nobody_can_play_is_bad_usage(monkeypatch, paths):
+def test_sweep_without_able_players_is_bad_usage(monkeypatch, paths):
     done = swept(monkeypatch, "even", "--players", "house", "--dtype", "nonsense", "--json")
     assert isinstance(done.exception, UsageError)
     assert "nothing can be played" in done.exception.message
@@ -111,7 +111,7 @@ def test_a_sweep_without_a_result_prints_its_json(monkeypatch, tmp_path):
     assert (said["done"], said["total"], said["whole"], said["scores"]) == (0, 2, False, [])
 
 
-def test_a_resumed_sweep_keeps_its_plan_and_a_refused_command_adds_nothing(monkeypatch, paths):
+def test_resumed_sweep_keeps_plan_despite_refused_command(monkeypatch, paths):
     def swept_on(*arguments: str) -> Result:
         return CliRunner().invoke(sweep.command, ["--resume", "--name", "bud", *arguments])
 
@@ -136,7 +136,7 @@ def test_a_resumed_sweep_keeps_its_plan_and_a_refused_command_adds_nothing(monke
     assert again.plan == msgspec.structs.replace(first.plan, budget_usd=5.0, seconds=2.0)
 
 
-def test_a_resumed_sweep_in_which_nobody_can_play_adds_no_session(monkeypatch, paths, tmp_path):
+def test_resumed_sweep_without_able_players_adds_no_session(monkeypatch, paths, tmp_path):
     (tmp_path / "1.py").write_text("pass\n")
     swept(monkeypatch, "", "--players", f"file:{tmp_path}", "--name", "c", verdict="HARNESS_ERROR")
     before = (paths.sweeps / "c.jsonl").read_bytes()

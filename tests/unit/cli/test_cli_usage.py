@@ -74,7 +74,7 @@ def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: P
     assert not home.exists()  # listing creates no files
 
 
-def test_list_narrows_to_a_category_and_refuses_one_that_is_not(pkb_arena: CommandLine) -> None:
+def test_list_narrows_to_category_and_refuses_unknown_one(pkb_arena: CommandLine) -> None:
     assert {row["category"] for row in json.loads(pkb_arena("list", "--category", "tensor", "--json").stdout)} == {
         "tensor"
     }
@@ -101,7 +101,7 @@ def test_show_prints_the_house_s_kernel(pkb_arena: CommandLine) -> None:
     assert pkb_arena("show", "13", "--house").stdout == load_catalogue().find("13").house_source
 
 
-def test_a_duel_is_replayed_by_the_name_of_its_file(pkb_arena: CommandLine, home: Path) -> None:
+def test_duel_is_replayed_by_name_of_its_file(pkb_arena: CommandLine, home: Path) -> None:
     """The journal may be renamed, or come from another user."""
     duels = home / "data" / "duels"
     duels.mkdir(parents=True)
@@ -203,7 +203,7 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
     ],
 )
-def test_bad_usage_gets_one_message_and_exit_code_2(
+def test_bad_usage_gets_one_message_and_exit_2(
     pkb_arena: CommandLine, kernel: Path, home: Path, arguments: list[str], words: list[str]
 ) -> None:
     done = pkb_arena(*arguments)
@@ -226,7 +226,7 @@ def test_an_unreadable_kernel_file_is_named(pkb_arena: CommandLine, tmp_path: Pa
     assert "UTF-8" in done.stderr
 
 
-def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
+def test_forbidden_world_is_refused_with_its_reason(
     pkb_arena: CommandLine, kernel: Path, tmp_path: Path, home: Path
 ) -> None:
     problem = load_catalogue().find("13")
@@ -240,9 +240,7 @@ def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
     assert not (home / "data").exists()
 
 
-def test_a_problem_without_a_house_kernel_says_which_have_one(
-    pkb_arena: CommandLine, tmp_path: Path, home: Path
-) -> None:
+def test_problem_without_house_kernel_says_which_have_one(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     add_problem(tmp_path, home, 'class = "C"', 'class = "B"')
     (tmp_path / "mine" / "two_only" / "house.py").unlink()
     done = pkb_arena("show", "two_only", "--house")
@@ -251,7 +249,7 @@ def test_a_problem_without_a_house_kernel_says_which_have_one(
     assert "there are house kernels for 1," in done.stderr
 
 
-def test_a_broken_problem_of_ones_own_hides_no_other(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
+def test_broken_problem_of_ones_own_hides_no_other(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     add_problem(tmp_path, home, 'class = "C"', 'class = "Z"')
     done = pkb_arena("list")
     assert done.returncode == 0
@@ -266,7 +264,7 @@ def test_cuda_without_a_gpu_is_the_machines_fault(pkb_arena: CommandLine, kernel
     assert "--device cpu" in done.stderr
 
 
-def test_an_unwritable_data_folder_is_named_with_the_way_out(pkb_arena: CommandLine, kernel: Path) -> None:
+def test_unwritable_data_folder_is_named_with_way_out(pkb_arena: CommandLine, kernel: Path) -> None:
     done = pkb_arena("run", "13", "kernel.py", PKB_ARENA_HOME="/dev/null/arena")
     assert done.returncode == 3
     assert "/dev/null/arena" in done.stderr
@@ -284,7 +282,7 @@ def test_an_unknown_setting_is_refused_by_every_command(pkb_arena: CommandLine, 
 
 @pytest.mark.parametrize("command", ["list", "--help", "--version", "config path"])
 @pytest.mark.parametrize("redirected", [">&-", "> /dev/full"], ids=["closed", "a full disk"])
-def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(home: Path, command: str, redirected: str) -> None:
+def test_broken_stdout_ends_with_3_without_traceback(home: Path, command: str, redirected: str) -> None:
     script = f'"{sys.executable}" -m arena.cli {command} {redirected}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 3
@@ -301,7 +299,7 @@ def test_a_reader_that_leaves_is_no_error(home: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [KeyError("x")])])
-def test_an_error_that_no_command_expects_ends_with_3_and_keeps_its_traceback(
+def test_unexpected_error_ends_with_3_and_traceback(
     home: Path, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def fail() -> None:
@@ -341,7 +339,7 @@ def test_a_stream_that_is_closed_ends_nothing(home: Path, command: str, code: in
 @pytest.mark.parametrize(
     ("content", "words"), [(b"\xff\xfe", "it is not UTF-8 text (byte 0)"), (b"budget_s = -1\n", "from 0")]
 )
-def test_a_settings_file_that_cannot_be_read_is_named_without_words_of_python(
+def test_unreadable_settings_file_is_named_plainly(
     pkb_arena: CommandLine, home: Path, content: bytes, words: str
 ) -> None:
     (home / "config").mkdir(parents=True)
@@ -353,7 +351,7 @@ def test_a_settings_file_that_cannot_be_read_is_named_without_words_of_python(
     assert "codec" not in done.stderr
 
 
-def test_a_folder_of_problems_that_is_not_there_is_named(pkb_arena: CommandLine, home: Path) -> None:
+def test_missing_folder_of_problems_is_named(pkb_arena: CommandLine, home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text('problem_dirs = ["/nowhere/mine"]\n')
     done = pkb_arena("list")
@@ -369,7 +367,7 @@ def test_a_sweep_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: 
     assert list(paths_in(home).sweeps.iterdir()) == []
 
 
-def test_a_journal_that_is_none_is_named_by_all_who_meet_it(pkb_arena: CommandLine, home: Path) -> None:
+def test_file_that_is_no_journal_is_named(pkb_arena: CommandLine, home: Path) -> None:
     paths = paths_in(home)
     for folder in (paths.sweeps, paths.duels, paths.runs):
         folder.mkdir(parents=True)
@@ -418,7 +416,7 @@ def test_completion_offers_what_fits(pkb_arena: CommandLine, paths: Paths, typed
     assert offered in completed.stdout.splitlines()
 
 
-def test_no_colour_unless_stdout_is_a_terminal_that_wants_it(home: Path) -> None:
+def test_colour_only_for_terminals_that_want_it(home: Path) -> None:
     def coloured(**environment: str) -> bool:
         primary, secondary = pty.openpty()
         with subprocess.Popen(

@@ -50,7 +50,7 @@ def test_a_printable_text_only_shows_characters(text):
 
 @given(TEXT)
 @MANY
-def test_a_masked_text_only_shows_characters_and_keeps_its_columns(text):
+def test_masked_text_shows_characters_and_keeps_columns(text):
     assert draws(masked(text)) == []
     assert len(masked(text)) == len(text)
 

@@ -63,7 +63,7 @@ def no_key_below(*folders: Path) -> None:
                 assert KEY.encode() not in path.read_bytes(), path
 
 
-def test_print_prompt_asks_nobody_and_needs_neither_key_nor_model(pkb_arena: CommandLine, home: Path) -> None:
+def test_print_prompt_needs_neither_key_nor_model(pkb_arena: CommandLine, home: Path) -> None:
     done = pkb_arena("generate", "13", "--print-prompt", "--device", "cpu", "--shots", "0")
     assert done.returncode == 0, done.stderr
     assert load_catalogue().find("13").baseline_source.strip() in done.stdout
@@ -84,7 +84,7 @@ def test_print_prompt_asks_nobody_and_needs_neither_key_nor_model(pkb_arena: Com
         (("--model", "openai_chat", "--budget", "0"), "budget"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_asked(
+def test_impossible_generation_is_refused_before_any_request(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     (tmp_path / "there.py").write_text("mine")
@@ -95,9 +95,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(
     assert (tmp_path / "there.py").read_text() == "mine"
 
 
-def test_a_folder_that_takes_no_kernel_is_named_before_anything_is_asked(
-    pkb_arena: CommandLine, models: ModelServer
-) -> None:
+def test_unwritable_folder_is_named_before_any_request(pkb_arena: CommandLine, models: ModelServer) -> None:
     done = pkb_arena("generate", "1", *SETTING, "--model", "openai_chat", "-o", "/proc/nowhere/x.py")
     assert done.returncode == 3
     assert "cannot write to /proc/nowhere" in done.stderr
@@ -155,9 +153,7 @@ def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_kernels_that_were_judged_are_reported_when_the_provider_fails(
-    pkb_arena: CommandLine, models: ModelServer
-) -> None:
+def test_judged_kernels_are_reported_when_provider_fails(pkb_arena: CommandLine, models: ModelServer) -> None:
     models.replies = [streamed(WRONG), status("402 Payment Required")]
     done = pkb_arena("agent", "1", *SETTING, "--model", "anthropic")
     assert done.returncode == 3, done.stderr
@@ -169,7 +165,7 @@ def test_kernels_that_were_judged_are_reported_when_the_provider_fails(
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai_chat", pytest.param("anthropic", marks=pytest.mark.long)])
 @pytest.mark.usefixtures("jail")
-def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
+def test_agent_reads_its_verdict_and_fixes_its_kernel(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
 ) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
@@ -202,9 +198,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_an_agent_compiles_and_runs_kernels_by_its_tools(
-    pkb_arena: CommandLine, models: ModelServer, home: Path
-) -> None:
+def test_agent_compiles_and_runs_kernels_by_its_tools(pkb_arena: CommandLine, models: ModelServer, home: Path) -> None:
     code = RIGHT.split("```python\n")[1].split("```")[0]
     broken = 'from sandbox.kit import cpp\n\nlib = cpp.compile("extern \\"C\\" void f() { oops }")\n' + code
     wrong = WRONG.split("```python\n")[1].split("```")[0]
@@ -248,9 +242,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
-    pkb_arena: CommandLine, models: ModelServer
-) -> None:
+def test_right_kernels_are_judged_at_requested_other_sizes(pkb_arena: CommandLine, models: ModelServer) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT), streamed(RIGHT)]
     given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
     done = pkb_arena(*given, "--attempts", "2", "--json")
@@ -265,7 +257,7 @@ def test_right_kernels_are_judged_at_other_sizes_where_that_is_asked_for(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tmp_path: Path, home: Path) -> None:
+def test_no_process_inherits_key_and_interrupt_ends_all(models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [dripping(b": wait\n\n", b": wait\n\n")]
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "arena.cli", "agent", "1", *SETTING, "--model", "gemini"],
@@ -297,9 +289,7 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tm
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
-def test_a_model_starts_from_a_kernel_and_is_timed_against_it(
-    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
-) -> None:
+def test_model_starts_from_kernel_and_races_it(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(RIGHT.split("```python\n")[1].split("```")[0] + "# slow\n")
     models.replies = [streamed(RIGHT)]
     done = pkb_arena("generate", "1", *TIMED, "--model", "anthropic", "--from", "slow.py", "--json")

@@ -50,7 +50,7 @@ FRAME = st.builds(
 @pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=64), FRAME), max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_whatever_a_rank_sends_is_an_awaited_frame_or_its_own_failure(chunks):
+def test_rank_sends_awaited_frame_or_fails(chunks):
     with wires_of() as (wires, _):
         hear(wires, chunks)
         with contextlib.suppress(WorldFailed):
@@ -152,7 +152,7 @@ def test_a_theme_is_read_or_refused(text):
             load_theme(path)
 
 
-def test_an_attack_without_what_is_expected_is_an_error(tmp_path):
+def test_attack_without_what_is_expected_is_error(tmp_path):
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "a01.py").write_text("# attack: A1\n# problem: allreduce\n")
     with pytest.raises(UsageError, match="expect"):
@@ -160,7 +160,7 @@ def test_an_attack_without_what_is_expected_is_an_error(tmp_path):
     assert os.listdir(tmp_path) == ["kernels"]
 
 
-def test_a_rank_has_begun_when_it_has_read_go():
+def test_rank_has_begun_when_it_has_read_go():
     with wires_of() as (wires, theirs):
         assert wires.has_begun(0)
         wires.release([0])

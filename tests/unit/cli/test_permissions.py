@@ -84,7 +84,7 @@ def run(home: Path) -> Run:
         ("kernels", 0o500, "profile 1 KERNELS/1.py --trace KERNELS/t.json", "cannot write to KERNELS", 3),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_where_and_what_to_do(
+def test_refusal_says_what_where_and_what_to_do(
     run: Run, home: Path, refused: str, mode: int, words: str, said: str, code: int
 ) -> None:
     def filled(text: str) -> str:
@@ -100,7 +100,7 @@ def test_a_refusal_says_what_where_and_what_to_do(
     assert "permissions" in lines[1] or "readable" in lines[1] or "writ" in lines[1]
 
 
-def test_the_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path) -> None:
+def test_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path) -> None:
     home.chmod(0o000)
     done = run("doctor")
     assert done.returncode == 3, done.stderr
@@ -110,7 +110,7 @@ def test_the_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path)
     assert "✗ settings file" in done.stdout
 
 
-def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one(run: Run, home: Path) -> None:
+def test_partial_index_is_not_taken_for_whole_one(run: Run, home: Path) -> None:
     ran(paths_in(home), "a", "x = 1", 1.5)
     (home / "data" / "results.sqlite").write_bytes(b"damaged")
     (home / "data" / "runs").chmod(0o000)

@@ -30,9 +30,7 @@ def test_a_dash_is_standard_input(session: CliSession, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kernel", ["-", "/dev/zero"])
-def test_a_kernel_without_an_end_is_a_usage_error(
-    session: CliSession, kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_without_end_is_usage_error(session: CliSession, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/zero") as endless:
         monkeypatch.setattr(sys, "stdin", endless)
         with pytest.raises(UsageError, match="more than 4 MiB"):

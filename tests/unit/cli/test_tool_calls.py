@@ -43,7 +43,7 @@ async def test_calls_arrive_whole_wherever_they_are_cut(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_kernel_can_be_watched_while_a_call_is_written(
+async def test_kernel_can_be_watched_while_call_is_written(
     model_server: ModelServer, made: MakeAgent, protocol: str
 ) -> None:
     model_server.replies = [
@@ -129,7 +129,7 @@ async def test_the_conversation_goes_on_as_each_protocol_wants(
         (("", "{}"), "there is no such tool"),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_answered_with_an_error(
+async def test_nonsense_call_is_answered_with_error(
     model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str, call: tuple[str, str], words: str
 ) -> None:
     model_server.replies = [calling(call), streamed(fenced("1.5"))]
@@ -142,7 +142,7 @@ async def test_a_call_that_makes_no_sense_is_answered_with_an_error(
     assert (returned.error, returned.text) == (True, result)
 
 
-async def test_servers_that_speak_the_protocol_their_own_way_are_understood(
+async def test_servers_with_own_dialects_are_understood(
     model_server: ModelServer, made: MakeAgent, bench: Bench
 ) -> None:
     def delta(*calls: dict[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ def written(folder: Path, data: bytes) -> Path:
 
 @examples(100)
 @given(st.integers(0, len(WHOLE)))
-def test_a_duel_that_ends_early_has_its_whole_events_and_no_winner(tmp_path: Path, length: int) -> None:
+def test_unfinished_duel_has_its_events_and_no_winner(tmp_path: Path, length: int) -> None:
     path = written(tmp_path, WHOLE[:length])
     whole = WHOLE[:length].count(b"\n")
     assert list(read_duel(path)) == EVENTS[: max(whole - 1, 0)]
@@ -38,7 +38,7 @@ def test_a_duel_that_ends_early_has_its_whole_events_and_no_winner(tmp_path: Pat
 
 @examples(200)
 @given(flips(WHOLE, start=WHOLE.index(b"\n") + 1))
-def test_a_wrong_byte_costs_its_own_event_or_all_from_there(tmp_path: Path, flip: Flip) -> None:
+def test_wrong_byte_costs_event_or_rest(tmp_path: Path, flip: Flip) -> None:
     found = list(read_duel(written(tmp_path, flip.data)))
     assert found[: flip.line - 1] == EVENTS[: flip.line - 1]
     assert len(found) in (flip.line - 1, len(EVENTS))
@@ -47,7 +47,7 @@ def test_a_wrong_byte_costs_its_own_event_or_all_from_there(tmp_path: Path, flip
 
 @examples(200)
 @given(FLIPS)
-def test_a_damaged_duel_is_decided_by_its_own_last_line_or_not_at_all(tmp_path: Path, flip: Flip) -> None:
+def test_damaged_duel_is_decided_by_last_line_alone(tmp_path: Path, flip: Flip) -> None:
     path = written(tmp_path, flip.data)
     records, damaged = read_duels(tmp_path)
     assert len(records) + len(damaged) <= 1
@@ -100,7 +100,7 @@ def told_again(name: str) -> DuelState:
     return state
 
 
-def test_the_recorded_duel_was_won_after_a_wrong_kernel() -> None:
+def test_recorded_duel_was_won_after_wrong_kernel() -> None:
     recorded = told_again("duel")
     assert recorded.ended is not None
     assert recorded.ended.winner == "right"

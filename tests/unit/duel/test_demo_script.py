@@ -15,7 +15,7 @@ from problems.catalogue import load_catalogue
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_the_script_that_comes_with_the_arena_can_be_played() -> None:
+def test_script_that_comes_with_arena_can_be_played() -> None:
     script = load_script()
     catalogue = load_catalogue()
     kinds = {("live" if scene.problem else "recorded" if scene.recorded else "board") for scene in script.scene}
@@ -68,7 +68,7 @@ def test_a_card_in_one_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_its_script_and_wants_a_terminal(pkb_arena: CommandLine) -> None:
+def test_command_prints_its_script_and_wants_terminal(pkb_arena: CommandLine) -> None:
     assert pkb_arena("demo", "--print-script").stdout == DEFAULT.read_text(encoding="utf-8")
     refused = pkb_arena("demo")
     assert refused.returncode == 2

@@ -118,7 +118,7 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
 
 
-async def test_a_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, paths: Paths) -> None:
+async def test_kernel_that_waits_for_another_run_says_so(make_match: MakeMatch, paths: Paths) -> None:
     match = make_match(fixed("waits", "a"), fixed("wrong", "b"))
     await match.play()
     phases = [event.phase for event in told(match, paths) if isinstance(event, KernelJudging) and event.side == "left"]
@@ -160,7 +160,7 @@ async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engi
     assert [Store(paths.database, paths.runs).players()] == [["a", "b"]]
 
 
-async def test_a_mark_on_the_run_of_the_final_voids_the_duel(make_match: MakeMatch, paths: Paths) -> None:
+async def test_mark_on_run_of_final_voids_duel(make_match: MakeMatch, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()
     (final,) = [event.run_id for event in told(match, paths) if isinstance(event, FinalBegan)]
@@ -175,14 +175,14 @@ async def test_a_wrong_kernel_loses_without_a_final(make_match: MakeMatch) -> No
     assert (ended.winner, ended.speedup, ended.left.verdict) == ("right", None, Verdict.WRONG_RESULT)
 
 
-async def test_a_provider_that_fails_loses_and_the_duel_goes_on(make_match: MakeMatch) -> None:
+async def test_provider_that_fails_loses_and_duel_goes_on(make_match: MakeMatch) -> None:
     match = make_match(Fails(), fixed("pass", "b"))
     ended = await match.play()
     assert ended.winner == "right"
     assert match.state.left.left == "failed: no answer from the provider"
 
 
-async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatch, tmp_path: Path) -> None:
+async def test_every_save_is_submitted_until_time_ends(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=1.0)
@@ -203,9 +203,7 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
 
 
 @pytest.mark.parametrize("reason", ["agreed", "time"])
-async def test_a_save_during_a_judgement_is_judged_before_the_final(
-    make_match: MakeMatch, tmp_path: Path, reason: str
-) -> None:
+async def test_save_during_judgement_is_judged_before_final(make_match: MakeMatch, tmp_path: Path, reason: str) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=1.0)
@@ -224,9 +222,7 @@ async def test_a_save_during_a_judgement_is_judged_before_the_final(
     assert (ended.reason, ended.left.attempt) == ("faster in the final", 2)
 
 
-async def test_what_was_submitted_or_is_taken_back_is_not_submitted_at_the_end(
-    make_match: MakeMatch, tmp_path: Path
-) -> None:
+async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: MakeMatch, tmp_path: Path) -> None:
     yours, guests = tmp_path / "yours.py", tmp_path / "guests.py"
     yours.write_text("pass")
     guests.write_text("pass")
@@ -242,7 +238,7 @@ async def test_what_was_submitted_or_is_taken_back_is_not_submitted_at_the_end(
     assert [len(match.state.side(name).attempts) for name in SIDES] == [1, 1]
 
 
-async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
+async def test_while_paused_nothing_is_judged_and_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
@@ -262,7 +258,7 @@ async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: M
     assert (await playing).winner == "right"
 
 
-async def test_a_pause_during_the_last_run_holds_the_final_back(make_match: MakeMatch) -> None:
+async def test_pause_during_last_run_holds_final_back(make_match: MakeMatch) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"), minutes=5.0)
     match.listeners.append(lambda event: match.pause() if _runs_last(match, event) else None)
     playing = asyncio.create_task(match.play())
@@ -279,9 +275,7 @@ def _runs_last(match: Match, event: AnyDuelEvent) -> bool:
     return runs and any(match.state.side(name).best is not None for name in SIDES)
 
 
-async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not(
-    make_match: MakeMatch, tmp_path: Path
-) -> None:
+async def test_agreed_side_keeps_kernels_after_rival_gives_up(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     players = [user(player, kernel) for player in ("you", "guest")]
@@ -315,7 +309,7 @@ async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engi
     assert engine.running is None
 
 
-async def test_a_duel_that_is_left_in_the_final_is_listed(
+async def test_duel_that_is_left_in_final_is_listed(
     make_match: MakeMatch, paths: Paths, pkb_arena: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
@@ -356,7 +350,7 @@ async def test_a_duel_whose_arena_was_killed_is_listed(make_match: MakeMatch, pa
     assert "its journal ends early" in abandoned_words(killed.state)
 
 
-async def test_a_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: Paths) -> None:
+async def test_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths: Paths) -> None:
     players = (fixed("pass", "a"), fixed("pass", "b"))
     header = new_header(PROBLEM, SETTING, players, None)
     paths.duels.mkdir(parents=True)
@@ -367,7 +361,7 @@ async def test_a_full_disk_is_named_and_leaves_no_journal(engine: Engine, paths:
     assert list(paths.duels.iterdir()) == []
 
 
-async def test_a_setting_that_cannot_be_run_ends_the_duel(make_match: MakeMatch, paths: Paths) -> None:
+async def test_setting_that_cannot_be_run_ends_duel(make_match: MakeMatch, paths: Paths) -> None:
     match = make_match(fixed("refuse", "a"), fixed("pass", "b"))
     with pytest.raises(UsageError, match="sizes do not fit"):
         await match.play()
@@ -395,7 +389,7 @@ def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) 
 
 
 @pytest.mark.parametrize("word", ["nowhere.py", "model:nobody"])
-def test_a_side_that_cannot_play_is_refused_before_anything_runs(word: str, paths: Paths) -> None:
+def test_unable_side_is_refused_before_anything_runs(word: str, paths: Paths) -> None:
     with pytest.raises(UsageError):
         player_for(word, paths)
 
@@ -413,7 +407,7 @@ async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
 
 
 @pytest.mark.parametrize("player", ["baseline-graph", "house", "baseline", "model:m", "", " you"])
-def test_a_file_cannot_take_the_name_of_another_kernel(player: str, paths: Paths, tmp_path: Path) -> None:
+def test_file_cannot_take_name_of_another_kernel(player: str, paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def solution(): pass\n")
     with pytest.raises(UsageError, match="player"):
         player_for(str(tmp_path / "mine.py"), paths, player)

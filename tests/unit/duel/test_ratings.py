@@ -42,7 +42,7 @@ def test_who_beats_a_strong_player_stands_above() -> None:
     assert (standing(found, "house").won, standing(found, "house").lost) == (6, 4)
 
 
-def test_a_draw_between_newcomers_moves_nobody_and_makes_surer() -> None:
+def test_draw_between_newcomers_moves_nobody_and_makes_surer() -> None:
     first, second = ratings([record(0, "a", "b", "draw")])[:2]
     assert first.rating == second.rating == 1500.0
     assert first.drawn == 1
@@ -66,7 +66,7 @@ def test_a_duel_with_oneself_counts_for_nobody() -> None:
     assert ratings([record(0, "a", "a", "left")]) == []
 
 
-def test_a_duel_whose_provider_failed_before_a_kernel_is_not_rated() -> None:
+def test_duel_without_kernel_from_provider_is_not_rated() -> None:
     played = record(0, "house", "model:fake", "left")
     failed = msgspec.structs.replace(NOBODY, stopped="failed: cannot connect to 127.0.0.1:9")
     silent = msgspec.structs.replace(played.ended, right=failed)
@@ -77,12 +77,12 @@ def test_a_duel_whose_provider_failed_before_a_kernel_is_not_rated() -> None:
     assert "not rated" not in text_card(played.header, wrong)
 
 
-def test_the_order_of_files_does_not_matter_but_that_of_time_does() -> None:
+def test_order_of_times_matters_unlike_that_of_files() -> None:
     played = [record(0, "a", "b", "left"), record(1, "b", "c", "left"), record(2, "c", "a", "left")]
     assert ratings(played) == ratings(reversed(played))
 
 
-def test_decided_duels_are_found_again_and_others_left_out(paths: Paths) -> None:
+def test_only_decided_duels_are_found_again(paths: Paths) -> None:
     for number in range(3):
         duel = record(number, "a", "b", "left")
         journal = open_duel_journal(paths, duel.header, lambda error: None)

@@ -100,7 +100,7 @@ def test_the_best_kernel_is_the_fastest_right_one() -> None:
     assert duel.left.last.number == 4
 
 
-def test_the_best_kernel_is_not_the_luckiest_measurement_of_the_same_code() -> None:
+def test_best_kernel_is_not_the_luckiest_measurement() -> None:
     usual, lucky = Interval(1.2, 1.1, 1.3), Interval(3.0, 2.75, 3.25)
     duel = state(
         *handed_in("left", 1, speedup=usual, source="x = 1"),
@@ -121,7 +121,7 @@ def test_who_gives_up_has_no_best_kernel() -> None:
     assert duel.left.best is None
 
 
-def test_who_has_agreed_can_give_up_and_not_the_other_way_round() -> None:
+def test_agreed_side_can_give_up_but_not_reverse() -> None:
     reasons = ("agreed", "gave up", "time")
     duel = state(*handed_in("left", 1), *(Left(side="left", reason=reason) for reason in reasons))
     assert duel.left.left == "gave up"
@@ -160,7 +160,7 @@ def test_the_clock_stands_still_while_paused() -> None:
     assert duel.remaining(1000.0) == 0.0
 
 
-def test_a_second_pause_and_a_resume_without_one_change_nothing() -> None:
+def test_second_pause_and_resume_without_one_change_nothing() -> None:
     duel = state(Resumed(at=1.0), Paused(at=10.0), Paused(at=20.0), Resumed(at=30.0), Resumed(at=40.0))
     assert duel.clock(50.0) == 30.0
 
@@ -209,7 +209,7 @@ def test_a_final_is_won_by_being_right_first(left: Verdict, right: Verdict, call
     assert (ended.left.verdict, ended.right.verdict) == (left, right)
 
 
-def test_the_times_of_the_final_are_on_their_own_sides() -> None:
+def test_times_of_final_are_on_their_own_sides() -> None:
     duel = state(*handed_in("left", 1), *handed_in("right", 1))
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, FAST), 9.0)
     assert (ended.left.us, ended.right.us) == (10.0, 20.0)
@@ -250,7 +250,7 @@ def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
     assert "href" not in picture
 
 
-def test_a_long_name_is_shown_by_its_kind_and_its_end():
+def test_long_name_is_shown_by_kind_and_end():
     assert short_name("model:opus") == "model:opus"
     long = "agent:/home/somebody/agents/of/mine/first_agent.py --fast"
     shown = short_name(long)

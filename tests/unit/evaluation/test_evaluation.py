@@ -61,7 +61,7 @@ async def test_a_cancelled_call_cancels_its_run(judge: SharedJudge) -> None:
     assert (await judge.judge(TERMS, "13", Kernel("pass"), "model:m")).passed
 
 
-async def test_only_a_speedup_beyond_the_noise_is_a_number(judge: SharedJudge) -> None:
+async def test_only_speedup_beyond_noise_is_number(judge: SharedJudge) -> None:
     attempt = await judge.judge(TERMS, "13", Kernel("pass"), "model:m")
     assert numbers(None) == dict.fromkeys(NUMBERS, 0.0)
     found = numbers(attempt)

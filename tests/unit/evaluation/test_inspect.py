@@ -55,7 +55,7 @@ def test_one_answer_is_judged(evaluate: Any) -> None:
     assert (none.value["correct"], none.explanation) == (0, "the answer has no code: no kernel")
 
 
-def test_a_declined_or_cut_off_answer_has_no_kernel(evaluate: Any) -> None:
+def test_declined_or_cut_off_answer_has_no_kernel(evaluate: Any) -> None:
     answers = [_says(f"```python\n{RIGHT}", reason) for reason in ("content_filter", "max_tokens")]
     scores = [sample.scores["verdict"] for sample in evaluate(answers).samples]
     found = [(score.value["correct"], score.explanation) for score in scores]

@@ -83,7 +83,7 @@ Damaged = Callable[[str, bytes], Path]
 
 @examples(150)
 @given(st.data())
-def test_a_file_with_a_wrong_byte_or_without_its_end_is_named(
+def test_file_with_wrong_byte_or_end_is_named(
     bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject
 ) -> None:
     files = sorted(str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file())
@@ -99,7 +99,7 @@ def test_a_file_with_a_wrong_byte_or_without_its_end_is_named(
 
 @examples(200)
 @given(st.data())
-def test_a_damaged_manifest_lets_in_what_was_exported_or_nothing(
+def test_damaged_manifest_admits_exported_files_or_nothing(
     bundle: Path, damaged: Damaged, paths: Paths, data: st.DataObject
 ) -> None:
     whole = (bundle / MANIFEST).read_bytes()

@@ -82,7 +82,7 @@ def sweep(paths: Paths) -> Paths:
     return paths
 
 
-def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(sweep: Paths, tmp_path: Path) -> None:
+def test_bundle_has_each_result_once_without_local_paths(sweep: Paths, tmp_path: Path) -> None:
     manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
     (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
     assert (row["verdict"], row["player"], row["machine"]) == ("PASS", "file:mine", str(HERE))
@@ -108,7 +108,7 @@ def test_runs_without_a_sweep_are_exported(paths: Paths, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_data_card_names_the_table_as_data_sets_do(sweep: Paths, tmp_path: Path, form: str) -> None:
+def test_data_card_names_table_as_data_sets_do(sweep: Paths, tmp_path: Path, form: str) -> None:
     """`datasets.load_dataset(DIR)` reads this; otherwise it mixes the table with journals and traces."""
     if form == "parquet":
         pytest.importorskip("pyarrow")
@@ -193,7 +193,7 @@ def test_voided_results_are_voided_elsewhere_too(sweep: Paths, tmp_path: Path) -
     assert not there.voids.exists()  # voids of others count for their results alone
 
 
-def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: Path) -> None:
+def test_changed_bundle_is_refused(sweep: Paths, tmp_path: Path) -> None:
     export_bundle(sweep, CATALOGUE, tmp_path / "b")
     elsewhere = paths_in(tmp_path / "there")
     journal = tmp_path / "b" / "sweeps" / "spring.jsonl"
@@ -323,7 +323,7 @@ def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_damaged_sweep_is_found_before_anything_is_written(
+def test_damaged_sweep_is_found_before_anything_is_written(
     pkb_arena: CommandLine, sweep: Paths, tmp_path: Path
 ) -> None:
     with (sweep.sweeps / "spring.jsonl").open("a") as file:

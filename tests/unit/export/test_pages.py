@@ -199,7 +199,7 @@ def pages_in(folder: Path) -> dict[str, Page]:
     return pages
 
 
-def test_a_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path: Path) -> None:
+def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path: Path) -> None:
     wrong = run(paths, "r1", FIRST, Verdict.WRONG_RESULT, "agent:m")
     right = run(paths, "r2", SECOND, player="agent:m")
     speedup = Speedup(call=Interval(1.5, 1.4, 1.6), device=None)
@@ -247,7 +247,7 @@ def test_a_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_pat
     assert "a small box" in page
 
 
-def test_single_runs_are_compared_with_the_kernel_before_them(paths: Paths, tmp_path: Path) -> None:
+def test_single_runs_are_compared_with_kernel_before_them(paths: Paths, tmp_path: Path) -> None:
     run(paths, "r1", FIRST)
     run(
         paths,
@@ -305,7 +305,7 @@ def test_hostile_texts_are_text(paths: Paths, tmp_path: Path) -> None:
         assert "<script>alert(1)</script>" in page.words
 
 
-def test_a_long_text_is_cut_and_a_long_kernel_is_not_compared(paths: Paths, tmp_path: Path) -> None:
+def test_long_text_is_cut_and_kernel_not_compared(paths: Paths, tmp_path: Path) -> None:
     run(paths, "r1", FIRST)
     run(paths, "r2", "x = 1\n" * 60_000)
     export_pages(paths, CATALOGUE, tmp_path / "site")
@@ -314,7 +314,7 @@ def test_a_long_text_is_cut_and_a_long_kernel_is_not_compared(paths: Paths, tmp_
     assert "160000 more characters" in page
 
 
-def test_a_trace_that_cannot_be_read_is_named_and_its_attempt_has_a_page(paths: Paths, tmp_path: Path) -> None:
+def test_unreadable_trace_is_named_and_attempt_keeps_page(paths: Paths, tmp_path: Path) -> None:
     swept(paths, "t1", run(paths, "r1", FIRST))
     paths.traces.mkdir(parents=True)
     unreadable = paths.traces / "t1.jsonl"

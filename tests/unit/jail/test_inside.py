@@ -76,9 +76,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGKILL])
-def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
-    program: bytes, tmp_path: Path, asked: signal.Signals
-) -> None:
+def test_fork_bomb_is_ended_as_such(program: bytes, tmp_path: Path, asked: signal.Signals) -> None:
     """It ends when asked to, and by itself when its first process is killed."""
     wrapped = wrap(RUNS_AWAY, tmp_path, program)
     mark = f"MARK={tmp_path}".encode()

@@ -42,9 +42,7 @@ def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
     assert (cache / ("a" * 64) / "0123456789.so").read_bytes() == CODE
 
 
-def test_what_all_kernels_share_is_shown_to_a_world_and_filled_by_none(
-    cache: Path, inside: Path, tmp_path: Path
-) -> None:
+def test_folder_shared_by_kernels_is_shown_and_unwritable(cache: Path, inside: Path, tmp_path: Path) -> None:
     assert build.SHARED == kernel_cache.SHARED
     shared, shown = kernel_cache.shared(), tmp_path / "shown"
     shared.mkdir(parents=True)
@@ -90,9 +88,7 @@ def test_what_is_no_code_is_left(cache: Path, inside: Path) -> None:
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 1
 
 
-def test_sparse_files_and_more_than_a_kernels_share_are_left(
-    cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sparse_and_oversized_files_are_left_out(cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = inside / f"pkb-kernels-{os.getuid()}"
     with (built / "0000000000.so").open("wb") as file:
         file.write(CODE)
@@ -115,7 +111,7 @@ def test_all_of_it_together_is_bounded(cache: Path, inside: Path, monkeypatch: p
     assert sorted(path.name[0] for path in cache.iterdir()) == ["c", "d"]
 
 
-def test_a_world_is_shown_its_own_kernels_code_alone(cache: Path, inside: Path, tmp_path: Path) -> None:
+def test_world_is_shown_its_own_kernels_code_alone(cache: Path, inside: Path, tmp_path: Path) -> None:
     for name in "ab":
         kernel_cache.harvest(os.getpid(), inside, name * 64)
     shown = tmp_path / "shown"

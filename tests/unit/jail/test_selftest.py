@@ -84,7 +84,7 @@ def test_the_chosen_profile_holds(chosen, program):
     assert why_not(chosen, program) is None
 
 
-def test_no_jail_at_all_is_rejected_with_what_leaks(program):
+def test_missing_jail_is_rejected_with_its_leaks(program):
     reason = why_not(NONE, program)
     for leak in ("reads_home", "reaches_network", "reaches_abstract_socket"):
         assert leak in reason
@@ -123,7 +123,7 @@ def test_an_inherited_descriptor_is_rejected(chosen, program):
     assert "has_stray_descriptors" in reason
 
 
-def test_a_self_test_that_says_nothing_is_no_pass(chosen, program, monkeypatch, tmp_path):
+def test_self_test_that_says_nothing_is_no_pass(chosen, program, monkeypatch, tmp_path):
     silent = tmp_path / "silent.py"
     silent.write_text("raise SystemExit(0)")
     monkeypatch.setattr(choice.selftest, "__file__", str(silent))
@@ -150,7 +150,7 @@ class Stuck(Profile):
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_nothing_is_left_of_a_self_test_that_does_not_end(program, monkeypatch, interrupted):
+def test_endless_self_test_leaves_nothing(program, monkeypatch, interrupted):
     def stop(*_):
         raise KeyboardInterrupt
 

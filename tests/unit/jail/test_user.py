@@ -62,7 +62,7 @@ def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", [FULL, ROOT, NESTED], ids=lambda profile: profile.name)
-def test_the_user_inside_has_a_name_and_libraries_can_be_imported(profile, tmp_path):
+def test_jailed_user_has_name_and_imports_libraries(profile, tmp_path):
     if (profile is FULL and os.geteuid() == 0) or (profile is ROOT and os.geteuid()):
         pytest.skip("the profile of another user")
     try:
@@ -80,7 +80,7 @@ def test_the_user_inside_has_a_name_and_libraries_can_be_imported(profile, tmp_p
 
 
 @pytest.mark.slow
-def test_without_a_jail_caches_lie_in_the_worlds_folder(tmp_path):
+def test_without_jail_caches_lie_in_worlds_folder(tmp_path):
     found = asked(NONE, None, tmp_path)
     assert found["failed"] == {}
     assert found["user"] == profiles.USER

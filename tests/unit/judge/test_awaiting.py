@@ -31,7 +31,7 @@ def test_the_answers_of_all_ranks_come_together() -> None:
     assert [answer.kind for answer in answers] == [Kind.LOADED] * 2
 
 
-def test_a_contenders_failure_and_its_deadline_are_its_own() -> None:
+def test_contenders_failure_and_its_deadline_are_its_own() -> None:
     machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, Kind.RAISED, ranks=(1,), text="oh")]))
     with pytest.raises(WorldFailed, match="rank 1: RAISED oh"):
         machine.await_all(world, Kind.LOADED, 1.0)
@@ -46,7 +46,7 @@ def test_a_contenders_failure_and_its_deadline_are_its_own() -> None:
 @pytest.mark.parametrize(
     ("without_core", "seconds"), [(0.5, 1.5), (0.8, 3.0), (1.0, 1.0 + WITHOUT_CORE)], ids=["half", "most", "all"]
 )
-def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(without_core: float, seconds: float) -> None:
+def test_time_without_core_does_not_count_to_limit(without_core: float, seconds: float) -> None:
     machine, world = loading(MadeKernel(without_core=without_core, faults=[Fault(Kind.LOAD, ranks=(1,))]))
     before = machine.clock.monotonic()
     with pytest.raises(Deadline):
@@ -72,7 +72,7 @@ def test_only_a_busy_machine_excuses_ranks(outside: float, kernel: MadeKernel, e
         machine.await_all(world, Kind.LOADED, 4.0)
 
 
-def test_a_referee_that_had_no_core_itself_looks_once_more() -> None:
+def test_referee_without_core_looks_once_more() -> None:
     machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, ranks=(1,))]))
     looks: list[float] = []
 
@@ -85,7 +85,7 @@ def test_a_referee_that_had_no_core_itself_looks_once_more() -> None:
     assert len(looks) == 2
 
 
-def test_an_answer_that_was_not_due_breaks_the_protocol() -> None:
+def test_answer_that_was_not_due_breaks_protocol() -> None:
     machine, world = loading(MadeKernel())
     with pytest.raises(WorldFailed, match="sent LOADED where ARMED was due"):
         machine.await_all(world, Kind.ARMED, 1.0)
@@ -94,7 +94,7 @@ def test_an_answer_that_was_not_due_breaks_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("compile_s", "limit", "late"), [(60.0, 1.0, False), (COMPILE - 1, 1.0, False), (COMPILE + 5, 1.0, True)]
 )
-def test_time_for_compiling_does_not_count_up_to_its_own_limit(compile_s: float, limit: float, late: bool) -> None:
+def test_compiling_does_not_count_up_to_its_limit(compile_s: float, limit: float, late: bool) -> None:
     machine, world = loading(MadeKernel(compile_s=compile_s))
     before = machine.clock.monotonic()
     if late:
@@ -105,19 +105,19 @@ def test_time_for_compiling_does_not_count_up_to_its_own_limit(compile_s: float,
         assert machine.await_all(world, Kind.LOADED, limit)
 
 
-def test_a_world_that_grows_too_large_while_it_is_awaited_fails() -> None:
+def test_world_that_grows_too_large_while_awaited_fails() -> None:
     machine, world = loading(MadeKernel(excess="holds 9 GiB", faults=[Fault(Kind.LOAD)]))
     with pytest.raises(WorldFailed, match="NO_MEMORY holds 9 GiB"):
         machine.await_all(world, Kind.LOADED, 10.0)
 
 
-def test_memory_is_not_looked_up_within_a_short_wait() -> None:
+def test_memory_is_not_looked_up_within_short_wait() -> None:
     machine, world = loading(MadeKernel(excess="holds 9 GiB"))
     assert machine.await_all(world, Kind.LOADED, 10.0)
 
 
 @pytest.mark.parametrize("role", ["baseline", "reference"])
-def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(role: str) -> None:
+def test_faults_without_a_kernel_are_harness_errors(role: str) -> None:
     machine = MadeMachine()
     machine.faults["reference"] = [[Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]]
     machine.oracle.faults += [Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]
@@ -130,7 +130,7 @@ def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(r
         machine.await_all(world, Kind.AWAKE, 1.0)
 
 
-def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_may_be() -> None:
+def test_late_world_without_kernel_is_harness_error() -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     _, stage, _ = opened(machine)
@@ -141,7 +141,7 @@ def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_m
         machine.await_all(stage.world, Kind.AWAKE, 1.0, may_be_late=True)
 
 
-def test_a_setting_that_the_problem_refuses_is_no_failure() -> None:
+def test_setting_that_problem_refuses_is_no_failure() -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even"))
     with pytest.raises(SettingRefused, match="M must be even"):

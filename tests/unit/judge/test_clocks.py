@@ -25,37 +25,37 @@ def test_a_clock_without_pairs_says_nothing() -> None:
     assert empty.overhead_error() == 0.0
 
 
-def test_the_overhead_is_subtracted_from_call_time_alike_on_both_sides() -> None:
+def test_overhead_is_subtracted_alike_on_both_sides() -> None:
     made = clock("call", noop={0: [9, 10, 11], 1: [11, 12, 13]})
     assert made.overhead_us == 11
     assert made.medians() == (89, 39)
 
 
-def test_a_contenders_word_on_call_time_is_not_asked_for() -> None:
+def test_contender_is_not_asked_about_call_time() -> None:
     made = clock("call", noop={0: [10], 1: [10], CONTENDER_INDEX: [40]})
     assert made.overhead_us == 10
     assert made.overhead_of(CONTENDER_INDEX) == 10
 
 
-def test_of_device_time_each_world_has_its_own_cost() -> None:
+def test_each_world_has_own_cost_of_device_time() -> None:
     made = clock(noop={0: [4, 5, 6], 1: [7, 8, 9], CONTENDER_INDEX: [2, 3, 4]})
     assert [made.overhead_of(world) for world in (0, 1, CONTENDER_INDEX)] == [5, 8, 3]
     assert {sample.baseline_us for sample in made.samples()} == {95, 92}
     assert {sample.contender_us for sample in made.samples()} == {47}
 
 
-def test_a_contender_that_delays_its_kept_batches_gains_no_more_than_the_slowest_reference_takes() -> None:
+def test_delayed_no_op_batches_gain_at_most_references() -> None:
     honest, delaying = ({0: [5.0], 1: [8.0], CONTENDER_INDEX: [us]} for us in (8.0, 45.0))
     assert clock(noop=delaying).overhead_of(CONTENDER_INDEX) == 8
     assert clock(noop=delaying).medians() == clock(noop=honest).medians()
 
 
-def test_between_two_kernels_the_quicker_word_counts_for_both() -> None:
+def test_between_two_kernels_quicker_word_counts_for_both() -> None:
     made = clock(rival=True, noop={0: [5.0], CONTENDER_INDEX: [45.0]})
     assert made.overhead_us == made.overhead_of(0) == made.overhead_of(CONTENDER_INDEX) == 5
 
 
-def test_what_is_taken_off_leaves_a_share_and_the_devices_own_time() -> None:
+def test_overhead_leaves_share_and_device_time() -> None:
     made = clock("call", noop={0: [60.0], 1: [60.0]})
     assert made.medians() == (40.0, 50.0 * LEAST_SHARE)
     made.estimate((45.0, 30.0))
@@ -75,9 +75,7 @@ def test_an_uncertain_cost_makes_the_interval_wider() -> None:
 @pytest.mark.parametrize(
     ("busy", "quiet", "fault"), [(0, 10, False), (1, 0, False), (2, 0, True), (2, 8, True), (2, 9, False)]
 )
-def test_foreign_work_counts_before_a_fifth_of_the_batches_of_a_kind_and_never_once(
-    busy: int, quiet: int, fault: bool
-) -> None:
+def test_foreign_work_counts_before_fifth_of_batches(busy: int, quiet: int, fault: bool) -> None:
     looks = ForeignWork()
     for _ in range(busy):
         looks.note("contender, call", FOREIGN_US + 1)

@@ -31,7 +31,7 @@ def roles(machine: MadeMachine, state: str) -> list[str]:
 # --- spares --------------------------------------------------------------------------------------------------
 
 
-def test_spares_get_ready_one_after_the_other_while_nothing_runs() -> None:
+def test_spares_get_ready_one_by_one_while_idle() -> None:
     machine = MadeMachine()
     pool = machine.pool()
     pool.contenders.tend_spares()
@@ -48,7 +48,7 @@ def test_spares_get_ready_one_after_the_other_while_nothing_runs() -> None:
     ] * 2
 
 
-def test_a_spare_that_is_open_is_taken_before_an_older_one_that_is_not() -> None:
+def test_open_spare_is_taken_before_older_one() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     pool.contenders.prepare_spare(setting)
@@ -62,9 +62,7 @@ def test_a_spare_that_is_open_is_taken_before_an_older_one_that_is_not() -> None
 
 
 @pytest.mark.parametrize("on_gpus", [True, False])
-def test_on_gpus_the_next_spare_starts_when_the_last_one_is_taken(
-    on_gpus: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_gpu_spare_starts_when_last_is_taken(on_gpus: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MadeGpu, "on_gpus", on_gpus)
     machine = MadeMachine("made-gpu")
     pool = machine.pool()
@@ -73,7 +71,7 @@ def test_on_gpus_the_next_spare_starts_when_the_last_one_is_taken(
     assert taken not in pool.contenders.spares
 
 
-def test_spares_open_the_problem_while_others_do_without_a_second_spare() -> None:
+def test_spares_open_problem_when_no_second_is_needed() -> None:
     machine = MadeMachine()
     pool = machine.pool()
     pool.contenders.prepare_spare(machine.setting())
@@ -83,7 +81,7 @@ def test_spares_open_the_problem_while_others_do_without_a_second_spare() -> Non
     assert [world.has_open(machine.setting()) for world in pool.contenders.spares] == [True]
 
 
-def test_without_a_spare_a_world_is_started_and_opened() -> None:
+def test_without_spare_world_is_started_and_opened() -> None:
     machine = MadeMachine()
     pool = machine.pool()
     assert pool.contenders.take(machine.setting()).has_open(machine.setting())
@@ -91,7 +89,7 @@ def test_without_a_spare_a_world_is_started_and_opened() -> None:
 
 
 @pytest.mark.parametrize("change", [{"world": 3}, {"device": "made-gpu"}])
-def test_spares_that_do_not_fit_a_setting_are_ended(change: dict[str, object]) -> None:
+def test_spares_that_do_not_fit_setting_are_ended(change: dict[str, object]) -> None:
     machine = MadeMachine()
     pool = machine.pool()
     pool.contenders.prepare_spare(machine.setting())
@@ -102,7 +100,7 @@ def test_spares_that_do_not_fit_a_setting_are_ended(change: dict[str, object]) -
     assert len(pool.contenders.spares) == 1
 
 
-def test_a_spare_of_another_size_of_the_same_problem_is_opened_anew() -> None:
+def test_spare_of_other_size_is_opened_anew() -> None:
     machine = MadeMachine()
     pool = machine.pool()
     pool.contenders.prepare_spare(machine.setting())
@@ -118,7 +116,7 @@ def own_problem(machine: MadeMachine, folder: Path) -> Setting:
     return machine.setting(problem_dir=str(folder))
 
 
-def test_a_problem_of_the_users_own_is_readable_and_opened_anew_when_its_files_change(tmp_path: Path) -> None:
+def test_user_problem_is_readable_and_reopens_when_changed(tmp_path: Path) -> None:
     machine = MadeMachine()
     pool = machine.pool()
     setting = own_problem(machine, tmp_path / "mine")
@@ -136,7 +134,7 @@ def test_a_problem_of_the_users_own_is_readable_and_opened_anew_when_its_files_c
 
 
 @pytest.mark.parametrize("order", [Kind.READY, Kind.OPEN])
-def test_a_spare_that_fails_is_dropped_and_no_run_hears_of_it(order: Kind) -> None:
+def test_failing_spare_is_dropped_silently(order: Kind) -> None:
     machine = MadeMachine()
     machine.faults["spare"] = [[Fault(order, Kind.LOAD_FAILED, text="no torch")]]
     pool = machine.pool()
@@ -146,7 +144,7 @@ def test_a_spare_that_fails_is_dropped_and_no_run_hears_of_it(order: Kind) -> No
     assert pool.contenders.take(machine.setting()).has_open(machine.setting())
 
 
-def test_one_spare_is_enough_where_there_is_no_room_for_two() -> None:
+def test_one_spare_is_enough_where_memory_is_short() -> None:
     machine = MadeMachine()
     machine.room = 1
     pool = machine.pool()
@@ -155,14 +153,14 @@ def test_one_spare_is_enough_where_there_is_no_room_for_two() -> None:
     assert len(pool.contenders.spares) == 1
 
 
-def test_no_room_for_a_first_one_is_the_harnesss_fault() -> None:
+def test_no_room_for_first_one_is_harnesss_fault() -> None:
     machine = MadeMachine()
     machine.room = 0
     with pytest.raises(HarnessFailed, match="cannot start the spare world: no room"):
         machine.pool().contenders.take(machine.setting())
 
 
-def test_a_spare_whose_opening_was_asked_for_by_a_cancelled_run_is_heard_out() -> None:
+def test_opening_spare_of_cancelled_run_is_heard_out() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     pool.contenders.prepare_spare(setting)
@@ -176,7 +174,7 @@ def test_a_spare_whose_opening_was_asked_for_by_a_cancelled_run_is_heard_out() -
     assert pool.contenders.take(other).has_open(other)
 
 
-def test_two_contenders_are_two_worlds_and_both_end_with_their_run() -> None:
+def test_two_contenders_are_two_worlds_and_both_end() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     rival, contender = pool.contenders.take_rival(setting), pool.contenders.take(setting)
@@ -189,7 +187,7 @@ def test_two_contenders_are_two_worlds_and_both_end_with_their_run() -> None:
     pool.end_run()
 
 
-def test_a_contender_that_ran_the_baseline_is_kept_as_a_spare_while_there_is_room_for_it() -> None:
+def test_contender_of_baseline_becomes_spare_if_possible() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     world = pool.contenders.take(setting)

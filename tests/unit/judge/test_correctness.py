@@ -39,7 +39,7 @@ def of_kernel(*faults: Fault, **kernel: Any) -> MadeMachine:
     return MadeMachine(kernel=MadeKernel(faults=list(faults), **kernel))
 
 
-def test_a_right_kernel_passes_with_its_phases_in_order() -> None:
+def test_right_kernel_passes_with_its_phases_in_order() -> None:
     machine = MadeMachine()
     correctness = correctness_check(machine)
     assert correctness.judge() == (Verdict.PASS, None)
@@ -62,7 +62,7 @@ def test_paper_checks_one_meaningful_iteration(preset: str, meaningful: int) -> 
     assert len(drawn) == meaningful
 
 
-def test_a_few_iterations_are_checked_on_private_copies_and_fewer_where_there_is_one_slot() -> None:
+def test_few_iterations_are_checked_on_private_copies() -> None:
     for in_bytes, count in ((1 << 10, CHECKED_SLOTS), (1 << 30, 1)):
         machine = MadeMachine()
         machine.oracle.in_bytes = in_bytes
@@ -85,7 +85,7 @@ def test_a_few_iterations_are_checked_on_private_copies_and_fewer_where_there_is
         (Kind.REFUSED, Verdict.PROTOCOL, "load"),
     ],
 )
-def test_a_rank_that_cannot_load_the_kernel_says_why(says: Kind, verdict: Verdict, phase: str) -> None:
+def test_rank_that_cannot_load_kernel_says_why(says: Kind, verdict: Verdict, phase: str) -> None:
     fault = Fault(Kind.LOAD, says, ranks=(1,), text="Why\nit failed", line=7)
     found, failure = proved(of_kernel(fault))
     assert (found, failure.phase, failure.rank, failure.line) == (verdict, phase, 1, 7)
@@ -117,13 +117,13 @@ def test_a_first_call_that_fails_is_named(says: Kind, verdict: Verdict) -> None:
         (-1, Verdict.CRASH, "the process ended before its work was done"),
     ],
 )
-def test_a_rank_that_ends_is_named_with_what_ended_it(status: int, verdict: Verdict, words: str) -> None:
+def test_ended_rank_is_named_with_its_cause(status: int, verdict: Verdict, words: str) -> None:
     found, failure = proved(of_kernel(Fault(Kind.GO, status=status, ranks=(1,))))
     assert found is verdict
     assert words in failure.message
 
 
-def test_a_world_that_the_system_ended_for_its_memory_is_out_of_memory() -> None:
+def test_world_killed_for_memory_is_out_of_memory() -> None:
     machine = of_kernel(Fault(Kind.GO, status=9))
     correctness = correctness_check(machine)
     machine.processes(correctness.contender).why_killed = "the world held 3 GiB"
@@ -132,7 +132,7 @@ def test_a_world_that_the_system_ended_for_its_memory_is_out_of_memory() -> None
 
 
 @pytest.mark.parametrize(("order", "phase"), [(Kind.LOAD, "load"), (Kind.GO, "check"), (Kind.ARM, "check")])
-def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(order: Kind, phase: str) -> None:
+def test_silent_ranks_miss_deadline_and_are_asked_where(order: Kind, phase: str) -> None:
     machine = of_kernel(Fault(order, ranks=(0, 1)))
     correctness = correctness_check(machine)
     before = machine.clock.monotonic()
@@ -152,7 +152,7 @@ def stack(*frames: tuple[str, int], thread: str = "Current thread") -> str:
     return "\n".join([f"{thread} 0x00007f (most recent call first):", *rows, ""])
 
 
-def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
+def test_blocking_rank_is_named_with_its_line() -> None:
     machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
     correctness = correctness_check(machine)
     correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
@@ -165,7 +165,7 @@ def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
     assert (failure.rank, failure.line) == (1, 8)
 
 
-def test_a_rank_that_was_killed_is_told_with_its_last_stack() -> None:
+def test_killed_rank_is_told_with_its_last_stack() -> None:
     machine = of_kernel(Fault(Kind.GO, status=int(signal.SIGSEGV), ranks=(1,)))
     correctness = correctness_check(machine)
     correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
@@ -202,7 +202,7 @@ def test_prints_that_tell_no_place_name_none(printed: str) -> None:
     assert place_of(0, printed, "kernel.py", 12) is None
 
 
-def test_an_exception_is_called_one_and_not_a_segmentation_fault() -> None:
+def test_exception_is_called_one_and_not_segmentation_fault() -> None:
     fault = Fault(Kind.GO, Kind.RAISED, text="ValueError: no", line=5)
     verdict, failure = proved(of_kernel(fault))
     assert verdict is Verdict.CRASH
@@ -211,7 +211,7 @@ def test_an_exception_is_called_one_and_not_a_segmentation_fault() -> None:
     assert "segmentation" not in failure.advice
 
 
-def test_a_file_that_does_not_load_is_told_what_to_do_about_its_own_fault() -> None:
+def test_file_that_does_not_load_gets_advice() -> None:
     head = "Traceback (most recent call last):"
     raised = Fault(Kind.LOAD, Kind.LOAD_FAILED, text=f"NameError: x\n\n{head}\n  File", line=3)
     _, failure = proved(of_kernel(raised))
@@ -226,7 +226,7 @@ def test_one_rank_that_hangs_is_named_alone() -> None:
     assert failure.rank == 1
 
 
-def test_compiling_is_a_phase_of_its_own_and_has_its_own_deadline() -> None:
+def test_compiling_is_phase_with_its_own_deadline() -> None:
     machine = of_kernel(compile_s=60.0)
     correctness = correctness_check(machine)
     assert correctness.judge()[0] is Verdict.PASS
@@ -279,7 +279,7 @@ def test_outputs_that_must_match_exactly_say_so() -> None:
     assert "(must match exactly)" in failure.message
 
 
-def test_a_structure_that_was_not_compared_has_its_own_words() -> None:
+def test_uncompared_structure_has_its_own_words() -> None:
     found = OutputFinding(Verdict.WRONG_STRUCTURE, message="nothing was written", output="out")
     verdict, failure = proved(finding(MadeMachine(), on_rank_1(found)))
     assert (verdict, failure.message, failure.output) == (Verdict.WRONG_STRUCTURE, "nothing was written", "out")
@@ -291,7 +291,7 @@ def late(rank: int, order: CompareOutputs, slot: int, seen: list[int]) -> Output
     return wrong() if len(seen) <= 2 * CHECKED_SLOTS else right()
 
 
-def test_outputs_that_are_right_a_moment_later_were_still_being_written() -> None:
+def test_outputs_right_later_were_still_being_written() -> None:
     seen: list[int] = []
     machine = finding(MadeMachine(), lambda rank, order, slot: late(rank, order, slot, seen))
     verdict, failure = proved(machine)
@@ -300,13 +300,13 @@ def test_outputs_that_are_right_a_moment_later_were_still_being_written() -> Non
 
 
 @pytest.mark.parametrize("fault", [Fault(Kind.RECOPY), Fault(Kind.RECOPY, Kind.RAISED)])
-def test_a_rank_that_cannot_show_its_outputs_again_is_wrong(fault: Fault) -> None:
+def test_rank_that_cannot_show_outputs_again_is_wrong(fault: Fault) -> None:
     seen: list[int] = []
     machine = finding(of_kernel(fault), lambda rank, order, slot: late(rank, order, slot, seen))
     assert proved(machine)[0] is Verdict.WRONG_RESULT
 
 
-def test_what_is_written_after_the_outputs_were_read_is_late() -> None:
+def test_writes_after_outputs_were_read_are_late() -> None:
     machine = MadeMachine()
     machine.oracle.touched = lambda rank, order: [0] if isinstance(order, CheckPoison) and rank else []
     verdict, failure = proved(machine)
@@ -321,7 +321,7 @@ def test_upstreams_rule_is_told_apart() -> None:
     assert correctness.paper_rule() == "mismatch"
 
 
-def test_a_trusted_rank_that_fails_is_never_the_kernels_fault() -> None:
+def test_trusted_rank_that_fails_is_never_kernels_fault() -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.COMPARE, Kind.BROKEN, text="the oracle failed"))
     with pytest.raises(HarnessFailed, match="the oracle failed"):

@@ -26,7 +26,7 @@ def made(kernel: MadeKernel | None = None, reference: MadeKernel | None = None) 
     return MadeMachine("made-gpu", kernel or MadeKernel(gated_us=QUICK), reference=reference)
 
 
-def test_the_gate_shows_the_devices_time_without_the_gates_own() -> None:
+def test_gate_shows_devices_time_without_gates_own() -> None:
     # A no-op batch takes 2 us a call in all worlds, so 78 and 18 us remain.
     rounds = measured(made())
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
@@ -52,14 +52,14 @@ def test_every_round_has_pairs_behind_the_gate() -> None:
     assert len(rounds.device.raw) == rounds.pace.gated_pairs * ROUNDS
 
 
-def test_a_batch_has_as_many_calls_as_last_long_enough() -> None:
+def test_batch_has_enough_calls_to_last() -> None:
     rounds = measured(made(MadeKernel(gated_us=noisy(900.0)), MadeKernel(gated_us=noisy(900.0))))
     # rounds.calls are those of a batch with the gate open: 10 ms of 100 us each.
     assert rounds.behind_gate.calls == max(rounds.calls, int(BATCH / 900e-6) + 1)
     assert {pair.calls for pair in rounds.device.raw} == {rounds.behind_gate.calls}
 
 
-def test_few_calls_with_the_gate_open_become_more_behind_it() -> None:
+def test_few_calls_with_open_gate_become_more_behind() -> None:
     slow_calls = MadeKernel(noisy(2000.0), QUICK)
     rounds = measured(made(slow_calls, MadeKernel(noisy(2000.0), QUICK)))
     assert rounds.calls == 6
@@ -68,7 +68,7 @@ def test_few_calls_with_the_gate_open_become_more_behind_it() -> None:
 
 @pytest.mark.parametrize(("queues", "calls"), [(127, 101), (100, 32), (31, 4), (3, 1)])
 @pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_a_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, side: str) -> None:
+def test_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, side: str) -> None:
     short = MadeKernel(gated_us=QUICK, queues=queues)
     machine = made(short) if side == "kernel" else made(None, short)
     rounds = measured(machine)
@@ -79,7 +79,7 @@ def test_a_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, sid
 
 
 @pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_all_the_same(side: str) -> None:
+def test_calls_waiting_for_device_have_call_time_alone(side: str) -> None:
     waiting = MadeKernel(gated_us=QUICK, queues=0)
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
@@ -90,7 +90,7 @@ def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_
 
 
 @pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_kept_results_that_wait_for_the_device_end_device_time_alone(side: str) -> None:
+def test_waiting_no_op_batches_end_device_time_alone(side: str) -> None:
     waiting = MadeKernel(gated_us=QUICK, queues_noop=False)
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
@@ -99,7 +99,7 @@ def test_kept_results_that_wait_for_the_device_end_device_time_alone(side: str) 
     assert rounds.done == ROUNDS
 
 
-def test_a_batch_that_was_not_queued_is_waited_for_no_longer_than_it_needs() -> None:
+def test_unqueued_batch_is_awaited_no_longer_than_needed() -> None:
     machine = made(MadeKernel(gated_us=QUICK, queues=0))
     before = machine.clock.monotonic()
     rounds = machine.rounds(machine.run(rounds=1))
@@ -107,7 +107,7 @@ def test_a_batch_that_was_not_queued_is_waited_for_no_longer_than_it_needs() -> 
     assert 1 * QUEUE_SECONDS < machine.clock.monotonic() - before < 5 * QUEUE_SECONDS + 2.0
 
 
-def test_outputs_of_a_batch_that_was_not_queued_are_not_compared() -> None:
+def test_outputs_of_unqueued_batch_are_not_compared() -> None:
     machine = made(MadeKernel(gated_us=QUICK, queues=0))
     rounds = machine.rounds(machine.run(rounds=1))
     contender = machine.ranks(rounds.turns.contender_side.worlds[0])
@@ -124,19 +124,19 @@ def test_outputs_of_a_batch_that_was_not_queued_are_not_compared() -> None:
     assert following[0].slots == []
 
 
-def test_a_world_that_never_finishes_its_batch_with_the_gate_open_misses_its_deadline() -> None:
+def test_unfinished_open_gate_batch_misses_its_deadline() -> None:
     stuck = MadeKernel(gated_us=QUICK, queues=0, faults=[Fault(Kind.FINISH, ranks=(0, 1))])
     with pytest.raises(Deadline) as late:
         measured(made(stuck))
     assert late.value.ranks == [0, 1]
 
 
-def test_a_rank_that_dies_behind_the_gate_fails_its_world() -> None:
+def test_rank_that_dies_behind_gate_fails_its_world() -> None:
     with pytest.raises(WorldFailed, match="DIED"):
         measured(made(MadeKernel(gated_us=QUICK, faults=[Fault(Kind.FINISH, status=9, after=3)])))
 
 
-def test_a_reference_that_fails_behind_the_gate_is_the_harnesss_fault() -> None:
+def test_reference_that_fails_behind_gate_is_harnesss_fault() -> None:
     with pytest.raises(HarnessFailed, match="RAISED"):
         measured(made(None, MadeKernel(gated_us=QUICK, faults=[Fault(Kind.FINISH, Kind.RAISED, after=3)])))
 
@@ -151,7 +151,7 @@ def test_work_that_goes_on_after_the_mark_counts() -> None:
     assert mine == pytest.approx((calls + 10_000) / calls - 2.0)
 
 
-def test_a_mark_that_is_never_written_ends_when_the_rank_says_so() -> None:
+def test_missing_mark_ends_when_rank_says_so() -> None:
     machine = made(MadeKernel(gated_us=QUICK, marks=False))
     rounds = measured(machine)
     _, mine = rounds.device.medians()
@@ -159,7 +159,7 @@ def test_a_mark_that_is_never_written_ends_when_the_rank_says_so() -> None:
     assert mine * rounds.behind_gate.calls / 1e6 > rounds.turns.limits.batch * 0.9
 
 
-def test_what_worlds_need_to_say_that_they_are_done_is_no_work() -> None:
+def test_words_about_the_end_are_no_work() -> None:
     slow_word = 2500.0
     reference = MadeKernel(trailing_us=slow_word)
     rounds = measured(made(MadeKernel(gated_us=QUICK, trailing_us=slow_word), reference))
@@ -167,7 +167,7 @@ def test_what_worlds_need_to_say_that_they_are_done_is_no_work() -> None:
 
 
 @pytest.mark.slow
-def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_references_differ_by() -> None:
+def test_delayed_no_op_batches_gain_nothing_beyond_references() -> None:
     def speed(noop_us: float) -> float:
         reference = MadeKernel(offsets=(0.0, 0.2), noop_gated_us=noisy(5.0))
         machine = made(MadeKernel(gated_us=noisy(80.0), noop_gated_us=noisy(noop_us)), reference)
@@ -182,13 +182,13 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
     assert rounds.device.overhead_of(CONTENDER_INDEX) == pytest.approx(5.0)
 
 
-def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:
+def test_delayed_no_op_batches_gain_nothing_in_duels() -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noop_gated_us=noisy(60.0)), rival=MadeKernel(noop_gated_us=noisy(4.0)))
     rounds = measured(machine, rival="rival.py")
     assert rounds.device.medians() == pytest.approx((76.0, 76.0))
 
 
-def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -> None:
+def test_no_op_batches_behind_gate_run_everywhere() -> None:
     machine = made()
     rounds = measured(machine, references=3)
     for world, times in (
@@ -199,7 +199,7 @@ def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -
         assert sum(isinstance(o, ChooseBatch) and o.noop and o.epoch > 0 for o in orders) == times
 
 
-def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
+def test_wrong_iteration_behind_gate_ends_run() -> None:
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
     finished = machine.ranks(rounds.turns.contender_side.worlds[0]).orders
@@ -215,7 +215,7 @@ def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
     assert rounds.done == 0
 
 
-def test_without_sealed_memory_inputs_are_there_before_the_batch_is_queued() -> None:
+def test_unsealed_inputs_are_there_before_queueing() -> None:
     machine = made()
     machine.oracle.sealed = False
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
@@ -232,7 +232,7 @@ def test_without_sealed_memory_inputs_are_there_before_the_batch_is_queued() -> 
     assert not any("queued" in states for states in queued)
 
 
-def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_rests() -> None:
+def test_sealed_inputs_come_when_batch_is_queued() -> None:
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
     states: set[tuple[str, bool]] = set()
@@ -248,7 +248,7 @@ def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_r
     assert not any(not paused for _, paused in states)
 
 
-def test_the_gates_of_references_serve_the_next_run_too() -> None:
+def test_gates_of_references_serve_next_run_too() -> None:
     machine = made()
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
@@ -263,9 +263,7 @@ def test_the_gates_of_references_serve_the_next_run_too() -> None:
 
 
 @pytest.mark.parametrize("queues", [0, 40])
-def test_a_kernel_whose_launches_begin_to_wait_while_it_is_timed_gets_fewer_calls_or_no_device_time(
-    queues: int,
-) -> None:
+def test_kernel_with_newly_waiting_launches_gets_fewer_calls(queues: int) -> None:
     kernel = MadeKernel(gated_us=QUICK)
     machine = made(kernel)
     rounds = machine.rounds(machine.run(rounds=24))
@@ -282,7 +280,7 @@ def test_a_kernel_whose_launches_begin_to_wait_while_it_is_timed_gets_fewer_call
         assert {pair.calls for pair in rounds.device.raw} == {128, 32}
 
 
-def test_probes_end_where_launches_begin_to_wait_and_batches_of_one_call_are_left() -> None:
+def test_probes_end_where_launches_begin_to_wait() -> None:
     kernel = MadeKernel(gated_us=QUICK)
     machine = made(kernel)
     machine.probing = True

@@ -52,7 +52,7 @@ def measured(gpu: MadeGpu, reader: Any) -> tuple[MadeMachine, Any, list[int]]:
     return machine, energy.measure(rounds.turns, (100.0, 50.0), reader), warm
 
 
-def test_both_sides_make_rows_of_calls_under_the_counters(gpu: MadeGpu) -> None:
+def test_both_sides_make_rows_of_calls_under_counters(gpu: MadeGpu) -> None:
     reader = MadeReader([GpuPower(400.0, 0.02)] * 2, [GpuPower(300.0, 0.03), GpuPower(320.0, 0.01)])
     _, found, warm = measured(gpu, reader)
     assert found.missing == ""
@@ -79,7 +79,7 @@ def test_cpu_ranks_have_no_counter() -> None:
     assert energy.measure(rounds.turns, (1.0, 1.0)).missing == "CPU ranks have no counter of energy"
 
 
-def test_power_is_between_the_first_step_and_the_last() -> None:
+def test_power_is_between_first_step_and_last() -> None:
     steps = [Step(0.995, 1.0, 1_000_000), Step(1.09, 1.1, 1_050_000), Step(1.19, 1.2, 1_100_000)]
     found = power(steps, 0.3)
     assert found.watts == pytest.approx(500.0)

@@ -42,7 +42,7 @@ def gpu(kernel: MadeKernel | None = None, reference: MadeKernel | None = None) -
     return MadeMachine("made-gpu", kernel or MadeKernel(noisy(50.0), noisy(40.0)), reference=reference)
 
 
-def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
+def test_kernel_that_passes_has_both_times_and_roofline() -> None:
     result = judged(gpu())
     assert result.verdict is Verdict.PASS
     assert (result.outcome, result.clock) == ("faster", "call")
@@ -66,7 +66,7 @@ def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
     assert result.error.rms == 1e-3
 
 
-def test_a_machine_that_was_never_calibrated_has_no_roofline() -> None:
+def test_machine_that_was_never_calibrated_has_no_roofline() -> None:
     result = judged(gpu(), peaks=Peaks(device="made-gpu"))
     assert result.verdict is Verdict.PASS
     assert result.roofline is None
@@ -113,7 +113,7 @@ def test_a_kernel_that_is_wrong_is_not_timed() -> None:
         (MadeKernel(call_us=noisy(1e-5)), Verdict.IMPOSSIBLE_SPEED),
     ],
 )
-def test_whatever_fails_while_it_is_timed_has_its_verdict_and_no_times(kernel: MadeKernel, verdict: Verdict) -> None:
+def test_failures_while_timed_have_verdict_and_no_times(kernel: MadeKernel, verdict: Verdict) -> None:
     result = judged(gpu(kernel), rounds=12)
     assert result.verdict is verdict
     assert result.failure is not None
@@ -129,19 +129,19 @@ def test_timing_starts_again_once_where_outputs_are_lost() -> None:
     assert result.speedup is not None
 
 
-def test_memory_that_is_used_again_in_the_check_loses_nothing() -> None:
+def test_memory_used_again_in_check_loses_nothing() -> None:
     machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[LOST]))
     assert judged(machine).verdict is Verdict.PASS
     assert [event.phase for event in machine.of(PhaseStarted)].count("time") == 1
 
 
-def test_outputs_that_are_lost_again_and_again_are_compared() -> None:
+def test_repeatedly_lost_outputs_are_compared() -> None:
     machine = gpu(MadeKernel(noisy(50.0), noisy(40.0), memory_reports=[0] + [LOST] * 1000))
     machine.oracle.finding = lambda rank, order, slot: wrong() if machine.of(Checked) else right()
     assert judged(machine).verdict is Verdict.WRONG_RESULT
 
 
-def test_the_devices_are_leased_only_for_what_is_timed() -> None:
+def test_devices_are_leased_only_for_what_is_timed() -> None:
     machine = gpu()
     judge = revision(machine)
     phases: list[str] = []
@@ -166,7 +166,7 @@ def test_noisy_calls_leave_the_headline_to_device_time() -> None:
     assert "more rounds" in result.advice
 
 
-def test_energy_is_in_a_result_where_it_was_asked_for_and_the_kernel_passed() -> None:
+def test_energy_is_in_requested_passing_results() -> None:
     assert judged(gpu()).energy is UNSET
     found = revision(gpu(), energy=True).judge()
     assert found.energy is not None

@@ -36,7 +36,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_arenas_go_from_each_trusted_rank_to_its_twin_and_no_descriptor_stays() -> None:
+def test_arenas_reach_twins_and_no_descriptor_stays() -> None:
     before = descriptors()
     machine = MadeMachine()
     found = exchange(machine)
@@ -46,7 +46,7 @@ def test_arenas_go_from_each_trusted_rank_to_its_twin_and_no_descriptor_stays() 
     assert descriptors() == before
 
 
-def test_lost_descriptors_are_the_harnesss_fault_and_none_stays_open() -> None:
+def test_lost_descriptors_are_harness_error_and_closed() -> None:
     before = descriptors()
     machine = MadeMachine()
     machine.oracle.lost_fds = True
@@ -55,7 +55,7 @@ def test_lost_descriptors_are_the_harnesss_fault_and_none_stays_open() -> None:
     assert descriptors() == before
 
 
-def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
+def test_iterations_are_drawn_for_all_sides_and_armed() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.sides = [CONTENDER, RIVAL]
@@ -69,7 +69,7 @@ def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
     assert [table.index for table in armed.slots] == [2, 3, 4]
 
 
-def test_answers_that_say_nothing_are_taken_by_the_next_wait() -> None:
+def test_empty_answers_are_taken_by_next_wait() -> None:
     found = exchange(MadeMachine())
     found.take(0, 2)
     found.discard_outputs()
@@ -113,7 +113,7 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
-def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: int) -> None:
+def test_lost_poison_at_next_draw_blames_its_side(side: int) -> None:
     machine = MadeMachine()
     found = exchange(machine)
     machine.oracle.touched = lambda rank, order: [side] if rank == 1 else []
@@ -125,7 +125,7 @@ def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: i
         found.require_untouched()
 
 
-def test_the_longest_foreign_moment_of_any_rank_counts_and_only_when_somebody_looks() -> None:
+def test_longest_foreign_moment_of_any_rank_counts() -> None:
     machine = MadeMachine()
     moments = iter([3.0, 250.0, 1.0, 2.0])
     machine.oracle = MadeOracle(foreign_us=lambda order: next(moments))
@@ -139,7 +139,7 @@ def test_the_longest_foreign_moment_of_any_rank_counts_and_only_when_somebody_lo
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_a_batch_ends_with_done_and_unsealed_outputs_are_fetched_off_the_clock(sealed: bool) -> None:
+def test_batch_ends_with_done_and_fetches_outputs_untimed(sealed: bool) -> None:
     machine = MadeMachine()
     machine.oracle.sealed = sealed
     found = exchange(machine)
@@ -152,7 +152,7 @@ def test_a_batch_ends_with_done_and_unsealed_outputs_are_fetched_off_the_clock(s
 
 
 @pytest.mark.parametrize("bears", [True, False])
-def test_a_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeMachine(kernel=MadeKernel(bears_processes=bears))
     found = exchange(machine)
     world = found.contender
@@ -173,7 +173,7 @@ def test_a_batch_ends_when_its_last_process_was_stopped(bears: bool, monkeypatch
     assert ended == (told[0] if bears else told[0] - 500_000_000)
 
 
-def test_the_clock_of_a_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_of_batch_starts_before_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.draw(2, expect_poison=False)
@@ -199,7 +199,7 @@ def test_discarding_compares_nothing_on_any_side() -> None:
     assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [([], CONTENDER), ([], REFERENCE)]
 
 
-def test_the_first_rank_that_fails_decides_and_all_are_shown() -> None:
+def test_first_failing_rank_decides_and_all_are_shown() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.phase = "check"
@@ -228,7 +228,7 @@ def test_a_second_look_keeps_no_figures() -> None:
     assert (found.findings, found.paper) == ({}, None)
 
 
-def test_the_worst_figures_of_an_output_are_kept_and_a_wrong_one_is_worse_than_any() -> None:
+def test_worst_figures_of_output_are_kept() -> None:
     found = exchange(MadeMachine())
 
     def kept() -> OutputError:
@@ -245,7 +245,7 @@ def test_the_worst_figures_of_an_output_are_kept_and_a_wrong_one_is_worse_than_a
     assert found.paper is False
 
 
-def test_a_mismatch_of_an_empty_output_has_no_share() -> None:
+def test_mismatch_of_empty_output_has_no_share() -> None:
     found = exchange(MadeMachine())
     empty = OutputError("out", False, True, 0, 0, 0, 0, 0, 0)
     assert found.mismatch(0, OutputFinding(Verdict.WRONG_RESULT, outputs=[empty])).wrong_share == 0.0

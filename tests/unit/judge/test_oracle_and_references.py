@@ -16,7 +16,7 @@ from sandbox.worlds.world import State
 # --- prepared settings ---------------------------------------------------------------------------------------
 
 
-def test_a_stage_has_slots_and_limits_of_what_was_measured_and_is_kept() -> None:
+def test_stage_keeps_measured_slots_and_limits() -> None:
     machine = MadeMachine()
     machine.oracle.seconds = 0.01
     pool, setting = machine.pool(), machine.setting()
@@ -30,7 +30,7 @@ def test_a_stage_has_slots_and_limits_of_what_was_measured_and_is_kept() -> None
     assert len(machine.started["baseline"]) == 1
 
 
-def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
+def test_unsealed_arenas_are_smaller_where_kind_says_so() -> None:
     sizes = []
     for sealed in (True, False):
         machine = MadeMachine("made-gpu")
@@ -40,7 +40,7 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
     assert sizes == [MadeGpu.arena_bytes[0] // ((16 << 20) + 1024), MadeGpu.unsealed_arena_bytes // ((16 << 20) + 1024)]
 
 
-def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
+def test_baseline_with_failed_probe_is_not_reused() -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     pool = machine.pool()
@@ -62,7 +62,7 @@ def test_another_number_of_ranks_needs_another_trusted_world() -> None:
 # --- references ----------------------------------------------------------------------------------------------
 
 
-def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_clock() -> None:
+def test_references_load_once_and_make_untimed_first_calls() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
@@ -78,7 +78,7 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
         assert [order.warm for order in orders if isinstance(order, ChooseBatch)] == [50]
 
 
-def test_references_leave_the_last_problem_before_the_oracle_world_opens_the_next() -> None:
+def test_references_leave_last_problem_before_oracle_opens_next() -> None:
     machine = MadeMachine()
     pool, setting, other = machine.pool(), machine.setting(), machine.setting(dtype="float32")
     worlds = list(pool.references.take(pool.prepare(setting, 2), setting, 2))
@@ -90,7 +90,7 @@ def test_references_leave_the_last_problem_before_the_oracle_world_opens_the_nex
     assert pool.oracle.is_prepared(setting)
 
 
-def test_worlds_that_live_across_runs_are_replaced_after_some_problems() -> None:
+def test_worlds_across_runs_are_replaced_after_some_problems() -> None:
     machine = MadeMachine()
     pool, settings = machine.pool(), [machine.setting(dtype=dtype) for dtype in ("bfloat16", "float32")]
     limit = MadeCpu.pace.problems
@@ -104,7 +104,7 @@ def test_worlds_that_live_across_runs_are_replaced_after_some_problems() -> None
     assert all(world.state is State.DEAD for world in machine.started["reference"][:2])
 
 
-def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
+def test_short_memory_runs_fewer_references_and_ends_others() -> None:
     machine = MadeMachine()
     machine.oracle.references = 2
     pool, setting = machine.pool(), machine.setting()
@@ -145,7 +145,7 @@ def test_slow_calls_on_many_inputs_are_fewer() -> None:
 
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("varies", [False, True])
-def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_kernel(varies: bool, idle: bool) -> None:
+def test_references_are_renewed_after_runs_with_differing_shapes(varies: bool, idle: bool) -> None:
     machine = MadeMachine()
     machine.oracle.varies = varies
     pool, setting = machine.pool(), machine.setting()
@@ -187,7 +187,7 @@ def test_references_are_loaded_again_for_another_stage() -> None:
     assert len(machine.started["reference"]) == 2
 
 
-def test_references_that_failed_or_do_not_fit_are_replaced() -> None:
+def test_references_that_failed_or_misfit_are_replaced() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare(setting, 2)
@@ -203,7 +203,7 @@ def test_references_that_failed_or_do_not_fit_are_replaced() -> None:
     assert len(machine.started["reference"]) == 5
 
 
-def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None:
+def test_after_early_end_only_rested_references_stay() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     resting, running = pool.references.take(pool.prepare(setting, 2), setting, 2)
@@ -219,7 +219,7 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
 # --- after a cancel, after a kill ----------------------------------------------------------------------------
 
 
-def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
+def test_trusted_world_that_answers_is_kept_after_cancel() -> None:
     machine = MadeMachine()
     pool = machine.pool()
     pool.oracle.finish_orders(machine.poll)
@@ -232,7 +232,7 @@ def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault(Kind.SYNC), Fault(Kind.SYNC, status=9)])
-def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: Fault) -> None:
+def test_silent_trusted_world_is_replaced_after_cancel(fault: Fault) -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(fault)
     pool = machine.pool()
@@ -244,7 +244,7 @@ def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: 
     assert machine.clock.monotonic() - before < 2.1
 
 
-def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None:
+def test_reference_behind_closed_gate_does_not_stay() -> None:
     machine = MadeMachine("made-gpu")
     rounds = machine.rounds(references=2)
     pool = machine.pools[0]
@@ -264,7 +264,7 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
     assert pool.references.worlds == [other]
 
 
-def test_after_a_kill_on_a_device_the_baseline_must_still_compute_there() -> None:
+def test_baseline_must_still_compute_after_device_kill() -> None:
     machine = MadeMachine("made-gpu")
     pool, setting = machine.pool(), machine.setting()
     pool.oracle.prepare(setting)
@@ -275,7 +275,7 @@ def test_after_a_kill_on_a_device_the_baseline_must_still_compute_there() -> Non
     assert pool.oracle.current_gpu_fault() == ""
 
 
-def test_a_baseline_that_no_longer_computes_after_a_kill_is_replaced() -> None:
+def test_baseline_broken_by_kill_is_replaced() -> None:
     machine = MadeMachine("made-gpu")
     machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     pool, setting = machine.pool(), machine.setting()
@@ -287,7 +287,7 @@ def test_a_baseline_that_no_longer_computes_after_a_kill_is_replaced() -> None:
     assert machine.clock.monotonic() - before == pytest.approx(deadlines.HEALTH, abs=0.5)
 
 
-def test_an_unsound_device_is_complained_of_until_it_is_sound_again(gpu: MadeGpu) -> None:
+def test_unsound_device_is_reported_until_sound_again(gpu: MadeGpu) -> None:
     machine = MadeMachine("made-gpu")
     pool, setting = machine.pool(), machine.setting()
     pool.oracle.prepare(setting)
@@ -301,7 +301,7 @@ def test_an_unsound_device_is_complained_of_until_it_is_sound_again(gpu: MadeGpu
     assert pool.oracle.current_gpu_fault() == ""
 
 
-def test_a_killed_kernel_on_cpu_ranks_leaves_nothing_to_examine() -> None:
+def test_killed_cpu_kernel_leaves_nothing_to_examine() -> None:
     machine = MadeMachine("made-cpu")
     pool, setting = machine.pool(), machine.setting()
     pool.oracle.prepare(setting)

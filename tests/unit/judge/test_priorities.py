@@ -30,7 +30,7 @@ def rounds_where(share_of: Callable[[Rounds, int], Share], **kernel: object) -> 
 @pytest.mark.parametrize(
     "changed", [USUAL._replace(session="/autogroup-8 nice 0"), USUAL._replace(policy=0), USUAL._replace(nice=-5)]
 )
-def test_a_rank_whose_priority_changes_during_timing_disturbs_the_baseline(changed: Share) -> None:
+def test_rank_whose_priority_changes_during_timing_disturbs_baseline(changed: Share) -> None:
     rounds, _ = rounds_where(
         lambda rounds, pid: (
             changed if rounds.done and pid == rounds.turns.contender_side.worlds[0].processes.rank_pids[1] else USUAL
@@ -43,7 +43,7 @@ def test_a_rank_whose_priority_changes_during_timing_disturbs_the_baseline(chang
     assert "changed the priority of its process" in failed.value.failure.message
 
 
-def test_priorities_that_stay_are_no_fault_and_neither_is_a_process_that_has_ended() -> None:
+def test_unchanged_priorities_and_ended_processes_are_no_fault() -> None:
     other = Share("/autogroup-8 nice 19")
     rounds, kind = rounds_where(
         lambda rounds, pid: USUAL if pid != HELPER else Share() if rounds.done else other, helpers=[HELPER]
@@ -53,13 +53,13 @@ def test_priorities_that_stay_are_no_fault_and_neither_is_a_process_that_has_end
     assert kind.settled.count(HELPER) == 1
 
 
-def test_a_helper_in_the_session_of_the_world_stays_as_it_is() -> None:
+def test_helper_in_session_of_world_stays_unchanged() -> None:
     rounds, kind = rounds_where(lambda rounds, pid: USUAL, helpers=[HELPER])
     rounds.measure()
     assert HELPER not in kind.settled
 
 
-def test_ranks_with_sessions_of_their_own_have_more_weight_than_the_baseline() -> None:
+def test_ranks_with_own_sessions_outweigh_the_baseline() -> None:
     rounds, _ = rounds_where(lambda rounds, pid: Share(f"/autogroup-{pid} nice 10"))
     with pytest.raises(Failed) as failed:
         rounds.measure()
@@ -68,7 +68,7 @@ def test_ranks_with_sessions_of_their_own_have_more_weight_than_the_baseline() -
 
 
 @pytest.mark.parametrize("many", [MOST_SESSIONS, MOST_SESSIONS + 1])
-def test_a_few_sessions_of_helpers_get_the_lowest_priority(many: int) -> None:
+def test_few_sessions_of_helpers_get_lowest_priority(many: int) -> None:
     helpers: list[int] = []
 
     def share_of(rounds: Rounds, pid: int) -> Share:

@@ -86,7 +86,7 @@ def test_every_run_has_all_kinds() -> None:
     assert rounds.done >= 6
 
 
-def test_a_probe_is_prepared_as_a_timed_batch_is() -> None:
+def test_probe_is_prepared_as_timed_batch_is() -> None:
     machine = made()
     rounds = measured(machine)
     chosen = [
@@ -98,7 +98,7 @@ def test_a_probe_is_prepared_as_a_timed_batch_is() -> None:
     assert sizes == {rounds.calls}
 
 
-def test_the_inputs_of_a_rank_come_right_before_its_own_start() -> None:
+def test_inputs_of_rank_come_right_before_its_start() -> None:
     machine = made()
     rounds = machine.rounds()
     seen: list[tuple[int, list[int]]] = []
@@ -121,7 +121,7 @@ def test_a_rank_that_was_not_released_stays_stopped() -> None:
 
 
 @pytest.mark.parametrize(("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)])
-def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(waits_s, at_least_s, at_most_s):
+def test_next_rank_starts_when_former_began_or_starves(waits_s, at_least_s, at_most_s):
     machine = made()
     rounds = machine.rounds()
     lines = machine.ranks(rounds.turns.contender_side.worlds[0])
@@ -133,7 +133,7 @@ def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(wait
         assert at_least_s < second - first < at_most_s
 
 
-def test_an_output_that_is_wrong_only_when_ranks_start_apart_ends_the_run() -> None:
+def test_output_wrong_when_ranks_start_apart_ends_run() -> None:
     machine = made()
     machine.oracle.finding = lambda rank, order, slot: wrong() if order.against is None and apart(machine) else right()
     with pytest.raises(Failed) as failed:
@@ -148,7 +148,7 @@ def replaced(order: CompareOutputs, machine: MadeMachine, alone: bool = False) -
     return order.against is None and any(again.slot in order.slots for again in drawn)
 
 
-def test_an_output_that_belongs_to_the_old_inputs_ends_the_run() -> None:
+def test_output_that_belongs_to_old_inputs_ends_run() -> None:
     machine = made()
     machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine) else right()
     with pytest.raises(Failed) as failed:
@@ -157,7 +157,7 @@ def test_an_output_that_belongs_to_the_old_inputs_ends_the_run() -> None:
     assert failed.value.failure.message.endswith(NOT_ITS_OWN)
 
 
-def test_only_calls_that_no_rank_has_begun_get_other_inputs() -> None:
+def test_only_unbegun_calls_get_other_inputs() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
     measured(machine)
     slots = {again.slot for again in redrawn(machine, alone=False)}
@@ -218,7 +218,7 @@ def test_batches_beside_upstreams_inputs(fits: bool, batches: int) -> None:
     assert sum(map(len, compared)) == MOST_MEANINGFUL * batches
 
 
-def test_inputs_that_never_fit_are_drawn_in_few_batches() -> None:
+def test_misfit_inputs_are_drawn_in_few_batches() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.alone is not None
     rounds = measured(machine)
@@ -227,7 +227,7 @@ def test_inputs_that_never_fit_are_drawn_in_few_batches() -> None:
     assert not rounds.probes.proven
 
 
-def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:
+def test_replacement_inputs_must_fit_on_every_rank() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.seed % 2 == rank
     rounds = measured(machine)
@@ -248,7 +248,7 @@ def at_redraw(rounds: Rounds, machine: MadeMachine, note: Callable[[DrawAgain], 
     trusted.send = noting  # type: ignore[method-assign]
 
 
-def test_an_output_of_old_inputs_of_a_peer_ends_the_run() -> None:
+def test_output_of_old_inputs_of_peer_ends_run() -> None:
     machine = made()
     machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine, True) else right()
     with pytest.raises(Failed) as failed:
@@ -259,7 +259,7 @@ def test_an_output_of_old_inputs_of_a_peer_ends_the_run() -> None:
     assert failed.value.failure.message.endswith(OF_A_PEER.format(rank=rank))
 
 
-def test_the_next_inputs_of_a_rank_are_replaced_while_it_alone_is_stopped() -> None:
+def test_next_inputs_of_lone_stopped_rank_are_replaced() -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + rank))
     rounds = machine.rounds()
     processes = machine.processes(rounds.turns.contender_side.worlds[0])
@@ -278,7 +278,7 @@ def test_the_next_inputs_of_a_rank_are_replaced_while_it_alone_is_stopped() -> N
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_a_rank_is_stopped_until_another_has_done_its_call_or_could_have(ahead: int) -> None:
+def test_rank_is_stopped_until_another_finished_its_call(ahead: int) -> None:
     machine = made(MadeKernel(noisy(500.0), begun=lambda rank, calls: 3 + ahead * rank))
     rounds = machine.rounds()
     processes = machine.processes(rounds.turns.contender_side.worlds[0])
@@ -296,7 +296,7 @@ def test_a_rank_is_stopped_until_another_has_done_its_call_or_could_have(ahead: 
         assert (seconds > HELD_SECONDS) == (ahead == 0 or rank == 1)
 
 
-def test_inputs_that_cannot_be_replaced_alone_are_not_tried_for_ever() -> None:
+def test_unreplaceable_inputs_are_not_tried_for_ever() -> None:
     machine = made()
     machine.oracle.fits = lambda rank, order: order.alone is None
     rounds = measured(machine)
@@ -335,7 +335,7 @@ def test_both_kernels_of_a_duel_are_tried() -> None:
     assert sides == {CONTENDER, RIVAL}
 
 
-def test_one_rank_has_no_peers_to_start_apart_from() -> None:
+def test_one_rank_has_no_peers_to_lag() -> None:
     machine = made()
     machine.setting = lambda **changes: MadeMachine.setting(machine, **({"world": 1} | changes))  # type: ignore[method-assign]
     measured(machine)
@@ -369,7 +369,7 @@ def test_memory_that_cannot_be_sealed_allows_no_probes() -> None:
     assert (apart(machine), orders(machine, DrawAgain)) == ([], [])
 
 
-def test_behind_the_gate_a_batch_is_stopped_while_it_is_queued() -> None:
+def test_batch_behind_gate_is_stopped_while_queued() -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noisy(500.0), noisy(400.0)))
     machine.probing = True
     rounds = machine.rounds(references=4)

@@ -54,7 +54,7 @@ def result(found: list[Any]) -> events.Result:
     return of_run[-1].result
 
 
-def test_a_run_is_judged_from_its_start_to_its_last_event(told: Callable[[], list[Any]]) -> None:
+def test_run_is_judged_from_start_to_last_event(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noisy(50.0), noisy(40.0)))
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
@@ -66,7 +66,7 @@ def test_a_run_is_judged_from_its_start_to_its_last_event(told: Callable[[], lis
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(found))
 
 
-def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(told: Callable[[], list[Any]]) -> None:
+def test_next_run_of_setting_has_only_fresh_world(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(told: 
     ("losses", "kernel", "verdict"),
     [(1, "baseline", Verdict.PASS), (2, "baseline", Verdict.HARNESS_ERROR), (1, "kernel.py", Verdict.OUT_OF_MEMORY)],
 )
-def test_a_baseline_is_never_at_fault_for_a_lost_rank(
+def test_baseline_is_never_at_fault_for_lost_rank(
     losses: int, kernel: str, verdict: Verdict, told: Callable[[], list[Any]]
 ) -> None:
     machine = MadeMachine()
@@ -95,7 +95,7 @@ def test_a_baseline_is_never_at_fault_for_a_lost_rank(
     assert result(told()).verdict is Verdict.PASS
 
 
-def test_a_spare_opens_the_next_problem_while_the_reference_worlds_do(
+def test_spare_opens_next_problem_while_reference_worlds_do(
     told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MadeGpu, "on_gpus", True)  # the spare starts while the first kernel is checked
@@ -112,7 +112,7 @@ def test_a_spare_opens_the_next_problem_while_the_reference_worlds_do(
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_spare_opens_no_problem_that_the_next_command_may_leave(arrives: bool) -> None:
+def test_spare_opens_no_problem_likely_to_change(arrives: bool) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.contenders.prepare_spare(machine.setting())
@@ -130,7 +130,7 @@ def test_fewer_worlds_run_the_baseline_for_few_rounds(rounds: int | None, refere
     assert len(machine.started["reference"]) == references
 
 
-def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Callable[[], list[Any]]) -> None:
+def test_run_with_little_memory_says_so_and_continues(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.references = 1
     referee = machine.referee()
@@ -143,7 +143,7 @@ def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Call
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
 
-def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Callable[[], list[Any]]) -> None:
+def test_baseline_against_itself_keeps_world_for_next_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     run = Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
@@ -157,7 +157,7 @@ def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Call
     assert kept.state is State.DEAD
 
 
-def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
+def test_starting_spare_stands_still_while_kernel_is_timed() -> None:
     stopped: list[bool] = []
 
     def seen(calls: int) -> float:
@@ -185,7 +185,7 @@ def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
 
 
-def test_what_was_compiled_for_a_kernel_that_passed_is_kept() -> None:
+def test_compiled_code_of_passed_kernel_is_kept() -> None:
     machine = MadeMachine(kernel=MadeKernel(compile_s=3.0))
     machine.referee().judge(machine.run(rounds=6))
     assert len(machine.processes(machine.started["spare"][0]).kept) == 1
@@ -195,7 +195,7 @@ def test_what_was_compiled_for_a_kernel_that_passed_is_kept() -> None:
     ("order", "after", "phase"),
     [(Kind.OPEN, 0, "prepare"), (Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")],
 )
-def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones(
+def test_failing_reference_is_harness_error_and_gets_replaced(
     order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
 ) -> None:
     machine = MadeMachine()
@@ -213,7 +213,7 @@ def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones
 
 
 @pytest.mark.parametrize("order", [Kind.MEASURE_BASELINE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
-def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
+def test_trusted_rank_that_fails_is_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
     machine.oracle.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
@@ -241,9 +241,7 @@ def test_a_busy_machine_accuses_no_kernel(told: Callable[[], list[Any]]) -> None
 
 
 @pytest.mark.parametrize(("room", "role"), [(0, "oracle"), (1, "spare")])
-def test_a_machine_without_room_for_a_world_is_a_harness_error(
-    room: int, role: str, told: Callable[[], list[Any]]
-) -> None:
+def test_machine_without_room_for_world_is_harness_error(room: int, role: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.room = room
     machine.referee().judge(machine.run(rounds=6))
@@ -252,7 +250,7 @@ def test_a_machine_without_room_for_a_world_is_a_harness_error(
     assert judged.detail.startswith(f"prepare: cannot start the {role} world")
 
 
-def test_an_unsound_device_is_a_harness_error_until_it_is_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
+def test_unsound_device_is_harness_error_until_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     gpu.complaint = "GPU 0 asks for a reset"
@@ -278,7 +276,7 @@ def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: 
     assert machine.started["baseline"] == []
 
 
-def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callable[[], list[Any]]) -> None:
+def test_sizes_wrong_for_the_problem_are_refused(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even\n"))
     referee = machine.referee()
@@ -313,7 +311,7 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
         ("spare", Kind.FINISH, 2, "time"),
     ],
 )
-def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
+def test_run_is_cancelled_at_any_wait(
     role: str, order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
 ) -> None:
     machine = MadeMachine("made-gpu")
@@ -342,7 +340,7 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
 
 
 @pytest.mark.parametrize("role", ["reference", "spare"])
-def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, told: Callable[[], list[Any]]) -> None:
+def test_run_is_cancelled_behind_closed_gate(role: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -359,7 +357,7 @@ def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, t
     assert judged.verdict is Verdict.PASS, judged.detail
 
 
-def test_a_run_that_waits_for_the_lease_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
+def test_run_waiting_for_lease_is_cancelled_unstarted(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(machine.run())
@@ -370,7 +368,7 @@ def test_a_run_that_waits_for_the_lease_is_cancelled_without_being_started(told:
     assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["waiting"]
 
 
-def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
+def test_no_world_starts_after_engine_hangs_up() -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.pipe.hear(events.Shutdown())
@@ -391,7 +389,7 @@ def judged_in(found: list[Any]) -> list[Judged]:
     return [event for event in found if isinstance(event, Judged)]
 
 
-def test_measuring_on_tells_sharper_results_until_its_time_is_over(told: Callable[[], list[Any]]) -> None:
+def test_longer_measuring_sharpens_results_until_its_end(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     machine.referee().judge(machine.run(budget_s=0.5, live_s=6.0))
     found = told()
@@ -403,7 +401,7 @@ def test_measuring_on_tells_sharper_results_until_its_time_is_over(told: Callabl
     assert judged[-1].result.rounds > judged[0].result.rounds
 
 
-def test_a_cancel_ends_measuring_on_and_keeps_what_was_checked(told: Callable[[], list[Any]]) -> None:
+def test_cancel_ends_longer_measuring_and_keeps_check(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     referee = machine.referee()
     machine.clock.after(6.0, lambda: referee.pipe.hear(Cancel(run_id="1")))
@@ -424,7 +422,7 @@ def test_the_next_command_ends_measuring_on(told: Callable[[], list[Any]]) -> No
     assert result(told()).verdict is Verdict.PASS
 
 
-def test_a_kernel_that_is_wrong_while_measuring_goes_on_has_failed(told: Callable[[], list[Any]]) -> None:
+def test_kernel_wrong_in_longer_measuring_has_failed(told: Callable[[], list[Any]]) -> None:
     machine = loud()
 
     def fail() -> None:
@@ -437,7 +435,7 @@ def test_a_kernel_that_is_wrong_while_measuring_goes_on_has_failed(told: Callabl
     assert result(found).verdict is Verdict.WRONG_RESULT
 
 
-def test_what_is_not_asked_to_go_on_ends_with_its_verdict(told: Callable[[], list[Any]]) -> None:
+def test_run_without_longer_measuring_ends_with_verdict(told: Callable[[], list[Any]]) -> None:
     machine = loud()
     machine.referee().judge(machine.run(budget_s=0.5))
     machine.referee().judge(machine.run(rounds=6, live_s=60.0))
@@ -456,9 +454,7 @@ def contended(gpu: MadeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> L
     return Lease(["made"], folder)
 
 
-def test_a_run_waits_until_no_other_arena_times_on_these_devices(
-    contended: Lease, told: Callable[[], list[Any]]
-) -> None:
+def test_run_waits_for_timing_of_other_arenas(contended: Lease, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     assert contended.take()
     referee = machine.referee()
@@ -470,7 +466,7 @@ def test_a_run_waits_until_no_other_arena_times_on_these_devices(
     assert machine.clock.monotonic() > 30.0
 
 
-def test_a_lease_that_is_never_free_is_a_harness_error(
+def test_lease_that_is_never_free_is_harness_error(
     contended: Lease, told: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.deadlines, "LEASE", 20.0)
@@ -494,7 +490,7 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
     assert not any(isinstance(event, PhaseStarted) and event.phase == "prepare" for event in told())
 
 
-def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], list[Any]]) -> None:
+def test_failed_warming_is_no_event_before_the_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     machine.oracle.faults.append(Fault(Kind.MEASURE_BASELINE, Kind.BROKEN, text="no", times=1))
     referee = machine.referee()
@@ -504,7 +500,7 @@ def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], 
     assert {type(event) for event in told()} == {events.WorldChanged}
 
 
-def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(told: Callable[[], list[Any]]) -> None:
+def test_calibration_has_peaks_of_slowest_rank_alone(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -538,7 +534,7 @@ def test_transfers_are_of_the_pairs_of_all_ranks(told: Callable[[], list[Any]]) 
     assert (referee.contenders.spares, referee.references.worlds) == ([], [])
 
 
-def test_other_libraries_add_their_ways_and_their_faults_take_none_away(
+def test_other_libraries_add_ways_and_isolated_faults(
     monkeypatch: pytest.MonkeyPatch, gpu: MadeGpu, told: Callable[[], list[Any]]
 ) -> None:
     monkeypatch.setattr(gpu, "on_gpus", True)
@@ -561,7 +557,7 @@ def test_other_libraries_add_their_ways_and_their_faults_take_none_away(
 
 
 @pytest.mark.parametrize("measured", ["calibrate", "time_transfers"])
-def test_a_measurement_waits_until_no_other_arena_times_on_these_devices(
+def test_measurement_waits_for_timing_of_other_arenas(
     contended: Lease, measured: str, told: Callable[[], list[Any]]
 ) -> None:
     machine = MadeMachine("made-gpu")

@@ -38,7 +38,7 @@ def test_computing_can_be_the_bound() -> None:
 
 
 @pytest.mark.parametrize("number", ["31", "32", "50", "51"])
-def test_experts_of_a_rank_are_one_mlp_so_with_one_rank_a_token_counts_once(number: str) -> None:
+def test_experts_of_one_rank_count_token_once(number: str) -> None:
     problem = load_catalogue().find(number)
     sizes = problem.presets["production"]
     cost = problem.cost(sizes, 1, "bfloat16")
@@ -53,14 +53,14 @@ def test_peaks_are_those_of_the_run_dtype() -> None:
     assert Peaks.of({"flops.float32": 2.0, "local": 3.0}, setting(dtype="int64")).link == 3.0
 
 
-def test_a_machine_is_known_when_all_of_it_was_measured() -> None:
+def test_machine_is_known_once_fully_measured() -> None:
     assert Peaks(1.0, 1.0, 1.0).known
     assert not Peaks(1.0, 0.0, 1.0).known
     assert not Peaks.of({}, setting()).known
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "made-gpu"])
-def test_what_is_impossible_lies_far_beyond_what_was_measured_or_what_any_device_does(device: str) -> None:
+def test_impossible_lies_far_beyond_any_device(device: str) -> None:
     measured = Peaks(1.0, 1.0, 1.0, device).impossible()
     assert (measured.flops, measured.local, measured.link) == (4.0, 16.0, 8.0)
     never = Peaks(device=device).impossible()

@@ -25,7 +25,7 @@ from sandbox.worlds.world import World
 PAIRS = MadeCpu.pace.pairs
 
 
-def test_a_run_of_so_many_rounds_measures_the_calls_without_the_overhead() -> None:
+def test_fixed_rounds_measure_calls_without_overhead() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
     rounds = machine.rounds(machine.run(rounds=6))
     rounds.measure()
@@ -38,7 +38,7 @@ def test_a_run_of_so_many_rounds_measures_the_calls_without_the_overhead() -> No
     assert rounds.device.speed is None
 
 
-def test_a_batch_lasts_as_its_pace_says_on_the_quicker_side() -> None:
+def test_batch_lasts_as_pace_says_on_quicker_side() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(1000.0)), reference=MadeKernel(noisy(1500.0)))
     rounds = machine.rounds()
     rounds.measure()
@@ -54,7 +54,7 @@ def test_a_slow_side_shortens_the_batch() -> None:
 
 
 @pytest.mark.parametrize("slow_batches", [8, 20])
-def test_a_kernel_that_is_slow_at_first_only_gets_long_batches(slow_batches: int) -> None:
+def test_kernel_slow_only_at_first_gets_long_batches(slow_batches: int) -> None:
     """Also if it is slow in the first batches that count."""
     later, batches = noisy(100.0), itertools.count()
 
@@ -70,7 +70,7 @@ def test_a_kernel_that_is_slow_at_first_only_gets_long_batches(slow_batches: int
 
 
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
-def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -> None:
+def test_slow_draws_shorten_batches_and_rounds(device: str) -> None:
     machine = MadeMachine(device, MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
     machine.oracle.draw_s = 0.02
     rounds = machine.rounds(machine.run(budget_s=2.0))
@@ -83,7 +83,7 @@ def test_inputs_that_take_long_to_draw_shorten_batches_and_rounds(device: str) -
     assert {pair.reference for pair in rounds.call.raw} == {0, 1}
 
 
-def test_inputs_that_are_drawn_quickly_leave_batches_and_rounds_as_they_are() -> None:
+def test_quick_draws_leave_batches_and_rounds_unchanged() -> None:
     quick, fixed = MadeMachine(), MadeMachine()
     adaptive, counted = quick.rounds(quick.run(budget_s=2.0)), fixed.rounds(fixed.run(rounds=6))
     adaptive.measure()
@@ -92,7 +92,7 @@ def test_inputs_that_are_drawn_quickly_leave_batches_and_rounds_as_they_are() ->
     assert len(adaptive.call.raw) == adaptive.done * PAIRS
 
 
-def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:
+def test_one_slot_arena_has_batches_of_one_call() -> None:
     machine = MadeMachine()
     machine.oracle.in_bytes = MadeCpu.arena_bytes[0]
     rounds = machine.rounds()
@@ -110,7 +110,7 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
 
 
-def test_the_oracle_sees_an_iteration_of_the_first_pairs_and_then_seldomer() -> None:
+def test_oracle_sees_first_pairs_and_then_fewer() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=40))
     compared = {True: 0, False: 0}
@@ -128,7 +128,7 @@ def test_the_oracle_sees_an_iteration_of_the_first_pairs_and_then_seldomer() -> 
 
 
 @pytest.mark.parametrize("rival", ["", "rival.py"])
-def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(rival: str) -> None:
+def test_kernels_call_on_reference_inputs_where_shapes_differ(rival: str) -> None:
     machine = MadeMachine()
     machine.oracle.varies = True
     rounds = machine.rounds(rival=rival)
@@ -165,7 +165,7 @@ def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
     assert {sum(pair.baseline_first for pair in found) for found in by_turn} == {0, 1, 2, 3}
 
 
-def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
+def test_calls_with_new_shapes_cost_no_budget() -> None:
     seconds = []
     for varies in (False, True):
         machine = MadeMachine(kernel=MadeKernel(noisy(100.0)), reference=MadeKernel(noisy(100.0)))
@@ -178,7 +178,7 @@ def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
     assert seconds[1] == pytest.approx(seconds[0], abs=0.1)
 
 
-def test_references_take_turns_by_round_and_either_side_runs_first() -> None:
+def test_references_take_turns_and_either_side_runs_first() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=8), references=2)
     rounds.measure()
@@ -186,7 +186,7 @@ def test_references_take_turns_by_round_and_either_side_runs_first() -> None:
     assert {pair.baseline_first for pair in rounds.call.raw} == {False, True}
 
 
-def test_one_world_runs_at_a_time_and_its_inputs_come_while_all_rest() -> None:
+def test_one_world_runs_while_inputs_of_others_wait() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()
     at_go, started, resting_at_reveal = [], [], []
@@ -210,7 +210,7 @@ def test_one_world_runs_at_a_time_and_its_inputs_come_while_all_rest() -> None:
     assert all(resting_at_reveal)
 
 
-def test_both_worlds_of_a_pair_are_pinned_to_the_same_cores_in_turn_once_they_are_warm() -> None:
+def test_both_worlds_of_warm_pair_share_pinned_cores() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(references=1)
     pinned: list[tuple[int, list[int]]] = []
@@ -250,7 +250,7 @@ def kept(machine: MadeMachine, rounds: Rounds, side: int) -> int:
     return sum(isinstance(order, ChooseBatch) and order.noop for order in orders)
 
 
-def test_batches_of_kept_results_run_first_and_every_few_rounds_without_the_contender() -> None:
+def test_no_op_batches_run_first_and_then_regularly() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=9))
     rounds.measure()
@@ -258,7 +258,7 @@ def test_batches_of_kept_results_run_first_and_every_few_rounds_without_the_cont
     assert kept(machine, rounds, 1) == 0
 
 
-def test_in_a_duel_both_kernels_run_batches_of_kept_results_and_the_quicker_word_counts() -> None:
+def test_both_kernels_of_duel_run_no_op_batches() -> None:
     machine = MadeMachine(kernel=MadeKernel(noop_us=noisy(40.0)), rival=MadeKernel(noop_us=noisy(3.0)))
     rounds = machine.rounds(machine.run(rounds=9), rival="rival.py")
     rounds.measure()
@@ -266,7 +266,7 @@ def test_in_a_duel_both_kernels_run_batches_of_kept_results_and_the_quicker_word
     assert rounds.call.medians() == pytest.approx((97.0, 97.0))
 
 
-def test_progress_is_shown_with_the_last_round_as_the_end() -> None:
+def test_progress_is_shown_with_last_round_as_end() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(100.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
     rounds = machine.rounds(machine.run(budget_s=1.0))
     rounds.measure()
@@ -278,7 +278,7 @@ def test_progress_is_shown_with_the_last_round_as_the_end() -> None:
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(shown))
 
 
-def test_iterations_of_every_pair_are_compared_with_what_the_reference_made() -> None:
+def test_iterations_of_every_pair_match_the_reference() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(references=1)
     rounds.measure()
@@ -289,7 +289,7 @@ def test_iterations_of_every_pair_are_compared_with_what_the_reference_made() ->
     assert seen == [list(range(PAIRS * rounds.calls))] * 6
 
 
-def test_a_timed_iteration_that_is_wrong_ends_the_run() -> None:
+def test_timed_iteration_that_is_wrong_ends_run() -> None:
     machine = MadeMachine()
     machine.oracle.finding = lambda rank, order, slot: wrong() if rank == 1 else right()
     rounds = machine.rounds()
@@ -309,7 +309,7 @@ def touched_at_draw(number: int, side: int):
     return touched
 
 
-def test_an_output_written_after_it_was_due_ends_the_run() -> None:
+def test_output_written_after_it_was_due_ends_run() -> None:
     machine = MadeMachine()
     machine.oracle.touched = touched_at_draw(5, CONTENDER)
     rounds = machine.rounds()
@@ -318,7 +318,7 @@ def test_an_output_written_after_it_was_due_ends_the_run() -> None:
     assert (failed.value.verdict, failed.value.side) == (Verdict.LATE_OUTPUT, CONTENDER)
 
 
-def test_a_reference_that_writes_late_is_the_harnesss_fault() -> None:
+def test_reference_that_writes_late_is_harnesss_fault() -> None:
     machine = MadeMachine()
     machine.oracle.touched = touched_at_draw(5, REFERENCE)
     with pytest.raises(HarnessFailed, match="rank 0 of the baseline wrote to an output"):
@@ -337,7 +337,7 @@ def test_a_reference_that_hangs_is_the_harnesss_fault() -> None:
         machine.rounds().measure()
 
 
-def test_a_contender_that_hangs_in_a_batch_misses_its_deadline() -> None:
+def test_contender_that_hangs_in_batch_misses_its_deadline() -> None:
     machine = MadeMachine(kernel=MadeKernel(faults=[Fault(Kind.GO, after=20, ranks=(1,))]))
     rounds = machine.rounds()
     with pytest.raises(Deadline) as late:
@@ -345,13 +345,13 @@ def test_a_contender_that_hangs_in_a_batch_misses_its_deadline() -> None:
     assert late.value.ranks == [1]
 
 
-def test_a_contender_that_says_done_before_go_breaks_the_protocol() -> None:
+def test_contender_that_says_done_before_go_breaks_protocol() -> None:
     machine = MadeMachine(kernel=MadeKernel(faults=[Fault(Kind.CHOOSE, Kind.DONE, after=0, extra=True)]))
     with pytest.raises(WorldFailed, match="PROTOCOL sent DONE before GO"):
         machine.rounds().measure()
 
 
-def test_unsealed_outputs_are_fetched_after_each_batch_and_inputs_come_before_go() -> None:
+def test_unsealed_outputs_are_fetched_after_each_batch() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
     machine.oracle.sealed = False
     rounds = machine.rounds()
@@ -367,7 +367,7 @@ def test_unsealed_outputs_are_fetched_after_each_batch_and_inputs_come_before_go
     assert rounds.call.medians() == pytest.approx((98.0, 48.0))
 
 
-def test_a_kernel_that_is_slow_to_assemble_its_batches_has_as_many_rounds() -> None:
+def test_slow_assembly_costs_a_kernel_no_rounds() -> None:
     kernels = (MadeKernel(noisy(50.0, 0.2)), MadeKernel(noisy(50.0, 0.2), arm_s=0.5))
     quick, slow = (MadeMachine(kernel=kernel).rounds() for kernel in kernels)
     for rounds in (quick, slow):

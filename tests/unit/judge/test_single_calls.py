@@ -35,7 +35,7 @@ def kernel(call_us: BatchTime) -> MadeKernel:
 
 
 @pytest.mark.parametrize("us", [60.0, 25.0, 10.0])
-def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) -> None:
+def test_kernel_quick_in_single_calls_keeps_speedup(us: float) -> None:
     rounds = measured(kernel(noisy(us, 0.02)))
     assert rounds.unconfirmed is None
     assert rounds.call.speed is not None
@@ -48,7 +48,7 @@ def test_a_clear_lead_is_confirmed_by_few_pairs() -> None:
     assert len(measured(kernel(paced(70.0))).single_calls.pairs) >= SINGLE_PAIRS
 
 
-def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
+def test_batch_done_in_first_call_not_called_faster() -> None:
     rounds = measured(kernel(ahead(110.0, 3.0)))
     assert rounds.unconfirmed is not None
     assert rounds.unconfirmed.speedup.median > 5
@@ -57,7 +57,7 @@ def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
     assert not rounds.behind_gate.runs
 
 
-def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_single_calls() -> None:
+def test_kernel_working_ahead_gets_speedup_of_single_calls() -> None:
     rounds = measured(kernel(ahead(75.0, 1.0)))
     assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
@@ -65,7 +65,7 @@ def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_sin
 
 
 @pytest.mark.parametrize("slowed", [True, False])
-def test_a_baseline_that_is_quicker_alone_than_in_batches_tells_of_other_work(slowed: bool) -> None:
+def test_baseline_quicker_alone_tells_of_other_work(slowed: bool) -> None:
     reference = MadeKernel(lambda calls: calls * (1000.0 if slowed and calls > 1 else 100.0), start_us=START_US)
     machine = MadeMachine(kernel=kernel(ahead(75.0, 1.0)), reference=reference)
     rounds = machine.rounds(machine.run(rounds=12))
@@ -83,7 +83,7 @@ def paced(us: float) -> BatchTime:
 
 
 @pytest.mark.parametrize("us", [80.0, 70.0, 60.0, 40.0])
-def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(us: float) -> None:
+def test_lead_missing_in_single_calls_is_not_faster(us: float) -> None:
     rounds = measured(kernel(paced(us)))
     assert rounds.unconfirmed is not None
     assert rounds.unconfirmed.speedup.median == pytest.approx(100.0 / us, rel=0.1)
@@ -92,7 +92,7 @@ def test_a_lead_of_any_size_that_single_calls_do_not_have_is_not_called_faster(u
 
 
 @pytest.mark.parametrize("us", [90.0, 80.0, 70.0])
-def test_a_small_lead_of_an_honest_kernel_is_confirmed(us: float) -> None:
+def test_small_lead_of_honest_kernel_is_confirmed(us: float) -> None:
     rounds = measured(kernel(noisy(us, 0.02)))
     assert rounds.unconfirmed is None
     assert rounds.call.speed is not None
@@ -116,7 +116,7 @@ def behind_the_gate(call_us: BatchTime, gated_us: BatchTime) -> Rounds:
     return rounds
 
 
-def test_a_launch_that_only_single_calls_wait_for_does_not_contradict_a_lead() -> None:
+def test_launch_awaited_by_single_calls_keeps_lead() -> None:
     launched = noisy(700.0, 0.01)
     rounds = behind_the_gate(lambda calls: launched(calls) + LAUNCH_US, noisy(700.0, 0.01))
     assert rounds.single_calls.contradict(Interval(1.42, 1.40, 1.44), 1000.0, proven=True)
@@ -126,7 +126,7 @@ def test_a_launch_that_only_single_calls_wait_for_does_not_contradict_a_lead() -
         assert outcome(clock.speed) == "faster"
 
 
-def test_behind_the_gate_a_batch_done_in_its_first_call_is_not_called_faster_either() -> None:
+def test_first_call_batch_is_not_faster_behind_gate() -> None:
     rounds = behind_the_gate(ahead(1100.0, 30.0), ahead(1100.0, 30.0))
     assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
@@ -159,14 +159,14 @@ def test_more_pairs_are_made_until_single_calls_decide() -> None:
     assert len(makes.pairs) == MOST_SINGLE_PAIRS
 
 
-def test_single_calls_that_would_show_a_lead_contradict_one_that_they_hardly_show() -> None:
+def test_single_calls_contradict_barely_shown_lead() -> None:
     quiet, loud = single_calls(98.0, 40.0), single_calls(98.0, 400.0)
     assert quiet.contradict(LEAD, 100.0, proven=True)
     assert not loud.decide(LEAD, 100.0)
     assert not loud.contradict(LEAD, 100.0, proven=True)
 
 
-def test_an_unproven_lead_needs_single_calls_that_fit_it() -> None:
+def test_unproven_lead_needs_single_calls_that_fit_it() -> None:
     loud = single_calls(98.0, 400.0)
     assert not loud.decide(LEAD, 100.0)
     fits = LEAST_SAVED * (100.0 - 100.0 / LEAD.median) < float(np.median(loud.saved_us()))
@@ -175,7 +175,7 @@ def test_an_unproven_lead_needs_single_calls_that_fit_it() -> None:
     assert not single_calls(71.0, 20.0).contradict(LEAD, 100.0, proven=False)
 
 
-def test_a_rival_with_a_small_lead_that_works_ahead_does_not_win() -> None:
+def test_rival_working_ahead_never_wins() -> None:
     rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(paced(75.0)))
     assert rounds.unconfirmed is not None
     assert rounds.call.speed is not None
@@ -204,7 +204,7 @@ def test_outputs_of_single_calls_are_compared() -> None:
         rounds.measure()
 
 
-def test_the_interval_of_single_calls_is_finite_whatever_was_measured() -> None:
+def test_interval_of_single_calls_is_finite() -> None:
     rounds = measured(kernel(noisy(0.0)))
     interval = rounds.single_calls.speedup(100.0)
     assert all(math.isfinite(end) for end in (interval.low, interval.median, interval.high))

@@ -84,7 +84,7 @@ def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() -> None:
+def test_quiet_machines_settle_early_and_loud_ones_late() -> None:
     early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
     assert early.done < late.done
     assert early.call.speed is not None
@@ -92,6 +92,6 @@ def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() 
     assert detectable_percent(early.call.speed) < detectable_percent(late.call.speed)
 
 
-def test_a_budget_that_is_too_short_for_enough_pairs_is_overdrawn() -> None:
+def test_budget_too_short_for_enough_pairs_is_overdrawn() -> None:
     rounds = settled("made-cpu", LEVELS["quiet"], 1.0, 1, budget_s=0.0)
     assert rounds.done >= 1

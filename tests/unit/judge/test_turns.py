@@ -21,7 +21,7 @@ def failing(rounds: Rounds) -> Failed:
     return failed.value
 
 
-def test_a_kernel_that_computes_while_the_baseline_is_timed_disturbs_it() -> None:
+def test_kernel_computing_during_baseline_disturbs_it() -> None:
     machine = MadeMachine(kernel=MadeKernel(cpu_share=0.5))
     failed = failing(machine.rounds(machine.run(rounds=12)))
     assert failed.verdict is Verdict.BASELINE_DISTURBED
@@ -40,13 +40,13 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     assert observations.stopped_activity.disturbed == 0
 
 
-def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
+def test_kernel_that_cannot_be_stopped_is_not_timed() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
     assert failed.verdict is Verdict.BASELINE_DISTURBED
     assert "it keeps 999 processes" in failed.failure.message
 
 
-def test_a_kernel_that_is_slow_outside_the_clock_times_out() -> None:
+def test_kernel_that_is_slow_outside_clock_times_out() -> None:
     failed = failing(MadeMachine(kernel=MadeKernel(arm_s=5.0)).rounds())
     assert failed.verdict is Verdict.TIMEOUT
     assert "untimed calls and the assembly of arguments took" in failed.failure.message
@@ -92,7 +92,7 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
 
 
 @pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])
-def test_in_a_duel_the_one_that_computes_out_of_its_turn_is_blamed(thief: str, side: int) -> None:
+def test_duel_blames_who_computes_out_of_turn(thief: str, side: int) -> None:
     machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
     failed = failing(machine.rounds(machine.run(rounds=12), rival="rival.py"))
     assert failed.side == side
@@ -100,7 +100,7 @@ def test_in_a_duel_the_one_that_computes_out_of_its_turn_is_blamed(thief: str, s
 
 
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
-def test_faster_than_the_machine_can_move_the_bytes_is_impossible(device: str) -> None:
+def test_faster_than_machine_can_move_bytes_is_impossible(device: str) -> None:
     machine = MadeMachine(device, MadeKernel(noisy(50.0)))
     # 65536 bytes over 8 times the measured link: 82 us
     failed = failing(machine.rounds(peaks=Peaks(1e12, 1e12, 1e8, device)))
@@ -108,7 +108,7 @@ def test_faster_than_the_machine_can_move_the_bytes_is_impossible(device: str) -
     assert "but link alone needs 81.920 us" in failed.failure.message
 
 
-def test_a_kept_result_is_quicker_than_the_machine_and_no_record() -> None:
+def test_kept_result_beats_machine_and_no_record() -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noop_us=noisy(0.01)), rival=MadeKernel(noop_us=noisy(0.01)))
     rounds = machine.rounds(rival="rival.py", peaks=Peaks(1e12, 1e12, 1e8, "made-gpu"))
     rounds.measure()
@@ -117,7 +117,7 @@ def test_a_kept_result_is_quicker_than_the_machine_and_no_record() -> None:
     )
 
 
-def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> None:
+def test_late_writer_is_seen_when_no_kernel_rests() -> None:
     machine = MadeMachine()
     rounds = machine.rounds()
     running: list[bool] = []
@@ -136,7 +136,7 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
 
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
-def test_in_a_duel_the_one_whose_outputs_are_wrong_or_late_is_blamed(side: int) -> None:
+def test_duel_blames_kernel_with_wrong_or_late_outputs(side: int) -> None:
     machine = MadeMachine()
     honest = machine.oracle.finding
     machine.oracle.finding = lambda rank, order, slot: wrong() if order.side == side else honest(rank, order, slot)
@@ -148,7 +148,7 @@ def test_in_a_duel_the_one_whose_outputs_are_wrong_or_late_is_blamed(side: int) 
     assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
 
 
-def test_in_a_duel_the_trusted_ranks_run_the_baseline_for_what_is_compared() -> None:
+def test_trusted_ranks_run_compared_baseline_in_duels() -> None:
     machine = MadeMachine()
     machine.rounds(rival="rival.py").measure()
     orders = machine.ranks(machine.started["baseline"][0]).orders
@@ -174,7 +174,7 @@ def looking(machine: MadeMachine, foreign) -> Rounds:
 
 
 @pytest.mark.parametrize(("side", "name"), [(CONTENDER, "contender"), (REFERENCE, "baseline")])
-def test_work_on_the_devices_right_before_batches_of_a_kind_disturbs_them(side: int, name: str) -> None:
+def test_device_work_before_batches_disturbs_them(side: int, name: str) -> None:
     machine = MadeMachine("made-gpu")
     rounds = looking(machine, lambda order: 300.0 if order.side == side else 1.0)
     failed = failing(rounds)
@@ -184,7 +184,7 @@ def test_work_on_the_devices_right_before_batches_of_a_kind_disturbs_them(side: 
     assert {key.split(",")[0] for key in rounds.samples().foreign_us} == {"contender", "baseline"}
 
 
-def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
+def test_work_behind_closed_gate_is_seen_as_well() -> None:
     machine = MadeMachine("made-gpu")
     rounds = looking(
         machine, lambda order: 300.0 if rounds.turns.contender_side.worlds[0].state.value == "queued" else 1.0
@@ -192,7 +192,7 @@ def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
     assert "(contender, device time)" in failing(rounds).failure.message
 
 
-def test_a_quiet_device_or_one_that_is_seldom_busy_is_no_fault() -> None:
+def test_seldom_busy_device_is_no_fault() -> None:
     machine = MadeMachine("made-gpu")
     looks = iter(range(10_000))
     rounds = looking(machine, lambda order: 300.0 if next(looks) % 97 == 0 else FOREIGN_US)
@@ -202,7 +202,7 @@ def test_a_quiet_device_or_one_that_is_seldom_busy_is_no_fault() -> None:
     assert max(found) == 300.0
 
 
-def test_looks_come_before_half_of_the_first_batches_and_seldomer_later() -> None:
+def test_early_batches_are_examined_more_often() -> None:
     machine = MadeMachine("made-gpu")
     rounds = looking(machine, lambda order: 1.0)
     rounds.measure()
@@ -212,7 +212,7 @@ def test_looks_come_before_half_of_the_first_batches_and_seldomer_later() -> Non
 
 
 @pytest.mark.parametrize(("left_over", "blamed"), [(False, "mine"), (True, "other")])
-def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_over: bool, blamed: str) -> None:
+def test_duel_blames_last_runner_for_work_at_rest(left_over: bool, blamed: str) -> None:
     # The devices are busy before the contender's batches: already while both kernels are stopped,
     # or only once the contender may run.
     machine = MadeMachine("made-gpu")
@@ -234,7 +234,7 @@ def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_ove
     assert ("(its," if blamed == "mine" else "(the other,") in failed.failure.message
 
 
-def test_a_device_that_cannot_be_looked_at_is_not_asked_in_a_duel() -> None:
+def test_unobservable_device_is_not_asked_in_duels() -> None:
     machine = MadeMachine("made-cpu")
     machine.rounds(rival="rival.py").measure()
     orders = machine.ranks(machine.started["baseline"][0]).orders

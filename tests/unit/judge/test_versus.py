@@ -43,7 +43,7 @@ def verdicts(result: Result) -> tuple[Verdict, Verdict]:
 
 
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
-def test_the_quicker_of_two_right_kernels_is_faster_than_the_other(device: str) -> None:
+def test_quicker_of_two_right_kernels_is_faster(device: str) -> None:
     quick, slow = MadeKernel(noisy(50.0), noisy(30.0)), MadeKernel(noisy(100.0), noisy(90.0))
     won, lost = (fought(MadeMachine(device, *kernels), rounds=16) for kernels in ((quick, slow), (slow, quick)))
     assert verdicts(won) == verdicts(lost) == (Verdict.PASS, Verdict.PASS)
@@ -57,7 +57,7 @@ def test_the_quicker_of_two_right_kernels_is_faster_than_the_other(device: str) 
     assert (won.speedup.device is None) == (device == "made-cpu")
 
 
-def test_only_phases_are_shown_of_the_rival_as_its_figures_would_pass_for_the_contenders() -> None:
+def test_phases_of_rival_are_not_shown_as_contenders() -> None:
     machine = MadeMachine()
     fought(machine)
     assert [event.phase for event in machine.of(PhaseStarted)] == ["load", "check", "load", "check", "time"]
@@ -65,7 +65,7 @@ def test_only_phases_are_shown_of_the_rival_as_its_figures_would_pass_for_the_co
     assert len(machine.of(RankChecked)) == 2
 
 
-def test_timing_starts_again_where_outputs_of_either_kernel_are_lost() -> None:
+def test_timing_restarts_where_either_kernel_lost_outputs() -> None:
     kernel, rival = (MadeKernel(memory_reports=[0] * many + [LOST] * 2) for many in (12, 30))
     machine = MadeMachine("made-gpu", kernel, rival)
     result = fought(machine, rounds=12)
@@ -111,7 +111,7 @@ def test_a_kernel_that_fails_fails_alone(name: str, side: int, fault: Fault, ver
 
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
 @pytest.mark.parametrize("late", [False, True])
-def test_wrong_and_late_outputs_are_laid_at_the_right_door(side: int, late: bool) -> None:
+def test_wrong_and_late_outputs_blame_their_kernel(side: int, late: bool) -> None:
     machine = MadeMachine()
     honest = machine.oracle.finding
     timed = [False]
@@ -139,13 +139,13 @@ def test_both_may_fail() -> None:
 
 
 @pytest.mark.parametrize(("name", "side"), SIDES)
-def test_the_one_that_computes_while_the_other_is_timed_has_disturbed_it(name: str, side: int) -> None:
+def test_kernel_computing_during_other_has_disturbed_it(name: str, side: int) -> None:
     made: dict[str, Any] = {name: MadeKernel(cpu_share=0.8)}
     found = verdicts(fought(MadeMachine(**made), rounds=12))
     assert (found[side], found[1 - side]) == (Verdict.BASELINE_DISTURBED, Verdict.PASS)
 
 
-def test_results_of_no_op_batches_are_gone_before_a_probe_looks_for_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_op_results_are_gone_before_output_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
 
     def noted(owner: type, name: str) -> None:

@@ -14,7 +14,7 @@ def heights(world):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_every_pair_has_one_owner_who_owns_a_row_of_it(world):
+def test_every_pair_has_one_owner_of_its_row(world):
     for n0 in heights(world):
         owners = pair_owners(n0, world)
         assert sorted(k for own in owners for k in own) == list(range(n0 // 2 + 1))
@@ -23,13 +23,13 @@ def test_every_pair_has_one_owner_who_owns_a_row_of_it(world):
 
 
 @pytest.mark.parametrize("world", [2, 3, 4, 5, 6, 8])
-def test_the_pairs_of_a_long_transform_are_shared_out_evenly(world):
+def test_pairs_of_long_transform_are_shared_out_evenly(world):
     counts = [len(own) for own in pair_owners(720, world)]
     assert max(counts) - min(counts) <= 2
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_plan_lists_the_pairs_of_each_member_in_as_many_places(world):
+def test_plan_lists_pairs_in_equally_many_places(world):
     for n0 in heights(world):
         plan = row_pairs(n0, world, torch.device("cpu"))
         assert plan.height * world == n0

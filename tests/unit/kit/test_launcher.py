@@ -127,7 +127,7 @@ def test_a_kernel_without_arguments(monkeypatch):
     assert len(seen[0]) == 10
 
 
-def test_what_a_backend_passes_by_value_is_given_by_its_address(monkeypatch):
+def test_values_of_backend_are_passed_by_address(monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
     (function,) = exported('extern "C" __global__ void k(ncclWindow_t window, i64 n) {}').values()
     seen = []

@@ -80,7 +80,7 @@ def test_every_text_compiles(path: Path) -> None:
 
 @needs_headers
 @needs_compiler
-def test_a_mistake_keeps_its_line_and_headers_can_be_named_again() -> None:
+def test_mistake_keeps_its_line_and_headers_work_again() -> None:
     assert cubin('#include <nccl_device.h>\n#include <nccl.h>\nextern "C" __global__ void f(ncclDevComm d) {}')
     with pytest.raises(CompileError) as error:
         cubin('extern "C" __global__ void f(ncclDevComm d) {\n  d.no_such_name;\n}')
@@ -149,7 +149,7 @@ def test_structs_are_as_the_host_compiler_has_them(tmp_path: Path) -> None:
     assert subprocess.run(command, input=other, capture_output=True, text=True, check=False).returncode != 0
 
 
-def test_a_peers_address_is_a_stride_of_four_gibibytes_away() -> None:
+def test_peers_address_is_stride_of_four_gibibytes_away() -> None:
     head = WindowHead(lsa_flat_base=0x7F0000001000, stride_4g=32)
     assert [head.address(peer) - head.address(0) for peer in range(3)] == [0, 128 << 30, 256 << 30]
 
@@ -194,7 +194,7 @@ def test_kernels_take_ncclS_types_from_what_makes_them() -> None:
 
 
 @needs_headers
-def test_headers_of_another_nccl_than_the_loaded_one_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_of_other_nccl_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HEADERS is not None
     source = 'extern "C" __global__ void f(ncclDevComm dev) {}'
     monkeypatch.setattr(nccl, "library", lambda: SimpleNamespace(version=(2, 27, 3)))
@@ -216,7 +216,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> nccl_library.Library:
     return nccl_library.Library()
 
 
-def test_the_library_fills_in_the_requirements_as_the_kit_reads_them(library: nccl_library.Library) -> None:
+def test_library_fills_in_requirements_as_kit_reads_them(library: nccl_library.Library) -> None:
     assert HEADERS is not None
     assert library.version == HEADERS.version
     blocks, slots, handle = 3, 5, LowLatencyHandle()
@@ -227,7 +227,7 @@ def test_the_library_fills_in_the_requirements_as_the_kit_reads_them(library: nc
     assert (handle.slots, size, place) == (slots, 16 * blocks * (1 + 2 * slots), ctypes.addressof(handle))
 
 
-def test_a_call_that_nccl_refuses_raises_in_its_words(library: nccl_library.Library) -> None:
+def test_call_that_nccl_refuses_raises_in_its_words(library: nccl_library.Library) -> None:
     with pytest.raises(BackendError, match=r"ncclCommWindowRegister: \w+"):
         library.register(0, 0, 4096)
 

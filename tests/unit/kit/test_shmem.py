@@ -125,7 +125,7 @@ def test_attributes_have_the_versions_that_nvshmem_checks() -> None:
 
 
 @needs_package
-def test_the_library_loads_without_a_gpu_and_reads_the_structs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_loads_without_gpu_and_reads_structs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in nvshmem_package.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     library = nvshmem_library.Library()
@@ -178,7 +178,7 @@ def test_every_device_function_links(link) -> None:
 
 
 @needs_linker
-def test_a_mistake_keeps_its_line_and_a_missing_function_is_named(link) -> None:
+def test_mistake_keeps_line_and_missing_function_is_named(link) -> None:
     with pytest.raises(CompileError) as wrong:
         link('extern "C" __global__ void f(int* x) {\n  *x = no_such_name;\n}')
     assert (wrong.value.line, "no_such_name" in wrong.value.message) == (2, True)
@@ -189,7 +189,7 @@ def test_a_mistake_keeps_its_line_and_a_missing_function_is_named(link) -> None:
 
 
 @needs_package
-def test_without_the_built_object_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_built_object_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path))
     with pytest.raises(CompileError, match=r"python -m sandbox\.machine\.nvshmem_package") as error:
         nvshmem_link.Linker(ARCH)
@@ -207,7 +207,7 @@ def test_without_a_package_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
         nvshmem_library.Library()
 
 
-def test_without_gpu_ranks_it_says_so_in_one_line() -> None:
+def test_missing_gpu_ranks_are_said_in_one_line() -> None:
     shmem = importlib.import_module("sandbox.kit.shmem")
     for use in (shmem.connect, shmem.library, lambda: shmem.px, lambda: shmem.compile("")):
         with pytest.raises(BackendError, match="GPU ranks") as error:

@@ -27,7 +27,7 @@ def frame(tmp_path: Path) -> FrameType:
     return names["frame"]
 
 
-def test_a_path_is_looked_up_beside_the_caller_with_its_headers(tmp_path: Path, frame: FrameType) -> None:
+def test_path_is_looked_up_beside_caller_with_headers(tmp_path: Path, frame: FrameType) -> None:
     found = source_files.read("ops/sum.cu", frame)
     assert (found.text, found.path, found.in_file) == (
         (tmp_path / "ops/sum.cu").read_text(),
@@ -38,7 +38,7 @@ def test_a_path_is_looked_up_beside_the_caller_with_its_headers(tmp_path: Path, 
     assert found.flags == (f"-I{tmp_path}/ops", f"-I{tmp_path}")
 
 
-def test_a_source_without_headers_beside_it_gets_no_folder(frame: FrameType) -> None:
+def test_source_without_headers_beside_it_gets_no_folder(frame: FrameType) -> None:
     assert source_files.read(Path("plain.cu"), frame).flags == ()
     text = source_files.read('#include "px.cuh"\nint x;\n', frame)
     assert (text.headers, text.flags, text.in_file) == ((), (), False)
@@ -50,7 +50,7 @@ def test_a_text_includes_headers_beside_its_python_file(tmp_path: Path, frame: F
     assert found.flags == (f"-I{tmp_path}",)
 
 
-def test_a_file_that_is_not_there_is_a_compile_error(frame: FrameType) -> None:
+def test_file_that_is_not_there_is_compile_error(frame: FrameType) -> None:
     with pytest.raises(CompileError, match=r"there is no file other\.cu beside the kernel"):
         source_files.read("other.cu", frame)
 
@@ -66,7 +66,7 @@ def test_which_text_is_a_path(source: str, path: bool) -> None:
 @pytest.mark.parametrize(
     ("message", "line"), [("kernel.py:7: wrong", 7), ("<source>:7: wrong", 7), ("tile.cuh:7: wrong", None)]
 )
-def test_an_error_in_a_header_has_no_line_of_the_kernel(frame: FrameType, message: str, line: int | None) -> None:
+def test_error_in_header_has_no_line_of_kernel(frame: FrameType, message: str, line: int | None) -> None:
     with pytest.raises(CompileError) as caught, source_files.read("int x;\n", frame).readable():
         raise CompileError(message, 7)
     assert caught.value.line == line

@@ -34,7 +34,7 @@ def run(source: str, device: str = "cuda", world: int = 2, rival: str | None = N
 
 
 @pytest.mark.parametrize("backend", **IDS)
-def test_a_backend_has_all_that_its_name_stands_for(backend: Backend) -> None:
+def test_backend_has_all_that_its_name_stands_for(backend: Backend) -> None:
     assert named(backend.name) is backend
     assert backend.name in sandbox.kit.templates.names()
     assert backend.name in PAGES
@@ -48,7 +48,7 @@ def test_a_backend_has_all_that_its_name_stands_for(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", **IDS)
-def test_a_starter_has_its_label_and_fails_where_it_cannot_run(backend: Backend) -> None:
+def test_starter_has_label_and_fails_where_unsupported(backend: Backend) -> None:
     text = sandbox.kit.templates.fill(backend.name, "1 · Sum", "solution(tensor)", BASELINE)
     assert backend.label in labels(Kernel(text))
     assert backend_failure(run(text)) is None
@@ -62,7 +62,7 @@ def test_a_starter_has_its_label_and_fails_where_it_cannot_run(backend: Backend)
         backend_failure(run("", "cpu", 2, rival=text))
 
 
-def test_only_what_a_kernel_imports_in_any_case_is_refused() -> None:
+def test_only_certain_imports_are_refused() -> None:
     within = "def solution(x):\n    from sandbox.kit import nccl\n    return x\n"
     assert backends_of(Kernel(within)) == []
     assert [each.name for each in backends_of(Kernel(within), anywhere=True)] == ["nccl"]
@@ -73,7 +73,7 @@ def test_only_what_a_kernel_imports_in_any_case_is_refused() -> None:
     assert not used(["sandbox.kit.nccl_like", "sandbox.kit"])
 
 
-def test_a_prompt_has_a_backend_only_if_it_was_asked_for(tmp_path: Path) -> None:
+def test_prompt_has_backend_if_it_was_asked_for(tmp_path: Path) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, Choice(device="cpu"), Settings())
     on_gpus = msgspec.structs.replace(setting, device="cuda")

@@ -55,7 +55,7 @@ def setting(device: str) -> Setting:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_has_its_module_on_the_ranks_side(name: str) -> None:
+def test_every_kind_has_its_module_on_ranks_side(name: str) -> None:
     kind = kind_of(name)
     assert kind.name == name
     assert callable(importlib.import_module(kind.rank_module).device)
@@ -83,9 +83,7 @@ def judge(run: Run, output: pytest.CaptureFixture[bytes]) -> list[events.AnyEven
 
 
 @pytest.mark.slow
-def test_a_run_on_a_new_kind_is_judged_by_what_its_object_says(
-    fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_new_device_kind_is_judged_by_its_object(fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     # The kernel passes only on ranks that were started with the kind's own environment.
     source = f"import os\nassert os.environ['PKB_TEST_FAKE_DEVICE']\n{load_catalogue().find('1').baseline_source}"
     run = Run(run_id="1", setting=setting("fake"), kernel_name="kernel.py", source=source, rounds=2)
@@ -97,7 +95,7 @@ def test_a_run_on_a_new_kind_is_judged_by_what_its_object_says(
     assert len(fake.settled) == 6  # two ranks in each of three worlds
 
 
-def test_a_kind_that_nobody_registered_is_refused_with_those_that_are(
+def test_unregistered_kind_is_refused_with_registered_ones(
     fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     run = Run(run_id="1", setting=setting("abacus"), kernel_name="kernel.py", source="")

@@ -24,7 +24,7 @@ from sandbox.machine.backends import python_install
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_what_every_run_needs_comes_first_and_a_command_only_once() -> None:
+def test_plan_lists_essentials_first_and_commands_once() -> None:
     findings = [
         MachineFinding("python", "ok", "3.11"),
         MachineFinding("NVLink", "limited", "none", "expect less"),
@@ -39,7 +39,7 @@ def test_what_every_run_needs_comes_first_and_a_command_only_once() -> None:
     ]
 
 
-def test_the_script_runs_its_commands_and_nothing_that_was_found(tmp_path: Path) -> None:
+def test_script_runs_its_commands_alone(tmp_path: Path) -> None:
     hostile = f"a name\ntouch {tmp_path}/harm"
     findings = [
         MachineFinding("one", "limited", hostile, hostile),

@@ -55,7 +55,7 @@ def test_bytes_and_shares_are_counted_gpu_by_gpu(counted: Callable[..., list[str
     assert lines[3] == lines[7] == ""
 
 
-def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(counted: Callable[..., list[str]]) -> None:
+def test_missing_nvlink_and_missing_monitor_say_so(counted: Callable[..., list[str]]) -> None:
     lines = counted(TX_KIB_S=-3, GPM_0=0, SAMPLE_1=-4, LINK_COUNT=-3, MEMORY_BITS=-3)
     assert lines[0].startswith("None None ")
     assert lines[1:3] == ["None None None", "None None"]
@@ -64,7 +64,7 @@ def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(counted: C
     assert "(GPM): the driver has no such counters for this GPU" in lines[7]
 
 
-def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(counted: Callable[..., list[str]]) -> None:
+def test_failing_monitor_and_missing_metric_stay_isolated(counted: Callable[..., list[str]]) -> None:
     lines = counted(SAMPLE_0=-999, METRIC_5_1=-3, TX_KIB_S=KIB_OF_100_GB)
     assert lines[1] == "None None None"
     assert "nvmlGpmSampleGet: Unknown Error" in lines[3]
@@ -94,7 +94,7 @@ def watts(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Cal
 
 
 @pytest.mark.slow
-def test_power_is_taken_between_two_steps_of_the_counter(watts: Callable[..., list[str]]) -> None:
+def test_power_is_taken_between_two_steps_of_counter(watts: Callable[..., list[str]]) -> None:
     first, no_reason, second, _ = watts(MILLIWATTS_0=400_000, MILLIWATTS_1=120_000, STEP_MS=50)
     for said, true in ((first, 400), (second, 120)):
         found, error = map(float, said.split())
@@ -103,7 +103,7 @@ def test_power_is_taken_between_two_steps_of_the_counter(watts: Callable[..., li
 
 
 @pytest.mark.slow
-def test_a_window_with_too_few_steps_has_no_power_and_says_so(watts: Callable[..., list[str]]) -> None:
+def test_window_with_few_steps_has_no_power(watts: Callable[..., list[str]]) -> None:
     lines = watts(STEP_MS_0=100_000, MILLIWATTS_1=-3)
     assert lines[0] == lines[2] == "None 0.0"
     assert re.fullmatch(r"no energy: \d+\.\d\d s are too short, the counter stepped (once|0 times)", lines[1])

@@ -150,7 +150,7 @@ def test_without_nvlink(doctor: Doctor) -> None:
     ]
 
 
-def test_in_a_virtual_machine_that_hides_the_far_ends(doctor: Doctor) -> None:
+def test_in_virtual_machine_that_hides_far_ends(doctor: Doctor) -> None:
     """The links are up, and the driver reports that pairs are linked, but not by what."""
     found = doctor(GPUS=4, REMOTE=-3)
     assert lines(found, "NVLink") == ["ok: all to all, NV18; 18 links up on each GPU"]

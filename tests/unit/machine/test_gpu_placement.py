@@ -24,24 +24,24 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     return run
 
 
-def test_a_world_gets_the_first_gpus_that_are_left_to_it(ask):
+def test_world_gets_first_gpus_left_to_it(ask):
     assert ask("[gpu.minor for gpu in rank_gpus(2)]") == "[0, 1]"
     assert ask("[gpu.minor for gpu in rank_gpus(2)]", visible="3,1,0") == "[3, 1]"
     assert ask("[gpu.minor for gpu in rank_gpus(8)]", GPUS=3) == "[0, 1, 2]"
     assert ask("gpu_device_files(rank_gpus(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
 
 
-def test_inside_they_are_named_so_that_no_order_can_mix_them_up(ask):
+def test_inside_names_cannot_be_mixed_up_by_order(ask):
     inside = ask("cuda_environment(rank_gpus(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
     assert inside == ",".join(f"GPU-abcd000{n}-0000-1111-2222-333344445555" for n in (2, 3))
 
 
-def test_without_a_driver_to_ask_the_numbers_are_taken_as_they_are(ask):
+def test_gpu_numbers_stay_without_driver(ask):
     assert ask("[(gpu.minor, gpu.uuid) for gpu in rank_gpus(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
     assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(rank_gpus(1))", INIT=-9) == "False"
 
 
-def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
+def test_worlds_on_different_gpus_never_meet_on_core(ask):
     sixteen = "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [gpu.cores for gpu in rank_gpus(4)])[1]"
     assert ask(sixteen, visible="2,3", GPUS=4) == "[(8, 9, 10, 11), (12, 13, 14, 15)]"
     assert ask(sixteen, visible="1", GPUS=8) == "[(2, 3)]"
@@ -50,12 +50,12 @@ def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
     assert ask(sixteen, GPUS=2, CORES=0xF0000) == "[(0, 1, 2, 3), (4, 5, 6, 7)]"  # none of these may be used
 
 
-def test_with_fewer_cores_than_gpus_the_ranks_share_what_there_is(ask):
+def test_ranks_share_cores_where_gpus_outnumber_them(ask):
     one = "(setattr(os, 'sched_getaffinity', lambda _: {5}), [cores_of(r, 2, rank_gpus(2)) for r in range(2)])[1]"
     assert ask(one, GPUS=4) == "[[5], [5]]"
 
 
-def test_a_killed_world_must_be_gone_from_its_gpus(ask):
+def test_killed_world_must_be_gone_from_its_gpus(ask):
     health = "gpu_fault(rank_gpus(2), {4711}, 0.05)"
     assert ask(health) == ""
     assert ask(health, PID_1=4711) == "a killed kernel still holds GPU 1 after 0 s"

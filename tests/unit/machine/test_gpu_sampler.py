@@ -60,7 +60,7 @@ def test_a_world_is_read_rank_by_rank(readings: Callable[..., list[str]]) -> Non
     assert 198 * sure <= float(lines[3]) <= 202 / sure
 
 
-def test_what_a_driver_does_not_say_is_left_out(readings: Callable[..., list[str]]) -> None:
+def test_what_driver_does_not_say_is_left_out(readings: Callable[..., list[str]]) -> None:
     lines = readings(TX_KIB_S=-3, BUSY=-3, POWER=-3, CELSIUS=-3, REASONS=-13, MHZ=-4)
     assert lines[0] == (
         "GpuReading(used_mib=1024, total_mib=143771, busy=None, sm_mhz=None, celsius=None, watts=None, "
@@ -135,7 +135,7 @@ def test_nothing_is_read_while_something_is_timed(script: Script) -> None:
     eventually(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
 
 
-def test_a_driver_that_stops_answering_is_asked_no_more(script: Script) -> None:
+def test_driver_that_stops_answering_is_asked_no_more(script: Script) -> None:
     sampler = GpuSampler(1, script)
     sampler.start()
     eventually(lambda: script.count > 2)

@@ -36,7 +36,7 @@ def test_the_gpus_are_listed_in_the_drivers_order(ask: Ask) -> None:
     assert ask("gpus()[1].uuid") == "GPU-abcd0001-0000-1111-2222-333344445555"
 
 
-def test_kernels_are_built_for_the_architectures_of_the_gpus(
+def test_kernels_are_built_for_architectures_of_gpus(
     with_driver: Callable[..., "subprocess.CompletedProcess[str]"],
 ) -> None:
     program = "from sandbox.machine.nvshmem_package import architectures; print(architectures())"
@@ -46,7 +46,7 @@ def test_kernels_are_built_for_the_architectures_of_the_gpus(
     assert with_driver(program, INIT=-9).stdout.strip() == "[]"
 
 
-def test_what_a_container_may_not_use_is_left_out(ask: Ask) -> None:
+def test_what_container_may_not_use_is_left_out(ask: Ask) -> None:
     """The driver counts all four GPUs but refuses a handle for one of them."""
     assert ask("[g.index for g in gpus()]", HANDLE_1=-4) == "[0, 2, 3]"
 
@@ -151,6 +151,6 @@ def test_visible_devices_are_read_as_cuda_reads_them(allowed: str | None, seen: 
     assert [gpu.index for gpu in visible(GPUS, allowed)] == seen
 
 
-def test_visible_is_of_places_where_the_driver_hides_a_gpu() -> None:
+def test_visible_is_of_places_where_driver_hides_gpu() -> None:
     """CUDA numbers the GPUs it can use: with GPU 0 hidden from this container, CUDA's 0 is the driver's 1."""
     assert [gpu.index for gpu in visible(GPUS[1:], "1,0")] == [2, 1]

@@ -31,7 +31,7 @@ def availability() -> backends.Availability:
     return backend.availability()
 
 
-def test_without_a_name_there_is_none_and_the_doctor_says_what_to_do(named):
+def test_missing_name_gets_advice_from_doctor(named):
     assert thunderkittens.checkout() is None
     assert availability().found == "ThunderKittens is not here: THUNDERKITTENS_ROOT names no checkout"
     assert "clone HazyResearch/ThunderKittens" in availability().advice
@@ -57,7 +57,7 @@ def test_what_a_folder_lacks_is_told(named, tmp_path, folders, lacks):
     assert lacks in availability().found
 
 
-def test_a_world_reads_the_headers_and_nothing_else_of_a_checkout(named, tmp_path):
+def test_world_reads_headers_and_nothing_else_of_checkout(named, tmp_path):
     (tmp_path / "link").symlink_to(HEADERS)
     named(tmp_path / "link")
     assert profiles.environment(Path("/tmp"), {})[thunderkittens.VARIABLE] == str(HEADERS)
@@ -66,7 +66,7 @@ def test_a_world_reads_the_headers_and_nothing_else_of_a_checkout(named, tmp_pat
     assert module_environment()[thunderkittens.VARIABLE] == str(tmp_path / "link")
 
 
-def test_the_doctor_shows_the_commit_of_the_checkout_and_of_no_repository_around_it(named, tmp_path):
+def test_doctor_shows_commit_of_the_checkout_only(named, tmp_path):
     root = tmp_path / "checkout"
     (root / "prototype").mkdir(parents=True)
     (root / "include").mkdir()
@@ -94,7 +94,7 @@ def test_changed_headers_change_the_fingerprint(tmp_path):
 
 
 @pytest.mark.parametrize(("already", "found"), [("", str(HEADERS)), ("/elsewhere", "/elsewhere")])
-def test_the_setting_names_a_checkout_unless_the_environment_does(named, monkeypatch, tmp_path, already, found):
+def test_setting_names_checkout_unless_environment_does(named, monkeypatch, tmp_path, already, found):
     monkeypatch.setenv("PKB_ARENA_HOME", str(tmp_path))
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "settings.toml").write_text(f'thunderkittens = "{HEADERS}"\n')

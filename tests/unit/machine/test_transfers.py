@@ -28,7 +28,7 @@ def made(**us: list[float]) -> Transfers:
         (made(A=[1.0, 2.0, 9.0], B=[1.04, 2.0, 3.0]), "B at every size"),
     ],
 )
-def test_the_fastest_ways_are_said_with_as_few_changes_as_possible(found: Transfers, words: str) -> None:
+def test_fastest_ways_are_said_with_few_changes(found: Transfers, words: str) -> None:
     assert transfers.fastest_words(found) == words
 
 
@@ -70,7 +70,7 @@ def test_tables_fit_the_terminal_and_have_every_figure(width: int) -> None:
     assert text.count("*") == 2 * len(SEVEN.sizes)
 
 
-def test_what_is_stored_is_read_again_and_told_by_doctor_and_to_models(paths: Paths) -> None:
+def test_stored_transfers_are_told_by_doctor_and_models(paths: Paths) -> None:
     folder = paths.calibrations
     assert transfers.transfers_finding(folder).state == "limited"
     kept = transfers.keep_transfers(folder, TransfersTimed(world=2, device="cuda", transfers=SEVEN, seconds=4.0))
@@ -93,7 +93,7 @@ def test_a_damaged_file_counts_as_none(paths: Paths, damage: bytes) -> None:
     assert transfers.transfers_finding(paths.calibrations).state == "limited"
 
 
-def test_a_file_of_today_can_be_read_by_its_names(paths: Paths) -> None:
+def test_file_of_today_can_be_read_by_names(paths: Paths) -> None:
     """Scripts read this file, too."""
     transfers.keep_transfers(paths.calibrations, TransfersTimed(world=2, device="cpu", transfers=SEVEN, seconds=4.0))
     found = msgspec.json.decode((paths.calibrations / "cpu-2-transfers.json").read_bytes())

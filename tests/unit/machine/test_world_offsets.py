@@ -16,13 +16,13 @@ def learned(setting=SETTING, **masses):
     return WorldOffsets(setting=setting, masses={name.replace("_", " "): mass for name, mass in masses.items()})
 
 
-def test_what_was_kept_is_found_again_and_other_classes_stay(tmp_path):
+def test_kept_offsets_return_and_other_classes_stay(tmp_path):
     keep_offsets(tmp_path, learned(call_short=MASS))
     keep_offsets(tmp_path, learned(call_long=MASS[::-1]))
     assert offsets_for(tmp_path, SETTING) == {"call short": MASS, "call long": MASS[::-1]}
 
 
-def test_other_problems_share_it_and_other_world_sizes_do_not(tmp_path):
+def test_other_problems_share_it_unlike_world_sizes(tmp_path):
     keep_offsets(tmp_path, learned(call_short=MASS))
     assert offsets_for(tmp_path, Setting("elsewhere", "paper", {"M": 1}, 2, "cpu", "bfloat16"))
     assert offsets_for(tmp_path, Setting("elsewhere", "tiny", {}, 4, "cpu", "float32")) == {}
@@ -37,7 +37,7 @@ def test_other_problems_share_it_and_other_world_sizes_do_not(tmp_path):
     ],
     ids=["empty", "cut", "deep", "short", "positive", "low", "not finite"],
 )  # fmt: skip
-def test_a_damaged_file_is_no_history_and_is_replaced(tmp_path, text):
+def test_damaged_file_is_no_history_and_is_replaced(tmp_path, text):
     keep_offsets(tmp_path, learned(call_short=MASS))
     (path,) = tmp_path.iterdir()
     path.write_text(text)

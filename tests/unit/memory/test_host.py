@@ -22,7 +22,7 @@ def mappings() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:pkb-input")
 
 
-def test_a_mapped_arena_has_no_descriptor_that_a_kernel_could_share():
+def test_mapped_arena_has_no_shareable_descriptor():
     fd, written = host.input_arena(SIZE)
     written[:3] = b"abc"
     before = open_arenas()
@@ -45,7 +45,7 @@ def test_nobody_resizes_an_arena_or_writes_inputs(make: Any, written: bool) -> N
     os.close(fd)
 
 
-def test_a_mapping_lives_as_long_as_a_tensor_over_it():
+def test_mapping_lives_as_long_as_tensor_over_it():
     fd, written = host.input_arena(SIZE)
     written[5:6] = b"x"
     before = mappings()

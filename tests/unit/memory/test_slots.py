@@ -68,7 +68,7 @@ def ready_for(value):
 @pytest.mark.parametrize(
     "then", [*TREES, torch.randn(4, 3).t(), torch.randn(2, 3, 4), (torch.randn(2), torch.tensor(3))]
 )
-def test_a_slot_that_was_laid_out_for_one_value_takes_any(first, then):
+def test_slot_laid_out_for_one_value_takes_any(first, then):
     memory, slot = ready_for(first)
     structure, leaves = flatten(then)
     expected = [tensor.clone() for _, tensor in leaves]
@@ -227,7 +227,7 @@ def test_one_changed_byte_is_seen_in_the_poison(at, byte):
 
 
 @pytest.mark.parametrize(("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)])
-def test_a_slot_is_overwritten_when_bytes_behind_its_header_are(at, seen):
+def test_slot_is_overwritten_when_bytes_behind_header_are(at, seen):
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     memory[at] = 0
     assert slots.overwritten(memory, 4096, 64) == [slot == seen for slot in range(SIZE // 4096)]
@@ -249,7 +249,7 @@ def test_memory_is_free_without_a_collection_of_garbage():
         gc.enable()
 
 
-def test_numbers_are_on_the_cpu_whatever_device_a_kernel_made_the_default():
+def test_numbers_are_on_cpu_whatever_default_device():
     with torch.device("meta"):
         leaves = flatten((1, 2.5, torch.Size((3, 4))))[1]
     assert {tensor.device.type for _, tensor in leaves} == {"cpu"}

@@ -24,7 +24,7 @@ def outcome(text: str, reason: str = "stop") -> str:
     return ModelAnswer(text, Finish(reason), Spent()).outcome
 
 
-def test_the_blocks_that_a_kernel_needs_are_joined_in_order() -> None:
+def test_blocks_that_kernel_needs_are_joined_in_order() -> None:
     solution = "def solution(x):\n    return torch.add(x, SOURCE)\n"
     parts = block("import torch\n") + "then\n" + block("SOURCE = 1\n", "py")
     unused = block("import math\nx = math.pi\n")
@@ -59,7 +59,7 @@ def test_what_a_continuation_repeats_is_dropped(repeated: str) -> None:
     assert join_continuation(text, repeated + "# end\n```\n") == text + "# end\n```\n"
 
 
-def test_a_fence_that_a_continuation_opens_anew_is_dropped() -> None:
+def test_fence_that_continuation_opens_anew_is_dropped() -> None:
     text = "```python\nimport torch\n\n\ndef solution(x):\n"
     joined = join_continuation(text, "```python\n    return x\n```\n")
     assert kernel_source(joined) == "import torch\n\n\ndef solution(x):\n    return x\n"
@@ -122,7 +122,7 @@ def test_fences_name_the_files_of_a_kernel(fences: tuple[str, ...]) -> None:
     assert kernel_of(answer(*fences)) == KERNEL
 
 
-def test_what_is_shown_to_a_model_is_read_as_the_same_kernel() -> None:
+def test_kernel_shown_to_model_reads_back_the_same() -> None:
     assert kernel_of(fenced_kernel(KERNEL)) == KERNEL
     assert kernel_of(fenced_kernel(Kernel(MAIN))) == Kernel(MAIN)
 
@@ -142,7 +142,7 @@ def test_without_kernel_py_an_answer_is_one_file() -> None:
     assert (found.source.endswith(MAIN), found.files) == (True, {})
 
 
-def test_an_answer_that_was_cut_off_has_all_files_or_none() -> None:
+def test_answer_cut_off_has_all_files_or_none() -> None:
     text = answer()
     whole = text.index("// sums") + len("// sums\n```")
     for place in range(text.index("```cuda") + len("```cuda ops/sums.cu\n"), whole):

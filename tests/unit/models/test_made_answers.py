@@ -79,17 +79,17 @@ def test_an_answer_that_begins_again_says_so_first() -> None:
     assert kernel_source(join_continuation(FENCED[:50], again)) == KERNEL
 
 
-def test_a_fence_that_closes_what_was_cut_off_is_no_new_one() -> None:
+def test_fence_closing_cut_text_opens_no_block() -> None:
     assert kernel_source(join_continuation(FENCED[:-4], "```\nIt adds.\n")) == KERNEL
 
 
-def test_a_draft_in_an_open_thought_is_no_answer_that_was_cut_off() -> None:
+def test_draft_in_open_thought_is_no_answer() -> None:
     text = f"<think>\n{FENCED}So"
     assert not has_whole_kernel(text)
     assert whole_kernel(text).source == ""
 
 
-def test_a_whole_kernel_counts_though_an_example_after_it_was_cut_off() -> None:
+def test_whole_kernel_counts_before_cut_example() -> None:
     assert whole_kernel(FENCED + "Use it:\n```python\nx = tor").source == KERNEL
 
 

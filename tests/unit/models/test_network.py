@@ -74,12 +74,12 @@ async def test_this_machine_is_reached_without_a_proxy(
         assert (await client.answer(ASK)).text == "hello"
 
 
-async def test_a_server_of_ones_own_that_does_not_run_is_named() -> None:
+async def test_own_server_that_is_down_is_named() -> None:
     said = await failure("http://127.0.0.1:9/v1")
     assert said.endswith("; is the server at 127.0.0.1:9 running? check base_url")
 
 
-async def test_a_proxy_that_fails_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_that_fails_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@127.0.0.1:9")
     said = await failure()
     assert "through the proxy http://127.0.0.1:9 (HTTPS_PROXY)" in said
@@ -103,6 +103,6 @@ async def test_certificates_that_cannot_be_used_are_named(monkeypatch: pytest.Mo
         assert f"SSL_CERT_FILE names {path}, which cannot be used: {why}" in said
 
 
-async def test_a_key_log_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_key_log_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path))
     assert f"SSLKEYLOGFILE names {tmp_path}, which cannot be written: Is a directory" in await failure()

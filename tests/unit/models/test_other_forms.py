@@ -161,7 +161,7 @@ def test_calls_as_text_are_told() -> None:
 
 
 @pytest.mark.parametrize("line", ["    dist.all_reduce(total", "    return total total", "total = = 1", "def more(:"])
-def test_broken_code_is_not_cut_to_a_whole_kernel(line: str) -> None:
+def test_broken_code_is_not_cut_to_whole_kernel(line: str) -> None:
     """Its verdict must say what is broken."""
     broken = f"{K}{line}\n"
     assert kernel_of(f"Here it is:\n\n```python\n{broken}```\nDone.").source == broken

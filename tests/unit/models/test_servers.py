@@ -51,7 +51,7 @@ async def test_reasoning_that_used_up_the_limit_is_told(model_server: ModelServe
     assert answer.reason == "its reasoning used up max_tokens (64): raise it for this model"
 
 
-async def test_reasoning_in_the_text_that_used_up_the_limit_is_told(model_server: ModelServer) -> None:
+async def test_reasoning_text_over_limit_is_told(model_server: ModelServer) -> None:
     model_server.replies = [streamed("<think>\nwell", finish="length")] * 9
     answer, _ = await ask(model_server, max_tokens=64)
     assert "used up max_tokens (64)" in answer.reason
@@ -75,7 +75,7 @@ async def test_content_may_be_a_list_of_parts(model_server: ModelServer) -> None
 REFUSED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
-async def test_the_other_name_of_the_limit_is_tried_once_and_remembered(model_server: ModelServer) -> None:
+async def test_other_limit_name_is_tried_once_and_remembered(model_server: ModelServer) -> None:
     refused = status("400 Bad Request", json.dumps({"error": {"message": REFUSED}}))
     model_server.replies = [refused, streamed("hello"), streamed("again")]
     assert (await ask(model_server, retries=0))[0].text == "hello"
@@ -89,7 +89,7 @@ async def test_the_other_name_of_the_limit_is_tried_once_and_remembered(model_se
         await ask(model_server, retries=0)
 
 
-async def test_a_limit_that_is_too_large_is_no_other_name(model_server: ModelServer) -> None:
+async def test_limit_too_large_is_no_other_name(model_server: ModelServer) -> None:
     words = "max_tokens is too large: 32768. This model supports at most 16384 completion tokens"
     model_server.replies = [status("400 Bad Request", json.dumps({"error": {"message": words}}))] * 2
     with pytest.raises(PlayerFailed, match="too large"):

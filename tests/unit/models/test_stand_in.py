@@ -19,9 +19,7 @@ CATALOGUE = load_catalogue()
 
 
 @pytest.mark.parametrize("name", ["1", "8", "13", "63"])
-def test_a_stand_in_answers_with_a_kernel_of_the_problem_though_the_prompt_has_an_example(
-    name: str, paths: Paths
-) -> None:
+def test_stand_in_answers_with_kernel_despite_example(name: str, paths: Paths) -> None:
     problem = CATALOGUE.find(name)
     setting = choose_setting(problem, Choice(world=2, device="cpu", preset="tiny"), Settings())
     prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)

@@ -114,7 +114,7 @@ async def test_a_prompt_that_gemini_blocks_is_a_refusal(model_server: ModelServe
     assert answer.reason == "the model declined: PROHIBITED_CONTENT"
 
 
-async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server: ModelServer) -> None:
+async def test_empty_and_codeless_answers_are_told_apart(model_server: ModelServer) -> None:
     model_server.replies = [streamed("")]
     assert (await ask(player(model_server)))[0].outcome == "empty"
     model_server.replies = [streamed("I think symmetric memory would be nice.")]
@@ -149,7 +149,7 @@ async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) 
     assert len(model_server.seen) == 5
 
 
-async def test_a_connection_that_ends_in_the_middle_is_taken_up_where_it_ended(model_server: ModelServer) -> None:
+async def test_broken_connection_continues_where_it_ended(model_server: ModelServer) -> None:
     model_server.replies = [broken_off(KERNEL, 350), streamed(KERNEL)]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "kernel"
@@ -157,7 +157,7 @@ async def test_a_connection_that_ends_in_the_middle_is_taken_up_where_it_ended(m
     assert answer.continued == 1
 
 
-async def test_a_connection_that_ends_before_a_word_is_tried_again(model_server: ModelServer) -> None:
+async def test_connection_that_ends_before_word_is_tried_again(model_server: ModelServer) -> None:
     model_server.replies = [broken_off(KERNEL, 0), broken_off(KERNEL, 20), streamed(KERNEL)]
     answer, pieces = await ask(player(model_server))
     assert (answer.text, answer.continued) == (KERNEL, 0)
@@ -182,7 +182,7 @@ async def test_retry_after_is_respected(model_server: ModelServer, date: bool) -
     assert len([piece for piece in pieces if isinstance(piece, Retry)]) == 1
 
 
-async def test_who_asks_to_wait_for_an_hour_is_left(model_server: ModelServer) -> None:
+async def test_who_asks_to_wait_for_hour_is_left(model_server: ModelServer) -> None:
     model_server.replies = [status("429 Too Many Requests", Retry_After="3600")]
     with pytest.raises(PlayerFailed, match="3600 s"):
         await ask(player(model_server))
@@ -217,20 +217,20 @@ async def test_a_redirect_is_not_followed_with_the_key(model_server: ModelServer
     assert len(model_server.seen) == 1
 
 
-async def test_a_slow_loris_is_given_up_however_its_bytes_come(model_server: ModelServer) -> None:
+async def test_slow_loris_is_given_up(model_server: ModelServer) -> None:
     model_server.replies = [dripping()]
     with pytest.raises(PlayerFailed, match="no data for"):
         await ask(player(model_server, stall_s=0.3, retries=0))
     assert await asyncio.to_thread(model_server.left.wait, 30)
 
 
-async def test_comments_do_not_keep_a_silent_model_alive_forever(model_server: ModelServer) -> None:
+async def test_comments_do_not_keep_silent_model_alive_forever(model_server: ModelServer) -> None:
     model_server.replies = [dripping(b"", b": still here\n\n")]
     with pytest.raises(PlayerFailed, match="no whole answer within 1 s"):
         await ask(player(model_server, stall_s=30, timeout_s=1.0))
 
 
-async def test_an_answer_with_an_event_that_cannot_be_read_holds_no_kernel(model_server: ModelServer) -> None:
+async def test_answer_with_unreadable_event_holds_no_kernel(model_server: ModelServer) -> None:
     odd = b'event: x\n\nfoo\n\ndata: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
     model_server.replies = [raw(odd + events("openai_chat", KERNEL))]
     assert (await ask(player(model_server)))[0].text == KERNEL
@@ -326,7 +326,7 @@ async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) 
             await task
 
 
-async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is_not(model_server: ModelServer) -> None:
+async def test_late_usage_is_awaited_but_not_open_connections(model_server: ModelServer) -> None:
     data = events("openai_chat", KERNEL, usage=(7, 8)).removesuffix(b"data: [DONE]\n\n")
     model_server.replies = [dripping(data, b" ")]
     answer, _ = await ask(player(model_server))
@@ -348,7 +348,7 @@ async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer)
     assert len(model_server.seen) == 1  # no further request is sent
 
 
-async def test_what_a_request_used_before_its_retry_is_paid_for(model_server: ModelServer) -> None:
+async def test_use_before_retry_is_paid_for(model_server: ModelServer) -> None:
     thought = {"choices": [{"delta": {"reasoning_content": "hm " * 10_000}}]}
 
     def cut_off(line: Line, seen: Seen) -> None:
@@ -362,7 +362,7 @@ async def test_what_a_request_used_before_its_retry_is_paid_for(model_server: Mo
 
 
 @pytest.mark.parametrize("said", [True, -5, 10**30, 1e300, "7", None, [], {}])
-def test_a_lie_about_usage_can_be_kept_in_a_journal(said: object) -> None:
+def test_lie_about_usage_can_be_kept_in_journal(said: object) -> None:
     spent = Spent(read=count(said), written=count(said))
     assert msgspec.json.decode(msgspec.json.encode(spent), type=Spent) == spent
     assert 0 <= spent.tokens <= 2 * MOST_TOKENS
@@ -386,13 +386,13 @@ async def test_a_request_that_reaches_nobody_costs_nothing(model_server: ModelSe
     assert away.budget.spent == Spent()
 
 
-async def test_a_key_that_a_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:
+async def test_key_that_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:
     model_server.replies = [streamed(f"your key is {KEY}, yes {KEY[:20]} no", sizes=random_sizes(1))]
     answer, _ = await ask(player(model_server))
     assert answer.text == f"your key is {HIDDEN}, yes {KEY[:20]} no"
 
 
-def test_reasoning_that_is_held_back_comes_at_the_end() -> None:
+def test_reasoning_that_is_held_back_comes_at_end() -> None:
     answer = reading.Reading(find_provider("openai_chat"), Key(KEY))
     event = {"choices": [{"delta": {"reasoning": KEY[:5]}}]}
     assert answer.take("", json.dumps(event)) == []

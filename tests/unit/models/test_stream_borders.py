@@ -91,9 +91,7 @@ def events(protocol: str, text: str, piece: int, finish: str = "stop") -> bytes:
 @protocols
 @examples(40)
 @given(TEXTS, SIZES, st.integers(1, 50))
-def test_an_answer_is_the_same_wherever_chunks_and_events_end(
-    protocol: str, text: str, sizes: list[int], piece: int
-) -> None:
+def test_answer_is_same_wherever_chunks_and_events_end(protocol: str, text: str, sizes: list[int], piece: int) -> None:
     data = events(protocol, text, piece)
     whole, pieces = ask(protocol, data)
     assert (whole.text, whole.finish) == (text, Finish("stop"))
@@ -103,7 +101,7 @@ def test_an_answer_is_the_same_wherever_chunks_and_events_end(
 @protocols
 @examples(20)
 @given(TEXTS, SIZES, st.booleans())
-def test_chunks_may_end_inside_of_characters_and_line_ends(
+def test_chunks_may_end_inside_characters_and_line_ends(
     protocol: str, text: str, sizes: list[int], returns: bool
 ) -> None:
     unescaped = SimpleNamespace(dumps=lambda value: msgspec.json.encode(value).decode())
@@ -133,7 +131,7 @@ def test_calls_are_the_same_wherever_they_are_cut(
 @protocols
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("place", ["text", "call"])
-def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half: str, place: str) -> None:
+def test_half_character_without_other_fails_answer(protocol: str, half: str, place: str) -> None:
     broken = KERNEL.replace("😀", HALVES[half])
     arguments = json.dumps({"source": broken}, ensure_ascii=False)
     called = call_events(protocol, KERNEL, [("run", arguments)], 1)
@@ -146,7 +144,7 @@ def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half
 
 
 @protocols
-def test_a_last_half_fails_a_whole_answer_and_not_one_that_is_cut_off(protocol: str) -> None:
+def test_last_half_fails_whole_answers_only(protocol: str) -> None:
     stopped, _ = ask(protocol, model_server.events(protocol, "x = 1  # \ud83d"))
     assert stopped.outcome == "unreadable"
     limited, _ = ask(protocol, model_server.events(protocol, "x = 1  # \ud83d", "length"))
@@ -159,7 +157,7 @@ GARBAGE = (b"17", b"[]", b'"text"', b"{", b'{"delta": "\\ud8', b"<html>", b"\xff
 @protocols
 @examples(30)
 @given(st.data())
-def test_an_event_that_cannot_be_read_never_shortens_a_kernel(protocol: str, data: st.DataObject) -> None:
+def test_event_that_cannot_be_read_never_shortens_kernel(protocol: str, data: st.DataObject) -> None:
     told = events(protocol, KERNEL, 7).split(b"\n\n")
     at = data.draw(st.integers(0, len(told) - 2))
     told[at] = b"data: " + data.draw(st.sampled_from(GARBAGE))
@@ -208,7 +206,7 @@ def places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 @protocols
 @examples(100)
 @given(st.data())
-def test_whatever_values_a_provider_sends_there_is_an_answer_or_its_failure(protocol: str, data: st.DataObject) -> None:
+def test_any_provider_values_give_answer_or_failure(protocol: str, data: st.DataObject) -> None:
     told = call_events(protocol, KERNEL, [("run", '{"source": "x"}')], 9) + events(protocol, KERNEL, 20)
     sent = [json.loads(line[6:]) for line in told.splitlines() if line.startswith(b"data: {")]
     for _ in range(data.draw(st.integers(1, 3))):

@@ -91,7 +91,7 @@ async def test_an_answer_may_have_several_files(
     assert read_kernel(save_best(workspace, problem, "model:m", best)).kernel == kernel
 
 
-async def test_the_trace_has_everything_and_is_what_listeners_heard(model_server: ModelServer, made: MakeAgent) -> None:
+async def test_trace_has_everything_and_is_what_listeners_heard(model_server: ModelServer, made: MakeAgent) -> None:
     heard: list[AnyTraceEvent] = []
     model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
     agent = made(heard=heard, steps=2)
@@ -114,9 +114,7 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(model_server
     assert path.stat().st_mode & 0o77 == 0
 
 
-def test_text_that_waited_is_recorded_at_a_time_before_what_came_after_it(
-    made: MakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delayed_text_is_recorded_before_what_followed(made: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[AnyTraceEvent] = []
     recorder = made(heard=heard).recorder
     ticks = itertools.count(time.monotonic(), 0.001)
@@ -147,7 +145,7 @@ async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made
 @pytest.mark.parametrize(
     ("word", "finish", "reason"), [("no", "refusal", "refused"), (kernel("None"), "stop", "harness")]
 )
-async def test_it_stops_where_going_on_is_of_no_use(
+async def test_agent_stops_where_going_on_is_useless(
     model_server: ModelServer, made: MakeAgent, word: str, finish: str, reason: str
 ) -> None:
     model_server.replies = [streamed(word, finish=finish)]
@@ -200,7 +198,7 @@ async def test_a_full_disk_does_not_stop_it(
     assert await agent.run() is not None
 
 
-async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> None:
+async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
     command = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
     problem = load_catalogue().find("13")
     task = Task(problem, choose_setting(problem, Choice(world=2, device="cpu"), Settings()))
@@ -218,7 +216,7 @@ async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> 
             await access.judge("refuse", "kernel.py")
 
 
-def test_without_a_jail_nothing_runs_unless_it_is_meant() -> None:
+def test_without_jail_nothing_runs_unless_it_is_meant() -> None:
     require_jail("full", unsafe=False)
     require_jail("none", unsafe=True)
     for name in ("none", ""):

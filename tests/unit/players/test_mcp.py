@@ -56,7 +56,7 @@ async def told(client: Client, tool: str, **arguments: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail", "small_budget")
-async def test_a_client_writes_a_kernel_reads_its_failure_repairs_it_and_passes(paths: Paths):
+async def test_client_repairs_failing_kernel_and_passes(paths: Paths):
     async with serving("--device", "cpu", "--world", "2", "--preset", "tiny", "--dtype", "float32") as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {"list", "show", "new", "compile", "run", "history", "kit_docs"}
@@ -139,7 +139,7 @@ async def test_every_page_is_bounded_and_whole(tools: ArenaTools):
         assert len(page.text) < RESULT_CHARACTERS, problem.stem
 
 
-async def test_a_starter_is_handed_over_and_nothing_is_written(tools: ArenaTools, paths: Paths):
+async def test_starter_is_handed_over_and_nothing_is_written(tools: ArenaTools, paths: Paths):
     assert "def solution" in (await tools.call("new", {"problem": 13})).text
     assert not paths.workspace.exists()
 
@@ -151,7 +151,7 @@ async def test_without_a_jail_nothing_is_judged(tools: ArenaTools):
     assert "without a jail" in answer.text
 
 
-def test_without_the_sdk_the_command_says_what_to_install(pkb_arena, tmp_path: Path):
+def test_without_sdk_command_says_what_to_install(pkb_arena, tmp_path: Path):
     (tmp_path / "without" / "mcp").mkdir(parents=True)
     (tmp_path / "without" / "mcp" / "__init__.py").write_text("raise ImportError('not here')")
     done = pkb_arena("mcp", PYTHONPATH=f"{tmp_path / 'without'}{os.pathsep}{os.environ['PYTHONPATH']}")

@@ -50,7 +50,7 @@ async def judged(paths: Paths, origin: Origin) -> str:
         return known.judgement.report.run_id
 
 
-async def test_a_file_house_and_a_run_stand_for_kernels(paths: Paths, tmp_path: Path) -> None:
+async def test_file_house_and_run_stand_for_kernels(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("pass")
     mine = find(str(tmp_path / "mine.py"), paths)
     assert (mine.name, mine.kernel, mine.player, mine.judgement) == ("mine.py", Kernel("pass"), "you", None)
@@ -78,7 +78,7 @@ def test_what_cannot_be_improved_is_said(paths: Paths, word: str, why: str) -> N
         find(word, paths)
 
 
-async def test_the_prompt_has_the_kernel_its_verdict_and_its_profile(paths: Paths, tmp_path: Path) -> None:
+async def test_prompt_has_kernel_its_verdict_and_its_profile(paths: Paths, tmp_path: Path) -> None:
     origin = Origin("mine.py", Kernel("pass\n# ``` of mine"))
     text = str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths, origin=origin))
     assert "Start from this kernel, `mine.py`" in text
@@ -97,9 +97,7 @@ async def test_the_prompt_has_the_kernel_its_verdict_and_its_profile(paths: Path
     assert "The kernel to improve" not in str(build_prompt(PROBLEM, SETTING, CATALOGUE, paths))
 
 
-async def test_the_best_kernel_runs_against_its_origin_and_the_board_says_improved_on(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_best_kernel_races_origin_and_shows_improvement(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "made")
     origin = Origin("mine.py", Kernel("pass\n# slow"))
     async with Engine(paths, command=REFEREE) as engine:

@@ -40,7 +40,7 @@ async def test_what_kernels_print_reaches_the_model_as_data(model_server: ModelS
         assert "\n````" in after
 
 
-async def test_a_kernel_that_was_run_is_not_judged_again(
+async def test_kernel_that_was_run_is_not_judged_again(
     model_server: ModelServer, made: MakeAgent, bench: Bench
 ) -> None:
     model_server.replies = [
@@ -91,7 +91,7 @@ async def test_sizes_are_bounded(model_server: ModelServer, made: MakeAgent, ben
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_model_that_takes_no_tools_is_asked_without(
+async def test_model_that_takes_no_tools_is_asked_without(
     model_server: ModelServer, made: MakeAgent, protocol: str
 ) -> None:
     def picky(seen: Seen) -> Reply:
@@ -117,7 +117,7 @@ async def test_tools_can_be_switched_off(model_server: ModelServer, made: MakeAg
     assert asked.tools == []
 
 
-async def test_the_trace_has_calls_and_results_and_no_key(model_server: ModelServer, made: MakeAgent) -> None:
+async def test_trace_has_calls_and_results_and_no_key(model_server: ModelServer, made: MakeAgent) -> None:
     stolen = "kit_docs", json.dumps({"page": KEY})
     model_server.replies = [calling(run("oops"), stolen), streamed(fenced("1.5"))]
     agent = made(steps=2)
@@ -138,7 +138,7 @@ async def test_the_trace_has_calls_and_results_and_no_key(model_server: ModelSer
     assert KEY not in model_server.seen[1].prompt
 
 
-async def test_calls_are_paid_for_and_end_with_the_budget(model_server: ModelServer, made: MakeAgent) -> None:
+async def test_calls_are_paid_for_and_end_with_budget(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [calling(("kit_docs", '{"page": "symm"}'))]
     agent = made(steps=5, usd=0.12)  # 50 tokens at $1000 a million: three requests
     await agent.run()
@@ -172,7 +172,7 @@ async def test_faults_of_a_server_are_told_once(
         ("file:./mine/", PlayerKind.FILE, "./mine/"),
     ],
 )
-def test_a_word_names_a_player_and_is_its_name(word: str, kind: PlayerKind, name: str) -> None:
+def test_word_names_player_and_is_its_name(word: str, kind: PlayerKind, name: str) -> None:
     player = parse_player(word)
     assert player == PlayerName(kind, name)
     assert str(player) == word.strip()

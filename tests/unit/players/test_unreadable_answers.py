@@ -22,7 +22,7 @@ def damaged(told: bytes, after: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_kernel_after_an_event_that_cannot_be_read_is_not_judged(
+async def test_kernel_after_unreadable_event_is_not_judged(
     model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
 ) -> None:
     stream = damaged(events(protocol, fenced("9.9")), b"python")
@@ -38,7 +38,7 @@ async def test_a_kernel_after_an_event_that_cannot_be_read_is_not_judged(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_calls_before_an_event_that_cannot_be_read_are_not_made(
+async def test_calls_before_unreadable_event_are_not_made(
     model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
 ) -> None:
     stream = damaged(call_events(protocol, "trying", [run("9.9")]), b'"run"')

@@ -93,7 +93,7 @@ def tiny(count: int, us: float, every: float) -> list[Work]:
     return [("kernel", "void tiny<int>()", 20.0 + every * at, us) for at in range(count)]
 
 
-def test_many_small_kernels_are_launch_bound_and_few_or_long_or_dense_ones_are_not() -> None:
+def test_only_many_small_kernels_are_launch_bound() -> None:
     found = gpu_ranks(WorldProfile([report(0, tiny(200, 1.5, 4.5))]), LEAST)[0]
     assert found.diagnosis.startswith("launch-bound: 200 kernels a call, each of 1.5 µs; gaps between them 70 %")
     assert "CUDA graph" in found.advice
@@ -110,7 +110,7 @@ def synced(gap: float) -> list[Work]:
     return work
 
 
-def test_gaps_behind_synchronisations_are_host_bound_and_short_ones_are_not() -> None:
+def test_only_long_gaps_after_synchronisations_are_host_bound() -> None:
     found = gpu_ranks(WorldProfile([report(0, synced(100.0))]), LEAST)[0]
     assert found.diagnosis.startswith("host-bound: 5 synchronisations a call, behind which the GPU idles 44 %")
     assert ".item()" in found.advice
@@ -123,7 +123,7 @@ def collective(start: float) -> list[Work]:
     return [("wait", "ncclDevKernel_AllReduce", start, 950.0 - start)]
 
 
-def test_a_collective_that_spins_names_the_rank_that_comes_late_and_one_that_works_is_an_exchange() -> None:
+def test_spinning_collective_names_late_rank() -> None:
     late: list[Work] = [("kernel", "gemm", 20.0, 780.0), *collective(800.0)]
     found = gpu_ranks(WorldProfile([report(0, collective(50.0)), report(1, late)]), LEAST)
     assert found[0].diagnosis.startswith("waits for rank 1: its collectives spin 75 % of a call (750 µs)")
@@ -133,7 +133,7 @@ def test_a_collective_that_spins_names_the_rank_that_comes_late_and_one_that_wor
     assert [each.partition(":")[0] for each in both] == ["exchanges", "exchanges"]
 
 
-def test_at_the_link_by_the_measured_peak_or_else_by_the_links_speed() -> None:
+def test_link_peak_is_measured_or_nominal() -> None:
     row = counted(sent=round(100 * 350e6), received=0)  # 350 GB/s
     plain = report(0, [("kernel", "push", 0.0, 300.0)])
     least = msgspec.structs.replace(LEAST, sent=340e6, received=340e6)
@@ -160,7 +160,7 @@ def test_bytes_over_the_link_that_need_not_be() -> None:
     assert "NVLink" not in said(plain, outside=little)[0]  # twice the least bytes, but they take little time
 
 
-def test_at_hbm_and_more_through_it_than_must_be() -> None:
+def test_hbm_bound_kernel_may_move_too_much() -> None:
     plain = report(0, [("kernel", "copy", 0.0, 300.0)])
     busy = counted(dram=0.8)  # 3.9 GB in 1000 µs
     needed = msgspec.structs.replace(LEAST, local=3.8e9)
@@ -177,7 +177,7 @@ def test_at_hbm_and_more_through_it_than_must_be() -> None:
     assert "HBM" not in said(plain, outside=counted(dram=None))[0]
 
 
-def test_a_host_that_is_slow_to_launch_and_nothing_that_stands_out() -> None:
+def test_slow_host_launches_stand_out_alone() -> None:
     assert said(report(0, [("kernel", "a", 600.0, 100.0)]))[0].startswith("the GPU idles: 90 % of a call")
     even: list[Work] = [("kernel", f"k{at}", 250.0 * at, 200.0) for at in range(4)]
     assert said(report(0, even))[0].startswith("nothing stands out: 4 kernels")
@@ -218,7 +218,7 @@ def test_a_rank_on_a_gpu_has_two_lanes() -> None:
     assert "idle" in timeline.words["code"]
 
 
-def test_the_trace_has_rows_for_the_host_and_for_every_stream() -> None:
+def test_trace_has_rows_for_host_and_streams() -> None:
     spans = [
         Span("call", "solution", 0.0, 9.0),
         Span("host", CALL, 0.0, 4.0),
@@ -235,7 +235,7 @@ def test_the_trace_has_rows_for_the_host_and_for_every_stream() -> None:
     assert "\x1b" not in "".join(rows)
 
 
-def test_rows_line_up_below_their_heads_and_missing_figures_are_dashes() -> None:
+def test_rows_align_and_missing_figures_are_dashes() -> None:
     found = made().gpu_figures
     assert len(gpu_words.trusted_row(found[0])) == len(gpu_words.TRUSTED_HEAD)
     assert len(gpu_words.seen_row(found[0])) == len(gpu_words.SEEN_HEAD)
@@ -257,6 +257,6 @@ def test_rows_line_up_below_their_heads_and_missing_figures_are_dashes() -> None
     assert "did not come to their end" in gpu_words.row_words(None)
 
 
-def test_a_profile_of_gpus_travels_whole_to_the_app() -> None:
+def test_profile_of_gpus_travels_whole_to_app() -> None:
     found = made()
     assert decode(encode_message(found)) == found

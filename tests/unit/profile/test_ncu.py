@@ -39,7 +39,7 @@ def solution(tensor):
 """
 
 
-def test_the_longest_kernels_come_with_the_rules_that_matter() -> None:
+def test_longest_kernels_come_with_rules_that_matter() -> None:
     """The report has torch's kernels of one call on an H100, by ncu 2025.3.1, without the rows of other metrics."""
     kernels = ncu_kernels(REPORT)
     assert [each.us for each in kernels] == [203.424, 175.616, 288.032]
@@ -63,7 +63,7 @@ def test_the_longest_kernels_come_with_the_rules_that_matter() -> None:
     assert "https://" not in "".join(rules)
 
 
-def test_a_gain_of_the_whole_kernel_comes_before_a_local_one_and_a_large_share_before_a_small_one() -> None:
+def test_whole_kernel_and_large_gains_come_first() -> None:
     slow = NcuKernel(
         "slow",
         900.0,
@@ -79,7 +79,7 @@ def test_a_gain_of_the_whole_kernel_comes_before_a_local_one_and_a_large_share_b
     ]
 
 
-def test_the_text_says_how_it_was_made_and_where_the_file_is() -> None:
+def test_text_says_its_origin_and_file() -> None:
     refused = {KERNEL: "it did not end within 60 s"}
     text = ncu_text(NcuProfiled(ncu_kernels(REPORT), APPLICATION, 93.2, refused, "/home/a/x.ncu-rep"))
     assert text[0].startswith("Nsight Compute on rank 0, application replay: the whole world was started again")
@@ -90,14 +90,14 @@ def test_the_text_says_how_it_was_made_and_where_the_file_is() -> None:
     assert text[-1] == "report: /home/a/x.ncu-rep"
 
 
-def test_text_that_is_none_of_ncus_gives_no_kernels() -> None:
+def test_foreign_text_gives_no_kernels() -> None:
     for text in ("", "no kernels", '"ID"\n"0"\n', REPORT[:200].replace('"', ""), "\0" * 100):
         assert ncu_kernels(text) == []
     hostile = REPORT.replace("unrolled_", "\x1b[31munrolled_")
     assert "\x1b" not in "".join(kernel_lines(ncu_kernels(hostile)))
 
 
-def test_a_report_that_is_cut_keeps_what_was_read() -> None:
+def test_report_that_is_cut_keeps_what_was_read() -> None:
     assert [each.us for each in ncu_kernels(REPORT[: REPORT.index('\n"1",') + 30])] == [203.424]
 
 
@@ -122,7 +122,7 @@ def test_clocks_are_never_touched_and_collectives_left_out() -> None:
         ("", ""),
     ],
 )  # fmt: skip
-def test_the_reason_is_the_rank_s_or_ncu_s(said: str, found: str) -> None:
+def test_reason_is_rank_s_or_ncu_s(said: str, found: str) -> None:
     assert reason(said.splitlines()) == found
 
 
@@ -131,7 +131,7 @@ def request(device: str, tmp_path: Path) -> ProfileRequest:
     return ProfileRequest(setting=setting, kernel_name="k.py", source=ALL_REDUCE, ncu_file=str(tmp_path / "a.ncu-rep"))
 
 
-def test_ranks_without_gpus_and_machines_without_ncu_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpus_and_missing_ncu_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="Nsight Compute profiles kernels of GPUs"):
         profile_with_ncu(request("cpu", tmp_path), lambda _: None)
     monkeypatch.setattr(arena.profile.profiling, "find_ncu", lambda: "")
@@ -146,7 +146,7 @@ def test_ranks_without_gpus_and_machines_without_ncu_are_told(tmp_path: Path, mo
         ({KERNEL: "LaunchFailed", APPLICATION: "it did not end within 240 s"}, "without --ncu"),
     ],
 )
-def test_where_no_replay_gives_a_report_each_reason_is_said(
+def test_failed_replays_each_say_their_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: dict[str, str], advice: str
 ) -> None:
     monkeypatch.setattr(arena.profile.profiling, "find_ncu", lambda: "/usr/bin/ncu")
@@ -190,7 +190,7 @@ def replays(limit_s: float = 60.0) -> list[Replay]:
 
 
 @pytest.mark.slow
-def test_rank_0_is_profiled_while_its_peers_take_part(ncu: Path) -> None:
+def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
     answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), replays())
     assert answer.mode == KERNEL, answer
     assert answer.csv == REPORT
@@ -199,7 +199,7 @@ def test_rank_0_is_profiled_while_its_peers_take_part(ncu: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_that_hangs_is_ended_and_the_next_one_tried(ncu: Path) -> None:
+def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
     (ncu.parent / "hangs").write_text(KERNEL)
     limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]
     answer, data = ncu_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), Cpu(), choose(), str(ncu), (), limits)
@@ -209,7 +209,7 @@ def test_a_replay_that_hangs_is_ended_and_the_next_one_tried(ncu: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_world_starts_again_for_every_pass_and_a_slow_replay_says_how_many_there_were(ncu: Path) -> None:
+def test_world_restarts_for_every_pass_of_slow_replay(ncu: Path) -> None:
     source = (
         ALL_REDUCE
         + "from pathlib import Path\nimport time\nif len(list(Path('..').glob('tmp*'))) > 2: time.sleep(60)\n"

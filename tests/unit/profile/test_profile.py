@@ -39,7 +39,7 @@ def said(*reports: RankProfile) -> list[str]:
     return [each.diagnosis.partition(":")[0] for each in figures(reports)]
 
 
-def test_a_rank_that_waits_names_the_one_that_comes_late() -> None:
+def test_rank_that_waits_names_one_that_comes_late() -> None:
     early: Inner = [("wait", "all_reduce", 50.0, 900.0)]
     late: Inner = [("op", "aten::mm", 0.0, 850.0), ("wait", "all_reduce", 860.0, 90.0)]
     found = figures([rank(0, early, early, early), rank(1, late, late, late)])
@@ -81,7 +81,7 @@ def test_ranks_whose_collectives_differ_wait_for_nobody() -> None:
     assert said(RankProfile(0), RankProfile(1)) == ["no call was seen"] * 2
 
 
-def test_lanes_have_the_same_ends_and_the_trace_its_rows() -> None:
+def test_lanes_have_same_ends_and_trace_its_rows() -> None:
     early = rank(0, [("wait", "all_reduce", 0.0, 1_000.0)])
     late = rank(1, [("op", "\x1b[31mmm", 0.0, 500.0)])
     timeline = median_call([early, late])
@@ -95,7 +95,7 @@ def test_lanes_have_the_same_ends_and_the_trace_its_rows() -> None:
     assert "\x1b" not in "".join(event["name"] for event in spans)
 
 
-def test_how_much_the_profiler_slows_a_call_down_is_said() -> None:
+def test_how_much_profiler_slows_call_down_is_said() -> None:
     slow = msgspec.structs.replace(figures([rank(0)])[0], call_us=2500.0, plain_us=250.0)
     quick = msgspec.structs.replace(slow, call_us=2000.0, plain_us=200.0)
     assert under_profiler([quick, slow]) == (
@@ -117,7 +117,7 @@ def test_the_median_call_is_drawn() -> None:
     assert median_call([RankProfile(0), reports[1]]) is None
 
 
-def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() -> None:
+def test_collective_waits_for_last_rank_and_then_exchanges() -> None:
     early = rank(0, [("wait", "all_reduce", 100.0, 900.0)])
     late = rank(
         1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)]
@@ -134,7 +134,7 @@ def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() ->
 
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])
-def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) -> None:
+def test_lanes_fill_every_width_with_largest_parts(width: int) -> None:
     whole = [LanePiece("code", 0.0, 1_000.0), LanePiece("operation", 0.0, 333.0), LanePiece("exchange", 333.0, 667.0)]
     drawn = cells(whole, 1_000.0, width)
     assert len(drawn) == width
@@ -146,7 +146,7 @@ def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) ->
     assert cells(whole, 0.0, width) == [None] * width
 
 
-def test_many_pieces_that_are_shorter_than_a_cell_are_counted_together() -> None:
+def test_many_pieces_shorter_than_cell_are_counted_together() -> None:
     small = [LanePiece("operation", 10.0 * at, 6.0) for at in range(100)]
     assert cells([LanePiece("code", 0.0, 1_000.0), *small], 1_000.0, 10) == ["operation"] * 10
     smaller = [LanePiece("operation", 10.0 * at, 4.0) for at in range(100)]
@@ -240,7 +240,7 @@ def test_compiled_cpp_is_named_with_its_barriers(pkb_arena: CommandLine, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path: Path) -> None:
+def test_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     done = pkb_arena("profile", "1", "bad.py", "--device", "cpu")
     assert done.returncode == 1
@@ -259,7 +259,7 @@ def request(source: str, device: str = "cpu") -> ProfileRequest:
 
 
 @pytest.mark.slow
-async def test_a_profile_waits_while_a_kernel_is_timed_on_its_devices() -> None:
+async def test_profile_waits_while_kernel_is_timed_on_devices() -> None:
     told: list[Waits | Begins] = []
     timed = Lease(["cores"])
     while not timed.take():
@@ -281,7 +281,7 @@ async def test_a_profile_waits_while_a_kernel_is_timed_on_its_devices() -> None:
 
 
 @pytest.mark.slow
-async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> None:
+async def test_unwanted_profile_ends_with_its_world() -> None:
     before = set(children(os.getpid()))
     told: list[Waits | Begins] = []
     made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told.append))

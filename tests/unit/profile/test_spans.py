@@ -54,7 +54,7 @@ RECORDING = [
 ]
 
 
-def test_a_recording_becomes_the_call_the_hosts_part_and_the_gpus_work() -> None:
+def test_recording_becomes_call_hosts_part_and_gpus_work() -> None:
     spans, left_out, off_us = gpu_spans(recorded(RECORDING), 90_000)
     assert (left_out, off_us) == (0, 0.0)
     found = [(span.kind, span.name.partition("(")[0].strip(), span.start_us, span.us) for span in spans]
@@ -73,7 +73,7 @@ def test_a_recording_becomes_the_call_the_hosts_part_and_the_gpus_work() -> None
     assert spans[-1].stream == 9
 
 
-def test_clocks_that_differ_are_seen_in_work_before_its_launch_or_after_the_wait_for_it() -> None:
+def test_differing_clocks_show_in_impossible_spans() -> None:
     early = [*RECORDING, event("kernel", 130.0, 3.0, gpu=True, correlation=6)]
     assert gpu_spans(recorded(early), 0)[2] == 12.0
     late = [*RECORDING, event("kernel", 155.0, 100.0, gpu=True)]
@@ -100,7 +100,7 @@ def test_calls_of_cuda_queue_or_wait(name: str, kind: str | None) -> None:
     assert [span.kind for span in spans if span.kind not in ("call", "host")] == ([kind] if kind else [])
 
 
-def test_more_spans_than_are_kept_lose_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_spans_than_are_kept_lose_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.rank.profiling.spans.MOST_SPANS", 7)
     many = []
     for at in range(3):
@@ -129,7 +129,7 @@ def test_stamps_become_spans_of_their_blocks() -> None:
     assert inside[0] in gpu_spans(recorded(RECORDING), 90_000, inside)[0]
 
 
-def test_a_call_of_cpp_is_named_between_its_waits() -> None:
+def test_call_of_cpp_is_named_between_its_waits() -> None:
     waits = [("px_barrier", 60_000, 90_000), ("px_wait", 10_000, 30_000), ("px_wait", 20_000, 40_000)]
     events = recorded([event(CALL, 0.0, 200.0)]) + cpp_events("add", 5_000, 100_000, waits, thread=1)
     spans, left_out = host_spans(sorted(events, key=lambda each: (each.start, -each.end)), 0)

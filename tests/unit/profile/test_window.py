@@ -68,7 +68,7 @@ def solution(tensor):
 
 
 @pytest.mark.slow
-def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> None:
+def test_calls_count_where_profiler_sees_nothing() -> None:
     found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE), PretendedGpus(), choose())
     assert found.outside is not None
     assert found.outside.calls > 10
@@ -80,7 +80,7 @@ def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> No
 
 
 @pytest.mark.slow
-def test_a_rank_that_fails_while_others_wait_for_it_is_told_soon() -> None:
+def test_rank_failing_while_others_wait_is_told_soon() -> None:
     source = ALL_REDUCE.replace(
         "    out =",
         "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    out =",
@@ -93,7 +93,7 @@ def test_a_rank_that_fails_while_others_wait_for_it_is_told_soon() -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
+def test_kernel_dying_under_profiler_keeps_its_counts() -> None:
     source = ALL_REDUCE.replace(
         "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
     )
@@ -103,7 +103,7 @@ def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_hangs_has_failed_and_one_that_died_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_kernel_has_failed_and_dead_one_caused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled_world, "LIMIT_S", 6.0)
     hangs = "import time\ndef solution(tensor):\n    time.sleep(600)\n"
     found = profile_world(SETTING, "kernel.py", Kernel(hangs), Cpu(), choose())
@@ -125,7 +125,7 @@ if dist.get_rank() == 1:
 
 
 @pytest.mark.slow
-def test_a_profiler_that_does_not_start_on_one_rank_is_said_by_all_and_keeps_what_was_counted() -> None:
+def test_missing_profiler_on_one_rank_keeps_counts() -> None:
     found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE + NO_CUPTI), PretendedGpus(), choose())
     assert found.outside is not None
     unseen = [each.unseen.partition("; ")[0] for each in found.reports]

@@ -77,7 +77,7 @@ def test_one_wrong_element_is_found_where_it_is(summed, row):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_value_that_is_not_finite_is_never_a_wildcard(summed, value):
+def test_value_that_is_not_finite_is_never_wildcard(summed, value):
     baseline, once, oracle = summed
     once[1, 1] = value
     assert judged(once, baseline, oracle)[1] is Verdict.NONFINITE
@@ -93,7 +93,7 @@ def test_infinities_must_be_where_the_baseline_has_them():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("moved", [False, True])
-def test_the_element_that_is_shown_is_one_that_is_not_finite(dtype, moved):
+def test_shown_element_is_not_finite(dtype, moved):
     baseline = torch.linspace(1, 2, 32).view(8, 4).to(dtype)
     oracle = baseline.to(torch.complex128 if dtype.is_complex else torch.float64) + (0.0 if moved else 1e-4)
     got = baseline * 2
@@ -130,7 +130,7 @@ def test_the_imaginary_part_counts():
     assert [paper_rule(near, far), paper_rule(far, near)] == [True, False], "its tolerance is relative to the baseline"
 
 
-def test_zeros_fail_even_when_values_are_below_an_absolute_tolerance():
+def test_zeros_fail_for_values_below_absolute_tolerance():
     oracle = 1e-4 * torch.rand(256, dtype=torch.float64)
     baseline = oracle.to(torch.bfloat16)
     zeros = torch.zeros_like(baseline)
@@ -206,7 +206,7 @@ def test_limits_never_go_below_the_baselines_own_error(dtype, count):
         assert held.max > 1e-2
 
 
-def test_the_more_elements_the_closer_the_limit_to_the_usual_error():
+def test_more_elements_closer_limit_to_usual_error():
     def room(count, spread=0.0, dtype=torch.bfloat16):
         usual = UsualError(6e-3, spread, 1e-2)
         return limits(torch.empty(count, dtype=dtype), dtype, usual, OwnError(), 0.0, 0.0, False).rms / 6e-3
@@ -217,14 +217,14 @@ def test_the_more_elements_the_closer_the_limit_to_the_usual_error():
 
 
 @pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 1.2), (torch.float32, 2.5)])
-def test_the_order_of_summation_is_free_where_it_makes_the_error(dtype, factor):
+def test_order_of_summation_is_free(dtype, factor):
     usual = 10 * torch.finfo(dtype).eps
     many = torch.empty(100_000_000, dtype=dtype, device="meta")
     held = limits(many, dtype, UsualError(usual, 0.0, usual), OwnError(), 0.0, 0.0, False)
     assert held.rms == pytest.approx(factor * usual, rel=1e-2)
 
 
-def test_a_float32_output_of_a_run_in_bfloat16_is_held_like_bfloat16():
+def test_float32_output_of_bfloat16_run_has_bfloat16_limits():
     usual = UsualError(1e-3, 0.0, 1e-3)
     held = limits(torch.empty(1_000_000), torch.bfloat16, usual, OwnError(), 0.0, 0.0, False)
     assert 1.2e-3 < held.rms < 1.3e-3
@@ -239,7 +239,7 @@ def test_the_usual_error_is_that_of_all_iterations():
     assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
 
 
-def test_where_few_iterations_make_the_error_the_baselines_own_is_an_order_of_magnitude():
+def test_few_iterations_allow_the_baseline_error_tenfold():
     """The case of problem 25 on inputs whose ratios nearly all underflow: in some iterations, one decides the loss."""
     one = torch.empty(())
 
@@ -254,7 +254,7 @@ def test_where_few_iterations_make_the_error_the_baselines_own_is_an_order_of_ma
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 7, 24, 100, 1000])
-def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
+def test_kernel_rounding_in_another_order_passes(count):
     generator = torch.Generator().manual_seed(count)
 
     def drawn():
@@ -275,7 +275,7 @@ def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
 @pytest.mark.parametrize("change", [0.5, -0.5])
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("odd", [False, True])
-def test_one_element_too_far_on_either_side_is_wrong(change: float, sign: int, odd: bool) -> None:
+def test_one_element_too_far_off_is_wrong(change: float, sign: int, odd: bool) -> None:
     oracle = sign * torch.ones(4000, dtype=torch.float64)
     baseline = (oracle * (1 + 1e-7)).float()
     got = baseline.clone()

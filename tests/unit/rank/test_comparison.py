@@ -126,7 +126,7 @@ def test_an_output_on_the_wrong_device_is_named(compares: Compares) -> None:
 
 
 @pytest.mark.parametrize(("byte", "words"), [(slots.POISON, "never arrived"), (None, "never writes")])
-def test_a_slot_without_an_output_is_a_fault_of_protocol(compares: Compares, byte: int | None, words: str) -> None:
+def test_slot_without_output_is_fault_of_protocol(compares: Compares, byte: int | None, words: str) -> None:
     case = compares(TENTHS)
     memory = torch.full((slots.header_bytes(4),), byte or 0xFF, dtype=torch.uint8)
     if byte is None:  # marked as written, but with more tensors than fit
@@ -137,7 +137,7 @@ def test_a_slot_without_an_output_is_a_fault_of_protocol(compares: Compares, byt
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_value_that_is_not_finite_must_be_where_the_baseline_has_it(compares: Compares, value: float) -> None:
+def test_nonfinite_values_must_match_the_baseline(compares: Compares, value: float) -> None:
     case = compares(TENTHS)
     case.right[2, 3] = value
     finding = case.finding(case.right)
@@ -150,7 +150,7 @@ def test_a_value_that_is_not_finite_must_be_where_the_baseline_has_it(compares: 
     assert masked.finding(masked.right.nan_to_num(0.0)).verdict is Verdict.NONFINITE
 
 
-def test_data_that_is_only_moved_must_match_to_the_bit(compares: Compares) -> None:
+def test_moved_data_must_match_to_the_bit(compares: Compares) -> None:
     case = compares(MOVED)
     assert case.finding(case.right).outputs[0].exact
     assert case.finding(torch.nextafter(case.right, torch.tensor(9.0))).verdict is Verdict.WRONG_RESULT
@@ -165,13 +165,13 @@ def test_the_card_can_ask_for_exactness(compares: Compares) -> None:
         assert case.finding((close, x)).verdict is expected
 
 
-def test_the_cards_floor_of_the_run_dtype_widens_the_limits(compares: Compares) -> None:
+def test_cards_floor_of_run_dtype_widens_limits(compares: Compares) -> None:
     check = "floors = { float32 = [0.5, 0.5] }"
     assert compares(TENTHS, check=check).finding(compares(TENTHS).right * 1.1).verdict is Verdict.PASS
     assert compares(TENTHS).finding(compares(TENTHS).right * 1.1).verdict is Verdict.WRONG_RESULT
 
 
-def test_limits_follow_the_iteration_where_the_card_says_so(compares: Compares) -> None:
+def test_limits_follow_iteration_where_card_says_so(compares: Compares) -> None:
     usual, own = UsualError(5e-2, 0.3, 0.1), OwnError(5e-3, 1e-2)
     held = [
         compares(TENTHS, check=check, dtype=torch.bfloat16).comparison.held("out", torch.ones(4096), usual, own)
@@ -181,7 +181,7 @@ def test_limits_follow_the_iteration_where_the_card_says_so(compares: Compares) 
     assert 5e-3 < held[1].rms < 1e-2
 
 
-def test_each_index_of_a_dimension_is_held_to_the_limit_where_the_card_says_so(compares: Compares) -> None:
+def test_each_index_has_own_limit_where_card_asks(compares: Compares) -> None:
     oracle = torch.randn(32, 512, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     one_row = oracle.to(torch.bfloat16)
     one_row[3] += 5e-3 * one_row[4]
@@ -207,7 +207,7 @@ def test_integers_are_exact_beside_a_floating_output(compares: Compares) -> None
     assert [figures.exact for figures in finding.outputs] == [False, True]
 
 
-def test_the_order_is_free_where_the_problem_says_so(compares: Compares) -> None:
+def test_order_is_free_where_problem_says_so(compares: Compares) -> None:
     case = compares(TENTHS, ROWS_SORTED)
     assert case.finding(case.right.flip(0)).verdict is Verdict.PASS
     assert compares(TENTHS).finding(case.right.flip(0)).verdict is Verdict.WRONG_RESULT
@@ -215,14 +215,14 @@ def test_the_order_is_free_where_the_problem_says_so(compares: Compares) -> None
     assert case.finding(case.right).verdict is Verdict.WRONG_RESULT
 
 
-def test_outputs_that_cannot_be_put_in_order_are_wrong(compares: Compares) -> None:
+def test_outputs_without_canonical_order_are_wrong(compares: Compares) -> None:
     case = compares(TENTHS, NO_SEVEN)
     case.right[0, 0] = 7
     finding = case.finding(case.right)
     assert (finding.verdict, finding.message) == (Verdict.WRONG_RESULT, "the outputs do not belong together: seven")
 
 
-def test_an_order_with_another_structure_or_shape_is_the_kernels_fault(compares: Compares) -> None:
+def test_structure_changed_by_ordering_is_kernel_fault(compares: Compares) -> None:
     splits = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else (outputs, outputs)\n"
     drops = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else outputs[1:]\n"
     for extra, words in ((splits, "(T,T) after ordering, not T"), (drops, "[7, 16] after ordering")):
@@ -233,7 +233,7 @@ def test_an_order_with_another_structure_or_shape_is_the_kernels_fault(compares:
         assert words in finding.message
 
 
-def test_the_papers_rule_is_told_apart_from_the_verdict(compares: Compares) -> None:
+def test_papers_rule_is_told_apart_from_verdict(compares: Compares) -> None:
     small = compares("def solution(x):\n    return x * 1e-4\n")
     zeros = small.finding(torch.zeros_like(small.right))
     assert (zeros.verdict, zeros.paper) == (Verdict.WRONG_RESULT, True)
@@ -242,14 +242,14 @@ def test_the_papers_rule_is_told_apart_from_the_verdict(compares: Compares) -> N
     assert (coarse.verdict, coarse.paper) == (Verdict.PASS, False)
 
 
-def test_an_oracle_of_another_shape_is_a_fault_of_the_problem(compares: Compares) -> None:
+def test_oracle_of_another_shape_is_fault_of_problem(compares: Compares) -> None:
     narrow = "import torch\ndef solution(x):\n    return x * 0.1 if x.dtype == torch.float32 else {}\n"
     for odd, words in (("x[:3]", r"\(8, 16\), oracle \(3, 16\)"), ("(x, x)", r"returns T, the oracle \(T,T\)")):
         with pytest.raises(OracleDiffers, match=words):
             compares(narrow.format(odd))
 
 
-def test_limits_do_not_depend_on_what_was_compared_before(compares: Compares) -> None:
+def test_limits_do_not_depend_on_earlier_comparisons(compares: Compares) -> None:
     case = compares(TENTHS, dtype=torch.bfloat16)
     first = case.finding(case.right)
     case.comparison.new_iterations()
@@ -261,7 +261,7 @@ def test_limits_do_not_depend_on_what_was_compared_before(compares: Compares) ->
     assert case.finding(case.right) == first
 
 
-def test_slots_of_one_request_do_not_change_each_others_limits(compares: Compares) -> None:
+def test_slots_of_one_request_have_independent_limits(compares: Compares) -> None:
     def limit(slots: list[int]) -> float:
         case = compares(TENTHS, dtype=torch.bfloat16)
         case.comparison.new_iterations()
@@ -276,7 +276,7 @@ def test_slots_of_one_request_do_not_change_each_others_limits(compares: Compare
     assert limit([1, 2, 3]) == limit([3, 2, 1]) == limit([3])
 
 
-def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) -> None:
+def test_comparing_same_slots_again_has_same_limits(compares: Compares) -> None:
     case = compares(TENTHS, dtype=torch.bfloat16)
     coarse = case.right * 1.01
     first = case.finding(coarse)
@@ -303,7 +303,7 @@ def test_small_outputs_take_more_iterations_to_calibrate(compares: Compares, ret
     assert len(drawn) == taken
 
 
-def test_the_largest_error_of_all_ranks_counts_and_ranks_may_have_more_outputs(compares: Compares) -> None:
+def test_largest_error_of_all_ranks_counts(compares: Compares) -> None:
     case = compares(TENTHS)
 
     def another_rank(figures: torch.Tensor) -> None:
@@ -321,7 +321,7 @@ def test_the_largest_error_of_all_ranks_counts_and_ranks_may_have_more_outputs(c
     assert case.finding(case.right).verdict is Verdict.PASS
 
 
-def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(compares: Compares) -> None:
+def test_outputs_of_slots_match_baseline_in_canonical_order(compares: Compares) -> None:
     judge = compares(MOVED, ROWS_SORTED)
     assert judge.comparison.free_order
     right = slots.packed(*flatten(judge.right))
@@ -333,7 +333,7 @@ def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(c
     assert found[2] > 1
 
 
-def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: Compares) -> None:
+def test_inexact_output_may_be_near_baseline_only(compares: Compares) -> None:
     judge = compares(TENTHS)
     plain = flatten(judge.right)
     once = judge.code.call(lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting)

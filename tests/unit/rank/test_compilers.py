@@ -82,9 +82,7 @@ def _jit_compile(name, sources, extra_cflags, build_directory, is_python_module,
 """
 
 
-def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extension_builds_once_and_fails_as_compile_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(build, "import_extension", lambda name, file: (name, file))  # the simulated one is no library
     source = tmp_path / "main.cpp"

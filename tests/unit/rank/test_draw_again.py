@@ -67,7 +67,7 @@ def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     return all(map(torch.equal, some, others))
 
 
-def test_inputs_of_one_rank_are_drawn_anew_and_others_stay() -> None:
+def test_only_inputs_of_one_rank_are_drawn_anew() -> None:
     ranks = two_ranks("allreduce")
     before = [rank.values for rank in ranks]
     assert all(rank.fits(DrawAgain(0, OTHER, alone=1)) for rank in ranks)
@@ -77,7 +77,7 @@ def test_inputs_of_one_rank_are_drawn_anew_and_others_stay() -> None:
     assert [same(rank.values, old) for rank, old in zip(ranks, before, strict=True)] == [True, False]
 
 
-def test_a_slot_is_drawn_anew_alone_once_until_it_is_drawn_as_a_whole() -> None:
+def test_slot_is_redrawn_alone_once() -> None:
     for rank in two_ranks("allreduce"):
         rank.fits(DrawAgain(0, OTHER, alone=0))
         rank.fits(DrawAgain(0, OTHER, alone=0, replace=True))

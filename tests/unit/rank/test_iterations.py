@@ -44,7 +44,7 @@ def armed(iterations: Iterations, tables: list[SlotTable], checking: bool = Fals
     return [iteration.arguments for iteration in iterations.armed]
 
 
-def test_what_a_kernel_made_of_an_argument_is_gone_in_the_next_batch() -> None:
+def test_argument_changes_are_gone_in_next_batch() -> None:
     iterations, tables = iterations_of("allreduce")
     (first,), _ = armed(iterations, tables)
     pointer, shape = first.data_ptr(), first.shape
@@ -68,7 +68,7 @@ def test_a_list_is_complete_in_the_next_batch(checking: bool) -> None:
     assert checking or pointers[0] == pointers[1]
 
 
-def test_tensors_that_may_be_written_are_judged_as_the_kernel_left_them() -> None:
+def test_writable_tensors_are_judged_as_left() -> None:
     iterations, tables = iterations_of("clip_grad_norm_no_ep")
     for checking in (True, False):
         gradients = armed(iterations, tables, checking)[0][0]
@@ -76,7 +76,7 @@ def test_tensors_that_may_be_written_are_judged_as_the_kernel_left_them() -> Non
         assert [given[f"grad{number}"] is gradient for number, gradient in enumerate(gradients)] == [True] * 3
 
 
-def test_a_check_keeps_the_memory_that_an_argument_had() -> None:
+def test_check_keeps_memory_that_argument_had() -> None:
     iterations, tables = iterations_of("allreduce")
     (argument,), _ = armed(iterations, tables, checking=True)
     kept, drawn = iterations.armed[0].given["tensor"], iterations.armed[0].drawn["tensor"]
@@ -86,7 +86,7 @@ def test_a_check_keeps_the_memory_that_an_argument_had() -> None:
     assert not torch.equal(kept, drawn)
 
 
-def test_what_a_kernel_makes_of_a_storage_does_not_concern_the_arena() -> None:
+def test_arena_survives_what_kernel_makes_of_storage() -> None:
     iterations, tables = iterations_of("allreduce")
     ((argument,), *_) = armed(iterations, tables)
     assert argument.untyped_storage().nbytes() == argument.nbytes

@@ -41,7 +41,7 @@ def solution(x, y):
         ("solution = None\nclass solution:\n    def __init__(self, a, b): ...\n", 2),
     ],
 )
-def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, source: str, line: int) -> None:
+def test_misfit_signature_is_named_with_its_line(tmp_path: Path, source: str, line: int) -> None:
     with pytest.raises(KernelRefused, match="the baseline takes") as refused:
         load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
     assert refused.value.line == line
@@ -60,7 +60,7 @@ def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, so
         ("solution: int | None = None\n", "solution is of type NoneType, which cannot be called"),
     ],
 )
-def test_a_file_without_a_solution_says_what_it_has(tmp_path: Path, source: str, words: str) -> None:
+def test_file_without_solution_says_what_it_has(tmp_path: Path, source: str, words: str) -> None:
     with pytest.raises(KernelRefused) as refused:
         load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
     assert str(refused.value) == words
@@ -111,7 +111,7 @@ def test_a_syntax_error_in_another_file_names_it(folder: Path) -> None:
     assert refused.value.line == 0  # no line of kernel.py
 
 
-def test_a_parser_at_the_top_level_takes_its_defaults(tmp_path: Path) -> None:
+def test_parser_at_top_level_takes_its_defaults(tmp_path: Path) -> None:
     source = (
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', default=3)\n"
         "size = parser.parse_args().size\ndef solution(x):\n    return x * size\n"
@@ -139,7 +139,7 @@ class Nameless(Exception, metaclass=Liar):
 
 
 @pytest.mark.parametrize("error", [Unspeakable(), Nameless()])
-def test_an_exception_whose_own_methods_fail_has_a_stand_in(error: Exception) -> None:
+def test_exception_whose_own_methods_fail_has_stand_in(error: Exception) -> None:
     try:
         raise error
     except Exception as caught:
@@ -172,10 +172,10 @@ class CUDADriverError(RuntimeError):
         (ZeroDivisionError(), Kind.RAISED),
     ],
 )
-def test_what_noticed_a_fault_of_the_gpu_does_not_change_its_kind(error: Exception, kind: Kind) -> None:
+def test_gpu_fault_keeps_its_kind_whoever_noticed(error: Exception, kind: Kind) -> None:
     assert failure_kind(error, loading=False) is kind
 
 
-def test_any_other_exception_before_there_is_a_solution_is_one_of_loading() -> None:
+def test_early_exceptions_are_loading_errors() -> None:
     assert failure_kind(ZeroDivisionError(), loading=True) is Kind.LOAD_FAILED
     assert failure_kind(CUDADriverError(719), loading=True) is Kind.DEVICE

@@ -18,7 +18,7 @@ from sandbox.rank.baseline_measurement import (
 )
 
 
-def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit_one_side() -> None:
+def test_arenas_hold_as_many_slots_as_fit() -> None:
     assert arenas_bytes(10, inputs=2, outputs=1) == 3 * (2 * 2 + 3 * 1)
     assert arenas_bytes(10, inputs=20, outputs=1) == 2 * 20 + 3 * 1
 
@@ -26,33 +26,33 @@ def test_arenas_are_two_of_inputs_and_three_of_outputs_with_as_many_slots_as_fit
 EACH = int(FRAGMENTED * 8 * GIB) + CONTEXT_BYTES
 
 
-def test_each_takes_a_call_and_a_context_beside_the_kernels_own() -> None:
+def test_each_takes_call_and_context_beside_kernels_own() -> None:
     device = CONTEXTS_BYTES + HEAP_BYTES + 7 * GIB + 5 * GIB + (3 + 1) * EACH
     assert most_references(device, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 3
     assert most_references(device - 1, iterations=7 * GIB, call=8 * GIB, oracle=5 * GIB) == 2
 
 
-def test_what_the_oracle_world_does_beside_the_oracle_limits_all_but_the_first() -> None:
+def test_memory_of_oracle_limits_all_but_first() -> None:
     device = CONTEXTS_BYTES + HEAP_BYTES + 5 * GIB + (3 + 1) * EACH
     assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=5 * GIB) == 3
     assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=16 * GIB) == 1
     assert most_references(device, iterations=0, call=8 * GIB, oracle=5 * GIB, other=90 * GIB) == 1
 
 
-def test_a_comparison_holds_copies_and_the_references_of_so_many_bytes() -> None:
+def test_comparison_holds_copies_and_references_of_size() -> None:
     assert comparing_bytes(outputs=1, at_once=100) == COMPARED * (1 + 5)
     assert comparing_bytes(outputs=50, at_once=100) == COMPARED * 50 + 5 * 100
     assert comparing_bytes(outputs=500, at_once=100) == COMPARED * 500 + 5 * 500
 
 
-def test_where_not_one_fits_the_sizes_are_refused_with_what_is_needed() -> None:
+def test_sizes_without_room_are_refused_with_needs() -> None:
     device = CONTEXTS_BYTES + 40 * GIB + 2 * GIB
     assert most_references(device, iterations=40 * GIB, call=GIB, oracle=0) == 1
     with pytest.raises(SizesRefused, match=r"take 40\.0 GiB .* 1\.0 GiB in each .* 1\.0 GiB: 55 GiB .* has 54 GiB"):
         most_references(device, iterations=40 * GIB, call=GIB, oracle=GIB)
 
 
-def test_calls_that_take_nothing_still_have_a_context_each() -> None:
+def test_calls_that_take_nothing_still_have_context_each() -> None:
     assert (
         most_references(80 * GIB, iterations=0, call=0, oracle=0)
         == (80 * GIB - CONTEXTS_BYTES - HEAP_BYTES) // CONTEXT_BYTES - 1
@@ -60,7 +60,7 @@ def test_calls_that_take_nothing_still_have_a_context_each() -> None:
 
 
 @pytest.mark.parametrize("shape", [(10**11, 256), (10**18, 256), (10**20, 2)])
-def test_a_tensor_larger_than_the_memory_is_a_lack_of_memory(shape) -> None:
+def test_tensor_larger_than_memory_is_lack_of_memory(shape) -> None:
     with pytest.raises((RuntimeError, TypeError)) as raised:
         torch.randn(*shape, dtype=torch.bfloat16)
     assert lack_of_memory(raised.value)

@@ -107,7 +107,7 @@ def test_large_results_in_buffers_used_in_turn_arrive(many, monkeypatch):
             assert torch.equal(tensor, fresh(number))
 
 
-def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_that_comes_again():
+def test_prepared_unrun_batch_reports_no_reused_memory():
     taken, solution = OutputCopies(holds=True), Buffers(2)
     run(taken, solution, 1)
     taken.start(3, noop=False)
@@ -116,7 +116,7 @@ def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_tha
     assert taken.reuses
 
 
-def test_a_batch_that_loses_outputs_is_reported_and_no_later_one_does():
+def test_batch_that_loses_outputs_is_reported_alone():
     """Its inputs choose when a kernel returns its buffer: so no batch before showed it twice."""
     taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
     run(taken, fresh, CALLS)
@@ -128,7 +128,7 @@ def test_a_batch_that_loses_outputs_is_reported_and_no_later_one_does():
         assert all(right) is (report != LOST)
 
 
-def test_a_result_that_is_copied_at_once_into_held_memory_loses_outputs_too(monkeypatch):
+def test_result_copied_into_held_memory_loses_outputs(monkeypatch):
     taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
     run(taken, fresh, 2)
     draws = iter([1, 0])  # the second result is copied at once
@@ -138,7 +138,7 @@ def test_a_result_that_is_copied_at_once_into_held_memory_loses_outputs_too(monk
     assert taken.report == LOST
 
 
-def test_a_result_of_another_layout_in_held_memory_loses_outputs_too(monkeypatch):
+def test_result_of_other_layout_loses_held_outputs(monkeypatch):
     taken, kept = OutputCopies(holds=True), torch.empty(8, 4)
     run(taken, fresh, 2)
     monkeypatch.setattr(output_copies.random, "randrange", lambda many: 1)  # none is copied at once by chance
@@ -147,7 +147,7 @@ def test_a_result_of_another_layout_in_held_memory_loses_outputs_too(monkeypatch
     assert taken.report == LOST
 
 
-def test_results_of_one_and_two_tensors_in_turn_arrive():
+def test_results_of_alternating_tensor_counts_arrive():
     def in_turn(number):
         return two(number) if number % 2 else fresh(number)
 
@@ -171,7 +171,7 @@ def test_a_kept_result_is_no_reuse():
     assert all(torch.equal(tensor, kept) for (tensor,) in outputs)
 
 
-def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
+def test_result_that_later_call_completes_is_wrong_somewhere():
     """The last of several calls does the work of all of them."""
     taken, waiting = OutputCopies(holds=True), []
 

@@ -44,7 +44,7 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
 
 @pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
-def test_arguments_are_the_same_with_the_withheld_inputs_of_another_iteration(problem: Problem) -> None:
+def test_withheld_inputs_of_other_iterations_keep_arguments(problem: Problem) -> None:
     draws = [found for seed in SEEDS if (found := opened(problem, problem.dtypes[0], seed)) is not None]
     code, setting, _ = draws[0]
     for (_, _, tensors), (_, _, other) in itertools.permutations(draws, 2):
@@ -63,7 +63,7 @@ def test_names_that_arguments_reads_are_inputs() -> None:
         assert set(getattr(code.inputs, "READ_BY_ARGUMENTS", ())) <= set(tensors)
 
 
-def test_integers_are_withheld_but_for_those_that_shape_the_arguments() -> None:
+def test_integers_are_withheld_unless_they_shape_arguments() -> None:
     by_slug = {problem.slug: problem for problem in PROBLEMS}
     found = opened(by_slug["gnn_neighbor_sampling"], "int64")
     assert found is not None

@@ -18,14 +18,14 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("bit", [0, 1, 31, 32, 33, 47, 62])
-def test_seeds_that_differ_in_one_bit_draw_different_numbers(bit: int) -> None:
+def test_one_bit_of_seed_changes_all_numbers(bit: int) -> None:
     seed = 0x1234_5678_9ABC_DEF0
     one, other = (torch.randn(64, generator=seeded(each, CPU)) for each in (seed, seed ^ (1 << bit)))
     assert int((one == other).sum()) < 4
     assert torch.equal(one, torch.randn(64, generator=seeded(seed, CPU)))
 
 
-def test_what_is_drawn_is_the_mersenne_twister_of_the_hashed_state() -> None:
+def test_draws_are_mersenne_twister_of_hashed_state() -> None:
     # This does not use torch's layout of the state, so it fails when that layout changes.
     key = np.frombuffer(hashlib.shake_256((5).to_bytes(8, "little")).digest(4 * 624), dtype=np.uint32)
     twister = np.random.MT19937()

@@ -111,7 +111,7 @@ def test_a_text_that_is_not_python(source: str, line: int, words: str) -> None:
     assert words in said_on("SYNTAX", f"line {line}\nSyntaxError: invalid syntax", source, line)
 
 
-def test_a_notebook_is_recognized_whatever_python_makes_of_it() -> None:
+def test_notebook_is_recognized_whatever_python_makes_of_it() -> None:
     for text in ("NameError: name 'null' is not defined", "the function to call is missing"):
         assert "Jupyter notebook" in said_on("LOAD_FAILED", text, '{"cells": [], "metadata": {"n": null}}')
 
@@ -148,7 +148,7 @@ def test_a_kernel_that_never_ends_loading() -> None:
     assert "must only define functions" in advice_on(Verdict.TIMEOUT, failure, "", Kernel(PASSES), False)
 
 
-def test_a_long_message_keeps_its_start_and_its_end() -> None:
+def test_long_message_keeps_its_start_and_its_end() -> None:
     text = f"CalledProcessError: Command '{'x' * 900}' returned non-zero exit status 1."
     _, failure = explain(WorldFailed("RAISED", 0, text=text), "check")
     said = failure.message.removeprefix("an exception ended solution(): ")

@@ -56,7 +56,7 @@ DEFINED = "def total(x):\n        return torch.sum(x)"
         (AT_THE_TOP.format("torch.set_num_threads(1)", "own"), False),
     ],
 )
-def test_a_fallback_is_a_handler_that_can_replace_a_result(text: str, falls_back: bool) -> None:
+def test_fallback_is_handler_that_can_replace_result(text: str, falls_back: bool) -> None:
     assert (FALLBACK in labels(Kernel(text))) is falls_back
 
 

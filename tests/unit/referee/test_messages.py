@@ -53,7 +53,7 @@ def test_an_order_without_fields_is_a_bare_header():
         assert [messages.receive(theirs) for _ in range(2)] == [(Go(), []), (Go(), [])]
 
 
-def test_a_trusted_reply_is_read_whole_in_whatever_pieces_it_comes():
+def test_trusted_reply_read_in_whatever_pieces_it_comes():
     figures = OutputError("out", False, False, math.inf, math.nan, 0.0, 0.0, 1e-3, 1e-3, first_wrong=[1, 2])
     reply = [OutputFinding(Verdict.WRONG_RESULT, outputs=[figures])]
     mine, theirs = socket.socketpair()

@@ -39,7 +39,7 @@ def test_every_name_can_be_imported(name):
     assert getattr(arena, name).__name__ == name
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_name_that_is_not_there_is_attribute_error():
     with pytest.raises(AttributeError, match="Areena"):
         arena.Areena  # noqa: B018
 
@@ -57,7 +57,7 @@ async def test_calls_at_once_are_judged_in_turn(scripted: Arena):
     assert len({report.run_id for report in reports}) == 3
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_and_the_next_one_is_judged(scripted: Arena):
+async def test_slow_call_is_cancelled_and_next_one_judged(scripted: Arena):
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await scripted.judge(13, "wait", device="cpu")
@@ -112,9 +112,7 @@ async def test_what_cannot_be_run_is_a_usage_error(scripted: Arena, tmp_path: Pa
         ("sizes", {"M": 1.5}),
     ],
 )
-async def test_an_option_out_of_the_range_of_the_command_line_is_a_usage_error(
-    scripted: Arena, option: str, value: object
-):
+async def test_option_out_of_range_is_usage_error(scripted: Arena, option: str, value: object):
     options: Any = {"device": "cpu", option: value}
     with pytest.raises(UsageError) as refused:
         await scripted.judge(13, "pass", **options)

@@ -32,14 +32,14 @@ def keep(paths: Paths, *entries: RunRecord) -> None:
     store.close()
 
 
-def test_before_the_first_run_the_advice_is_to_run_a_kernel(paths: Paths) -> None:
+def test_before_first_run_advice_is_to_run_kernel(paths: Paths) -> None:
     found = clock_finding(paths)
     assert (found.state, clock_resolutions(paths)) == ("limited", [])
     assert found.advice == "run any kernel"
     assert not paths.database.exists()
 
 
-def test_the_median_of_the_last_runs_by_clock_and_device(paths: Paths) -> None:
+def test_median_of_last_runs_by_clock_and_device(paths: Paths) -> None:
     keep(
         paths,
         entry(1, "cpu", 10.0, None),

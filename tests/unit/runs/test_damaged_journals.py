@@ -52,7 +52,7 @@ def written(folder: Path, data: bytes) -> Path:
 
 @examples(100)
 @given(st.integers(0, len(WHOLE)))
-def test_a_journal_that_ends_early_has_its_whole_events(tmp_path: Path, length: int) -> None:
+def test_journal_that_ends_early_has_its_whole_events(tmp_path: Path, length: int) -> None:
     path = written(tmp_path, WHOLE[:length])
     whole = whole_lines(WHOLE, length)
     assert list(read_events(path)) == EVENTS[: max(whole - 1, 0)]
@@ -65,7 +65,7 @@ def test_a_journal_that_ends_early_has_its_whole_events(tmp_path: Path, length: 
 
 @examples(200)
 @given(flips(WHOLE, start=WHOLE.index(b"\n") + 1))
-def test_a_wrong_byte_costs_its_own_event_or_all_from_there(tmp_path: Path, flip: Flip) -> None:
+def test_wrong_byte_costs_event_or_rest(tmp_path: Path, flip: Flip) -> None:
     found = list(read_events(written(tmp_path, flip.data)))
     assert found[: flip.line - 1] == EVENTS[: flip.line - 1]
     assert len(found) in (flip.line - 1, len(EVENTS))
@@ -74,7 +74,7 @@ def test_a_wrong_byte_costs_its_own_event_or_all_from_there(tmp_path: Path, flip
 
 @examples(100)
 @given(flips(WHOLE[: len(encode(HEADER))]))
-def test_a_header_with_a_wrong_byte_is_a_header_or_a_value_error(tmp_path: Path, flip: Flip) -> None:
+def test_header_with_wrong_byte_reads_or_raises(tmp_path: Path, flip: Flip) -> None:
     with contextlib.suppress(ValueError):
         read_header(written(tmp_path, flip.data)).source.encode()
 
@@ -91,7 +91,7 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
 
 @examples(15)
 @given(flips(WHOLE))
-def test_an_index_is_made_of_what_can_be_read(paths: Paths, flip: Flip) -> None:
+def test_index_is_made_of_what_can_be_read(paths: Paths, flip: Flip) -> None:
     paths.runs.mkdir(parents=True, exist_ok=True)
     path = written(paths.runs, flip.data)
     paths.database.unlink(missing_ok=True)

@@ -75,7 +75,7 @@ async def test_a_newer_run_cancels_the_one_in_progress(engine: Engine) -> None:
     assert isinstance(await newer.end(), Finished)
 
 
-async def test_of_many_runs_at_once_the_newest_is_judged_and_every_one_ends_once(engine: Engine) -> None:
+async def test_newest_of_many_runs_is_judged(engine: Engine) -> None:
     ends: list[AnyEvent] = []
     engine.subscribe(lambda event: ends.append(event) if isinstance(event, Finished | Cancelled) else None)
     requests = [*(request("wait") for _ in range(5)), request("pass")]
@@ -87,7 +87,7 @@ async def test_of_many_runs_at_once_the_newest_is_judged_and_every_one_ends_once
     assert sorted(event.run_id for event in ends if isinstance(event, Finished | Cancelled)) == ids
 
 
-async def test_cancel_ends_the_run_and_the_next_one_works(engine: Engine) -> None:
+async def test_cancel_ends_run_and_next_one_works(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
     await engine.cancel()
     assert isinstance(await run.end(), Cancelled)
@@ -96,7 +96,7 @@ async def test_cancel_ends_the_run_and_the_next_one_works(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("source", ["die", "garbage"])
-async def test_a_referee_that_fails_ends_the_run_as_harness_error_and_is_replaced(engine: Engine, source: str) -> None:
+async def test_failing_referee_is_harness_error_and_replaced(engine: Engine, source: str) -> None:
     notices: list[Notice] = []
     engine.subscribe_notices(notices.append)
     assert await verdict(engine, source) is Verdict.HARNESS_ERROR
@@ -104,7 +104,7 @@ async def test_a_referee_that_fails_ends_the_run_as_harness_error_and_is_replace
     assert len(notices) == 1
 
 
-async def test_what_a_dying_referee_said_last_is_in_the_result(engine: Engine) -> None:
+async def test_what_dying_referee_said_last_is_in_result(engine: Engine) -> None:
     end = await (await engine.judge(request("die"))).end()
     assert isinstance(end, Finished)
     assert end.result.failure is not None
@@ -118,7 +118,7 @@ async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pyt
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_referee_that_hangs_cannot_hold_up_cancel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
     run = await engine.judge(request("hang"))
     await engine.cancel()
@@ -126,7 +126,7 @@ async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(engine: Engine, monk
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_fatal_fault_ends_the_run_with_its_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fatal_fault_ends_run_with_its_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.1)
     end = await (await engine.judge(request("fatal"))).end()
     assert isinstance(end, Finished)
@@ -141,7 +141,7 @@ async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -
     assert entry_in(Store(paths.database, paths.runs), run.run_id) is None
 
 
-async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> None:
+async def test_result_of_run_that_has_none_says_why(engine: Engine) -> None:
     refused = await engine.judge(request("refuse"))
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await refused.result()
@@ -151,7 +151,7 @@ async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> Non
         await overtaken.result()
 
 
-async def test_events_come_while_the_run_goes_on_and_again_to_those_who_ask_late(engine: Engine) -> None:
+async def test_events_come_live_and_again_to_latecomers(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
     seen: list[AnyEvent] = []
     async with asyncio.timeout(PATIENCE_S):
@@ -173,7 +173,7 @@ async def test_a_run_that_was_overtaken_cancels_nobody_else(engine: Engine) -> N
     assert engine.running is None
 
 
-async def test_who_is_cancelled_while_it_waits_cancels_the_run(engine: Engine) -> None:
+async def test_who_is_cancelled_while_it_waits_cancels_run(engine: Engine) -> None:
     began = asyncio.Event()
     waiting = asyncio.create_task(judge_to_end(engine, request("wait"), lambda event: began.set()))
     await began.wait()
@@ -184,7 +184,7 @@ async def test_who_is_cancelled_while_it_waits_cancels_the_run(engine: Engine) -
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_whole_journal(paths: Paths) -> None:
+async def test_request_cancelled_while_referee_starts_leaves_whole_journal(paths: Paths) -> None:
     command = (sys.executable, "-c", "import time; time.sleep(60)")
     async with Engine(paths, command=command) as engine:
         ends: list[AnyEvent] = []
@@ -219,7 +219,7 @@ async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
     await engine.close()
 
 
-async def test_a_referee_that_does_not_start_is_said_with_its_reason(paths: Paths) -> None:
+async def test_referee_without_start_is_said_with_its_reason(paths: Paths) -> None:
     command = (sys.executable, "-c", "raise SystemExit('no room')")
     async with Engine(paths, command=command) as engine:
         with pytest.raises(RefereeFailed, match="no room"):
@@ -237,7 +237,7 @@ async def test_an_unwritable_data_folder_stops_before_anything_starts(paths: Pat
     assert "PKB_ARENA_HOME" in caught.value.advice
 
 
-async def test_a_failing_listener_stops_neither_the_run_nor_the_others(engine: Engine) -> None:
+async def test_failing_listener_stops_neither_run_nor_others(engine: Engine) -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     engine.subscribe(lambda event: 1 / 0)  # type: ignore[arg-type,return-value]
@@ -245,7 +245,7 @@ async def test_a_failing_listener_stops_neither_the_run_nor_the_others(engine: E
     assert reported
 
 
-async def test_what_the_referee_says_itself_was_printed_by_no_kernel(engine: Engine) -> None:
+async def test_words_of_referee_are_no_kernel_prints(engine: Engine) -> None:
     """For the kernel `budget`, the scripted referee prints a line of its own."""
     run = await engine.judge(request("budget"))
     judgement = await run.result()

@@ -37,12 +37,12 @@ def sample(call: Interval, device: Interval | None) -> Timed:
         (NOISY, None, "call", "too noisy", 1.1),
     ],
 )
-def test_the_live_headline_is_by_the_clock_that_can_tell(call, device, clock, outcome, median):
+def test_live_headline_is_by_clock_that_can_tell(call, device, clock, outcome, median):
     headline = headline_so_far(sample(call, device))
     assert (headline.clock, headline.outcome, headline.speedup.median) == (clock, outcome, median)
 
 
-def test_a_result_is_shown_by_the_clock_that_it_names():
+def test_result_is_shown_by_clock_that_it_names():
     (end,) = [event for event in recorded("pass") if isinstance(event, Finished)]
     both = Speedup(call=NOISY, device=EVEN)
     result = msgspec.structs.replace(end.result, speedup=both, clock="device", outcome="even")
@@ -64,7 +64,7 @@ def test_recordings_without_the_new_fields_replay(name):
     assert (state.verdict is Verdict.PASS) == (name in ("pass", "timing"))
 
 
-def test_what_both_clocks_would_have_seen_and_what_would_help():
+def test_both_clocks_say_their_limits_and_advice():
     assert detectable_words(Speedup(call=FAST, device=EVEN)) == (
         "smallest detectable difference: 11 % (end-to-end), 1.6 % (device time)"
     )
@@ -74,7 +74,7 @@ def test_what_both_clocks_would_have_seen_and_what_would_help():
     assert advice_words("", "F7") == ""
 
 
-def test_the_live_line_of_the_command_line_names_the_clock_and_the_end():
+def test_live_line_names_clock_and_end():
     progress = RunProgress(most_s=4.0)
     for event in recorded("timing"):
         progress.event(event)
@@ -101,7 +101,7 @@ def test_journals_of_older_duels_have_no_clock():
     assert list(read_events(RECORDINGS / "pass.jsonl"))
 
 
-def test_noise_has_no_figure_and_even_is_called_same_speed() -> None:
+def test_noise_has_no_figure_and_even_is_same() -> None:
     assert brief_words(1.5, "faster") == "1.50× faster"
     assert brief_words(1.0, "even") == "1.00× same speed"
     assert brief_words(1.9, "too noisy") == "too noisy"

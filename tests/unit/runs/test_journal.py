@@ -60,21 +60,21 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert list(read_events(tmp_path / "r1.jsonl")) == EVENTS
 
 
-def test_a_last_line_that_a_crash_cut_short_is_left_out(tmp_path: Path) -> None:
+def test_last_line_cut_by_crash_is_omitted(tmp_path: Path) -> None:
     path = tmp_path / "r1.jsonl"
     write(path)
     path.write_bytes(path.read_bytes()[:-20])
     assert list(read_events(path)) == EVENTS[:-1]
 
 
-def test_events_are_on_disk_before_the_journal_is_closed(tmp_path: Path) -> None:
+def test_events_are_on_disk_before_journal_is_closed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "r1.jsonl", HEADER, complain)
     journal.append(EVENTS[0])
     assert list(read_events(tmp_path / "r1.jsonl")) == EVENTS[:1]
     journal.close()
 
 
-def test_a_full_disk_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
+def test_full_disk_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "r1.jsonl").symlink_to("/dev/full")
     troubles: list[OSError] = []
     journal = Journal(tmp_path / "r1.jsonl", HEADER, troubles.append)
@@ -84,7 +84,7 @@ def test_a_full_disk_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     assert [error.strerror for error in troubles] == ["No space left on device"]
 
 
-def test_what_a_full_disk_held_back_is_written_when_there_is_room(tmp_path: Path) -> None:
+def test_text_held_by_full_disk_is_written_later(tmp_path: Path) -> None:
     path = tmp_path / "r1.jsonl"
     path.symlink_to("/dev/full")
     journal = Journal(path, HEADER, lambda error: None)

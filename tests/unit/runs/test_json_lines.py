@@ -76,7 +76,7 @@ def test_a_follower_takes_whole_lines_once(tmp_path: Path) -> None:
     assert not list(follower.more())
 
 
-def test_a_line_that_is_too_long_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_that_is_too_long_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "MOST_BYTES", 20)
     path = tmp_path / "a"
     path.write_bytes(b'{"x": 1}\n{"x":' + b" " * 1000 + b'2}\n{"x": 3}\n')
@@ -91,7 +91,7 @@ def test_a_line_that_is_too_long_is_refused_alone(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("line", [DEEP, b"[" * 100_000, b"\xff", b"{}"])
-def test_a_line_that_does_not_fit_is_a_value_error(line: bytes) -> None:
+def test_line_that_does_not_fit_is_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decoder(Point)(line)
 
@@ -103,7 +103,7 @@ def test_the_last_line_is_a_whole_one(tmp_path: Path) -> None:
         assert last_line(path) == last
 
 
-def test_a_void_nested_deeply_is_named_and_hides_no_other(tmp_path: Path) -> None:
+def test_deeply_nested_void_hides_no_other(tmp_path: Path) -> None:
     path = tmp_path / "voids.jsonl"
     path.write_bytes(DEEP + b"\n")
     append_line(path, Void(at=1.0, note="cheats", by="anna", run="r2"))

@@ -39,7 +39,7 @@ def test_a_device_is_leased_once(tmp_path: Path) -> None:
     second.close()
 
 
-def test_what_is_not_wholly_free_is_not_held_in_part(tmp_path: Path) -> None:
+def test_partly_free_devices_are_not_held(tmp_path: Path) -> None:
     last, both, first = (Lease(names, tmp_path) for names in (["gpu-1"], ["gpu-0", "gpu-1"], ["gpu-0"]))
     assert last.take()
     assert not both.take()
@@ -118,7 +118,7 @@ def test_a_lease_ends_with_its_process(tmp_path: Path, arena: Callable[..., Othe
     assert mine.take()
 
 
-def test_who_has_a_device_is_told_by_the_kernel(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
+def test_who_has_device_is_told_by_kernel(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     other, mine = arena(), Lease(["cores"], tmp_path)
     assert other.ask("take")
     assert not mine.take("allreduce")
@@ -130,9 +130,7 @@ def test_who_has_a_device_is_told_by_the_kernel(tmp_path: Path, arena: Callable[
     assert mine.holder() is None
 
 
-def test_people_go_before_sweeps_and_sweeps_before_the_background(
-    tmp_path: Path, arena: Callable[..., OtherArena]
-) -> None:
+def test_people_go_before_sweeps_and_sweeps_before_background(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     mine = Lease(["cores"], tmp_path, Urgency.SWEEP)
     assert mine.take()
     background, person = arena(Urgency.BACKGROUND), arena(Urgency.PERSON)
@@ -151,9 +149,7 @@ def test_people_go_before_sweeps_and_sweeps_before_the_background(
     assert background.answer()
 
 
-def test_a_waiting_note_whose_writer_does_not_come_delays_by_a_second(
-    tmp_path: Path, arena: Callable[..., OtherArena]
-) -> None:
+def test_waiting_note_without_writer_delays_a_second(tmp_path: Path, arena: Callable[..., OtherArena]) -> None:
     mine, other = Lease(["cores"], tmp_path, Urgency.SWEEP), arena(Urgency.PERSON)
     assert other.ask("take")
     assert other.ask("way")
@@ -161,7 +157,7 @@ def test_a_waiting_note_whose_writer_does_not_come_delays_by_a_second(
     eventually(mine.take)  # the note itself would keep it away as long as its writer lives
 
 
-def test_a_lock_held_by_somebody_idle_is_passed_by(
+def test_lock_held_by_somebody_idle_is_passed_by(
     tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "WATCHED_S", 0.3)
@@ -172,7 +168,7 @@ def test_a_lock_held_by_somebody_idle_is_passed_by(
     assert mine.passed.startswith(f"process {idle.process.pid} of ")
 
 
-def test_a_lock_held_by_somebody_who_works_is_not(
+def test_lock_held_by_somebody_who_works_is_not(
     tmp_path: Path, arena: Callable[..., OtherArena], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "WATCHED_S", 0.3)
@@ -205,7 +201,7 @@ def test_a_forged_note_counts_for_nothing(tmp_path: Path, text: bytes) -> None:
     assert not mine.is_wanted()
 
 
-def test_notes_of_dead_processes_links_and_pipes_count_for_nothing(tmp_path: Path) -> None:
+def test_notes_of_dead_processes_and_links_are_ignored(tmp_path: Path) -> None:
     notes, parent = tmp_path / f"pkb-arena-notes-{os.getuid()}", str(os.getppid())
     notes.mkdir()
     good = b'{"devices": ["cores"], "urgency": 0, "since": 1.0}'
@@ -223,7 +219,7 @@ def test_notes_of_dead_processes_links_and_pipes_count_for_nothing(tmp_path: Pat
     assert mine.is_wanted()
 
 
-def test_so_many_notes_of_a_user_are_read_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_of_one_user_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes, read = tmp_path / f"pkb-arena-notes-{os.getuid()}", []
     notes.mkdir()
     for number in range(1000):
@@ -233,7 +229,7 @@ def test_so_many_notes_of_a_user_are_read_and_no_more(tmp_path: Path, monkeypatc
     assert len(read) == MOST_NOTES
 
 
-def test_a_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
+def test_lock_that_its_owner_replaces_is_opened_again(tmp_path: Path) -> None:
     first, second = Lease(["cores"], tmp_path), Lease(["cores"], tmp_path)
     (tmp_path / "pkb-arena-lease-cores").unlink()
     (tmp_path / "pkb-arena-lease-cores").touch()
@@ -310,7 +306,7 @@ def test_another_user_cannot_hold_a_run_up(shared: Path, harm: list[str]) -> Non
 
 
 @two_users
-def test_two_users_take_turns_and_an_idle_one_is_passed_by(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_users_take_turns_unless_one_idles(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "WATCHED_S", 0.3)
     other, mine = OtherArena(shared, uid=STRANGER), Lease(["cores"], shared, Urgency.SWEEP)
     try:

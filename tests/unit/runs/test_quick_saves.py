@@ -24,7 +24,7 @@ from sandbox.referee.main import Referee
 pytestmark = pytest.mark.slow
 
 
-async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths: Paths) -> None:
+async def test_run_is_not_blamed_for_earlier_cancelled_ones(paths: Paths) -> None:
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
 
@@ -46,7 +46,7 @@ async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths
             assert isinstance(end, Cancelled) or (isinstance(end, Finished) and end.result.verdict is Verdict.PASS)
 
 
-def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_next_one() -> None:
+def test_answer_for_cancelled_run_is_not_the_next() -> None:
     setting = choose_setting(load_catalogue().find("1"), Choice(preset="tiny", world=2, device="cpu"), Settings())
     referee = Referee()
     try:
@@ -70,7 +70,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (22, 22))
 
 
-def test_too_few_descriptors_for_a_world_are_a_harness_error_with_its_cause(paths: Paths) -> None:
+def test_missing_descriptors_are_harness_error_with_cause(paths: Paths) -> None:
     command = [sys.executable, "-m", "arena.cli", "run", "allreduce", "baseline", "--device", "cpu", "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=limited)
     assert done.returncode == 3, done.stderr

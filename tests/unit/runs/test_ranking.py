@@ -7,7 +7,7 @@ from arena.records.ranking import Measurement, ranked
 from sandbox.protocol.events import Interval
 
 
-def test_a_kernel_is_ranked_by_the_low_end_of_all_its_measurements() -> None:
+def test_kernel_ranks_by_low_end_of_measurements() -> None:
     found = {
         "lucky": Measurement("a", Interval(3.06, 2.9, 3.2), "call"),
         "usual": Measurement("a", Interval(1.25, 1.2, 1.3), "call"),

@@ -38,7 +38,7 @@ def request(source: str) -> RunRequest:
     return RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="kernel.py", source=source)
 
 
-async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next(
+async def test_late_end_of_old_referee_ends_no_run(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its child holds its stderr open, so its end is noticed only when the child ends, too."""
@@ -61,7 +61,7 @@ async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next
         assert isinstance(await run.end(), Cancelled)
 
 
-async def test_a_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) -> None:
+async def test_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) -> None:
     faults: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
     async with Engine(paths, command=(sys.executable, "-c", "import time; time.sleep(60)")) as engine:
@@ -73,7 +73,7 @@ async def test_a_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) 
     assert faults == []
 
 
-async def test_bytes_that_are_no_text_end_a_referee_as_other_garbage_does(paths: Paths) -> None:
+async def test_bytes_beyond_text_end_referee_like_garbage(paths: Paths) -> None:
     code = 'import sys; sys.stdout.buffer.write(b\'{"type":"\\xff"}\\n\'); sys.stdout.flush(); sys.stdin.read()'
     async with Engine(paths, command=(sys.executable, "-c", code)) as engine:
         with pytest.raises(RefereeFailed, match="said something that is no event"):

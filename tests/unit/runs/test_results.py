@@ -76,7 +76,7 @@ def test_detail_names_phase_rank_index_values_and_advice() -> None:
     ("outcomes", "expected"),
     [("", ""), ("noisy", ""), ("faster noisy faster", "all"), ("faster even", "some"), ("even failed", "none")],
 )
-def test_a_kernel_holds_at_sizes_where_it_is_faster(outcomes: str, expected: str) -> None:
+def test_kernel_holds_at_sizes_where_it_is_faster(outcomes: str, expected: str) -> None:
     others = {
         "noisy": stored_runs.record("r", outcome="too noisy"),
         "failed": stored_runs.record("r", verdict=Verdict.WRONG_RESULT),
@@ -96,7 +96,7 @@ def test_a_line_that_is_known_is_named_once() -> None:
     assert failure_words(failure) == "compile: SyntaxError at line 4"
 
 
-def test_a_line_that_a_compiler_named_is_not_named_again() -> None:
+def test_line_that_compiler_named_is_not_named_again() -> None:
     for line, more in ((6, ""), (12, "; line 12"), (2, "; line 2")):
         failure = Failure(phase="compile", message="kernel.py:6:12: no such name", advice="", line=line)
         said = failure_words(failure)
@@ -107,7 +107,7 @@ def test_one_line_has_no_control_characters() -> None:
     assert one_line("a\x1b[2J\r\nb\t c\x00") == "a b c"
 
 
-def test_numbers_that_json_has_no_word_for_become_null() -> None:
+def test_numbers_beyond_json_become_null() -> None:
     endless = Interval(median=float("inf"), low=float("nan"), high=1.0)
     result = msgspec.structs.replace(RESULT, speedup=Speedup(call=endless, device=None))
     said = json.loads(msgspec.json.encode(record_of(HEADER, result)))

@@ -40,7 +40,7 @@ def test_correctness_is_known_before_the_speed() -> None:
     assert state.speedup.median == 1.3
 
 
-def test_a_new_run_forgets_the_old_one_but_not_the_worlds() -> None:
+def test_new_run_forgets_old_one_but_not_worlds() -> None:
     state = fold(
         [
             ev.Ready(pid=1, jail="off"),
@@ -63,14 +63,14 @@ def test_late_events_of_an_older_run_change_nothing() -> None:
     assert state.samples == []
 
 
-def test_a_refused_run_is_shown_even_if_it_never_started() -> None:
+def test_refused_run_is_shown_without_start() -> None:
     state = fold([ev.Refused(run_id="r9", message="world 3 is not allowed", advice="use 2 or 4")])
     assert state.run_id == "r9"
     assert state.refused is not None
     assert not state.running
 
 
-def test_a_run_that_ended_before_it_began_is_shown() -> None:
+def test_run_that_ended_before_it_began_is_shown() -> None:
     result = ev.Result(
         verdict=Verdict.HARNESS_ERROR,
         detail="the referee did not start",

@@ -47,7 +47,7 @@ def test_sessions_are_groups_where_nothing_overrides_them(tmp_path, enabled, cgr
     assert sessions_are_groups(machine(tmp_path, enabled, cgroup), tmp_path) is groups
 
 
-def test_a_container_with_a_share_of_the_cores_overrides_them(tmp_path):
+def test_container_with_share_of_cores_overrides_them(tmp_path):
     (tmp_path / "cpu.weight").write_text("100\n")
     assert not sessions_are_groups(machine(tmp_path, "1\n", "0::/\n"), tmp_path)
 
@@ -83,7 +83,7 @@ def test_only_polling_threads_give_way(polling: int):
 
 @pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
 @pytest.mark.slow
-async def test_those_of_a_timed_world_do_and_the_world_yields_to_the_referee(paths: Paths):
+async def test_timed_world_runs_and_yields_to_referee(paths: Paths):
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
     async with Engine(paths) as engine:
@@ -122,7 +122,7 @@ def policies_below() -> list[int]:
     return found
 
 
-def test_time_without_a_core_is_that_of_the_process_that_had_it_worst() -> None:
+def test_time_without_core_is_the_worst_process() -> None:
     core = min(os.sched_getaffinity(0))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     gone = subprocess.Popen(["true"])

@@ -81,7 +81,7 @@ def test_an_entry_is_read_back(store: Store) -> None:
     assert entry_in(store, "b") is None
 
 
-def test_history_is_newest_first_and_leaves_the_baseline_out(store: Store) -> None:
+def test_history_is_newest_first_and_leaves_baseline_out(store: Store) -> None:
     for entry in entries(
         (header("a", 1.0), result()),
         (header("b", 2.0, kernel_name="baseline"), result()),
@@ -108,7 +108,7 @@ def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
     assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
 
 
-def test_a_run_at_other_sizes_is_no_best_where_only_its_dtype_differs(store: Store) -> None:
+def test_run_at_other_sizes_is_no_best(store: Store) -> None:
     setting = msgspec.structs.replace(header("b").setting, dtype="float32")
     for entry in entries(
         (header("a", 1.0), result(speedup=1.2, outcome="faster")),
@@ -123,7 +123,7 @@ def test_a_run_at_other_sizes_is_no_best_where_only_its_dtype_differs(store: Sto
     assert (standing.best.run_id, standing.holds, overall.run_id) == ("a", "all", "a")
 
 
-def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(store: Store) -> None:
+def test_runs_of_same_code_are_one_measurement(store: Store) -> None:
     """Runs that differ in comments alone are one measurement, so the luckiest is neither the best nor a record."""
     for number, speedup in enumerate((1.25, 3.06, 1.3)):
         source = f"# try {number}\n\nx = 1\n"
@@ -143,7 +143,7 @@ def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
     assert (best.median, best.outcome) == (1.0, "even")
 
 
-def test_the_low_end_of_the_interval_decides_which_kernel_is_the_best(store: Store) -> None:
+def test_low_end_of_interval_decides_best_kernel(store: Store) -> None:
     wide = Speedup(call=Interval(2.0, 1.1, 3.6), device=None)
     store.record(
         record_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide))
@@ -168,7 +168,7 @@ def test_only_failures_are_unsolved(store: Store) -> None:
     assert (standing.solved, standing.best) == (False, None)
 
 
-def test_an_entry_has_the_clock_of_the_headline_and_what_both_would_have_seen(store: Store) -> None:
+def test_entry_has_headline_clock_and_both_limits(store: Store) -> None:
     both = Speedup(call=Interval(1.1, 0.6, 2.0), device=Interval(1.2, 1.1, 1.3))
     told = msgspec.structs.replace(result(speedup=1.0, outcome="faster"), speedup=both, clock="device")
     store.record(record_of(header("a"), told))
@@ -220,7 +220,7 @@ def test_opening_adds_runs_that_ended_since(paths: Paths) -> None:
     assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["b", "a"]
 
 
-def test_a_run_that_was_killed_while_it_measured_on_keeps_its_last_verdict(paths: Paths) -> None:
+def test_killed_longer_run_keeps_its_last_verdict(paths: Paths) -> None:
     paths.runs.mkdir(parents=True, exist_ok=True)
     killed = Journal(paths.runs / "b.jsonl", header("b", 2.0), lambda error: None)
     for speedup in (1.2, 1.3):
@@ -229,7 +229,7 @@ def test_a_run_that_was_killed_while_it_measured_on_keeps_its_last_verdict(paths
     assert [entry.median for entry in Store(paths.database, paths.runs).history(13)] == [1.3]
 
 
-def test_a_journal_that_is_known_is_not_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_that_is_known_is_not_read_again(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     journal(paths, "a")
     (paths.runs / "junk.jsonl").write_text("not a journal\n")
     Store(paths.database, paths.runs).close()
@@ -258,7 +258,7 @@ def damage(data: bytes, how: str) -> bytes:
 @pytest.mark.parametrize(
     "how", ["no UTF-8", "an unknown verdict", "no UTF-8 in the schema", "an empty page", "only readable"]
 )
-def test_damage_that_is_found_at_any_time_is_repaired(paths: Paths, how: str) -> None:
+def test_damage_found_at_any_time_is_repaired(paths: Paths, how: str) -> None:
     journal(paths, "a")
     Store(paths.database, paths.runs).close()
     paths.database.write_bytes(damage(paths.database.read_bytes(), how))
@@ -275,7 +275,7 @@ def test_a_closed_index_is_not_damaged(paths: Paths) -> None:
         store.record(record_of(header("b", 2.0), result()))
 
 
-def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
+def test_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> None:
     journal(paths, "a")
     store = Store(paths.database, paths.runs)
     paths.database.rename(paths.data / "elsewhere")
@@ -284,9 +284,7 @@ def test_an_index_that_another_process_repaired_is_opened_anew(paths: Paths) -> 
     assert [entry.run_id for entry in other.entries("you")] == ["a", "b"]
 
 
-def test_a_run_that_could_not_be_written_is_added_when_the_index_is_opened_again(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritten_run_is_added_when_index_opens(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "_BUSY_S", 0.01)
     store = Store(paths.database, paths.runs)
     journal(paths, "a")
@@ -299,7 +297,7 @@ def test_a_run_that_could_not_be_written_is_added_when_the_index_is_opened_again
     assert [entry.run_id for entry in Store(paths.database, paths.runs).entries("you")] == ["a"]
 
 
-def test_a_kernel_is_kept_when_its_result_cannot_be_stored(paths: Paths) -> None:
+def test_kernel_is_kept_when_result_cannot_be_stored(paths: Paths) -> None:
     paths.database.mkdir(parents=True)
     notices: list[Notice] = []
 
@@ -339,7 +337,7 @@ print(len(store.history(13)))
 
 
 @pytest.mark.parametrize("before", ["no index", "damaged", "of other fields"])
-def test_processes_that_open_a_new_index_at_once_find_it_whole(paths: Paths, before: str) -> None:
+def test_processes_opening_a_new_index_find_it_whole(paths: Paths, before: str) -> None:
     for number in range(20):
         journal(paths, f"a{number}")
     if before == "damaged":

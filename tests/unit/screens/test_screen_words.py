@@ -45,12 +45,12 @@ from screens.widgets.text_lines import hanging
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
 
 
-def test_a_text_beside_its_label_is_wrapped_below_itself() -> None:
+def test_text_beside_its_label_is_wrapped_below_itself() -> None:
     rows = [row.plain for row in hanging(Content("runs as"), Content("tiny · bfloat16 · 2 ranks on cpu"), 32, 10)]
     assert rows == ["runs as   tiny · bfloat16 · 2", "          ranks on cpu"]
 
 
-def test_a_finding_and_its_advice_stay_in_their_column() -> None:
+def test_finding_and_its_advice_stay_in_their_column() -> None:
     finding = MachineFinding(
         "jail", "limited", "the jail rests on a uid of its own and the filter", "start it as a user"
     )
@@ -60,7 +60,7 @@ def test_a_finding_and_its_advice_stay_in_their_column() -> None:
     assert "→ start it as a user" in rows[-1]
 
 
-def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
+def test_message_of_failure_is_not_repeated_below() -> None:
     failure = Failure(
         phase="check",
         advice="",
@@ -75,7 +75,7 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
     assert output_of(replace(failure, text="gcc: warning\nkernel.py:3: error")) == "gcc: warning\nkernel.py:3: error"
 
 
-def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
+def test_result_never_right_is_not_called_best() -> None:
     problem = load_catalogue().find("1")
     last = record("r", verdict=Verdict.CRASH)
     wrong = Standing(problem_id=1, runs=1, solved=False, best=None, last=last)
@@ -85,7 +85,7 @@ def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
     assert best_words(problem, None).startswith("not tried yet · ")
 
 
-def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
+def test_sweep_cell_names_no_speedup_hidden_by_noise() -> None:
     def words(outcome: str) -> str:
         mark = CellMark(
             run_id="", verdict="PASS", outcome=outcome, attempt=1, speedup=1.9, trace_id="", sha256="", one_size_only=False,
@@ -106,7 +106,7 @@ def test_the_keys_of_a_dialog_fit_60_columns() -> None:
     assert [words for words in keys if len(words) > room] == []
 
 
-def test_an_interval_without_an_answer_is_written_with_at_most_three_places() -> None:
+def test_interval_without_answer_has_three_places() -> None:
     assert figures.speedup_words(Interval(median=1.0, low=0.0, high=5132104.0)) == "~ <0.01–>1000×"
     assert figures.speedup_words(Interval(median=1.0, low=0.49, high=2.1)) == "~ 0.49–2.10×"
 
@@ -125,7 +125,7 @@ def test_a_line_that_fits_stays_as_it_is():
 
 @pytest.mark.parametrize("words", ["second", "undefined", "tensor undefined"])
 @pytest.mark.parametrize("width", [20, 24, 30])
-def test_the_marked_words_are_in_view_and_stay_above_their_marks(words, width):
+def test_marked_words_stay_visible_above_their_marks(words, width):
     line, marks = with_marks_in_view(marked(words), width).split("\n")
     assert line.startswith("…")
     begin, end = marks.index("^"), len(marks)
@@ -133,7 +133,7 @@ def test_the_marked_words_are_in_view_and_stay_above_their_marks(words, width):
     assert line[begin:end] == words
 
 
-def test_of_words_wider_than_the_pane_the_beginning_is_in_view():
+def test_beginning_of_wide_words_is_in_view():
     line, marks = with_marks_in_view(marked("second(tensor undefined"), 12).split("\n")
     assert line.startswith("…second(")
     assert marks.startswith(" ^^^")
@@ -169,7 +169,7 @@ def test_the_referees_own_words_belong_to_no_rank() -> None:
     assert (line.text, line.rank, line.kind) == ("this one waits", None, "note")
 
 
-def test_a_failure_that_was_told_is_not_told_again_at_the_end() -> None:
+def test_failure_is_not_told_again_at_end() -> None:
     failure = Failure(phase="compile", message="no such type", advice="", rank=0)
     checked = Checked(run_id="r", verdict=Verdict.COMPILE_ERROR, seconds=0.3, failure=failure)
     assert [line.text for line in lines_of(checked)] == ["no such type", "COMPILE_ERROR after 0.30 s"]
@@ -188,7 +188,7 @@ def test_another_verdict_at_the_end_is_told() -> None:
     assert line.text.startswith("finished: PASS")
 
 
-def test_the_message_of_an_exception_is_one_line_above_its_traceback() -> None:
+def test_message_of_exception_is_one_line_above_traceback() -> None:
     traceback = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
     text = f"ValueError: no\n\n{traceback}\nValueError: no\n"
     message = "an exception ended solution(): ValueError: no"
@@ -205,7 +205,7 @@ def test_the_message_of_an_exception_is_one_line_above_its_traceback() -> None:
         ("gemm all", "gemm all", "gemm allreduce", "allgather gemm"),
     ],
 )
-def test_the_closer_a_name_is_the_more_it_scores(better_first: tuple[str, ...]) -> None:
+def test_closer_name_is_more_it_scores(better_first: tuple[str, ...]) -> None:
     query, *names = better_first
     scores = [fit(query, name).score for name in names]
     assert scores == sorted(scores, reverse=True)
@@ -223,11 +223,11 @@ def test_the_closer_a_name_is_the_more_it_scores(better_first: tuple[str, ...]) 
         ("", "next", ""),
     ],
 )  # fmt: skip
-def test_letters_here_and_there_in_a_text_are_no_fit(query: str, name: str, sentence: str) -> None:
+def test_scattered_letters_are_no_fit(query: str, name: str, sentence: str) -> None:
     assert fit(query, name, sentence).score == 0
 
 
-def test_a_name_comes_before_a_sentence_and_letters_in_order_are_found_in_names_alone() -> None:
+def test_names_match_before_sentences_and_letters_in_order() -> None:
     in_name, in_sentence = fit("head", "head_parallel"), fit("head", "55 ring", "head-parallel projections")
     assert in_name.score > in_sentence.score > 0
     assert not in_sentence.in_name
@@ -235,7 +235,7 @@ def test_a_name_comes_before_a_sentence_and_letters_in_order_are_found_in_names_
     assert fit("gar", "13", "gemm ar").score == 0
 
 
-def test_few_problems_fit_a_word_that_is_in_none_of_their_names() -> None:
+def test_few_problems_fit_word_in_no_name() -> None:
     problems = load_catalogue().problems
     fitting = [p.slug for p in problems if fit("theme", f"{p.id} {p.slug}", p.title).score > 0]
     assert fitting == []
@@ -252,13 +252,13 @@ def test_all_of_them_where_there_is_room():
     assert texts(80) == [text for text, _ in PHASES]
 
 
-def test_what_never_came_goes_first_then_what_is_longest_done():
+def test_missing_phases_go_first_then_oldest():
     assert texts(64) == ["✓ load 0.08", "✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
     assert texts(50) == ["✓ check 0.19", "▸ time 1.2/31 s", "esc cancels"]
     assert texts(35) == ["▸ time 1.2/31 s", "esc cancels"]
 
 
-def test_a_wait_keeps_its_seconds_and_the_key_before_who_is_waited_for():
+def test_wait_keeps_seconds_and_key_before_its_subject():
     waits = [
         ("✓ load 0.15", ""), ("▸ Waiting: another run is timing 29 s", ""),
         ("(gemm_allreduce of root, process 6191, since 10:30:40)", ""), ("esc cancels", ""),
@@ -269,11 +269,11 @@ def test_a_wait_keeps_its_seconds_and_the_key_before_who_is_waited_for():
     assert fitting(waits, 58) == [waits[1], waits[3]]
 
 
-def test_what_is_going_on_stays_however_narrow_it_is():
+def test_current_phase_stays_however_narrow():
     assert texts(5) == ["▸ time 1.2/31 s", "esc cancels"]
 
 
-def test_a_phase_whose_compiling_goes_on_has_not_failed():
+def test_phase_whose_compiling_goes_on_has_not_failed():
     """Kernels for GPUs compile in their first call, which is part of the correctness check."""
     setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cuda", dtype="bfloat16")
     state = fold(

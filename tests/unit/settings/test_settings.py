@@ -61,7 +61,7 @@ def test_the_command_explains_every_key_of_every_table(pkb_arena: CommandLine, p
     assert shown.splitlines()[-2:] == ["* models.opus: m-1 by anthropic", "* agents.mine: prog -x"]
 
 
-def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Paths) -> None:
+def test_unknown_key_is_refused_with_nearest_key(paths: Paths) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text('them = "dark"\n')
     with pytest.raises(SettingsError) as caught:
@@ -73,13 +73,13 @@ def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Path
 
 
 @pytest.mark.parametrize("values", [{"world": "two"}, {"world": -1}, {"device": "tpu"}, {"keymap": {"run": 5}}])
-def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object]) -> None:
+def test_misfit_value_is_refused_by_name(values: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(values))):
         check_settings(values, "here")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_a_number_that_is_not_finite_is_refused_by_name(number: float) -> None:
+def test_number_not_finite_is_refused_by_name(number: float) -> None:
     model = {"provider": "anthropic", "model": "m-1", "price_in": number}
     for values, name in (({"budget_s": number}, "budget_s"), ({"models": {"m": model}}, r"price_in")):
         with pytest.raises(SettingsError, match=name):
@@ -187,7 +187,7 @@ def with_worlds(problem: Problem, worlds: list[int]) -> Problem:
     return Problem(problem.folder, msgspec.structs.replace(problem.file, worlds=worlds, worlds_reason="because"))
 
 
-def test_nothing_asked_takes_tiny_bfloat16_on_two_cpu_ranks(problem: Problem) -> None:
+def test_defaults_are_tiny_bfloat16_on_two_cpu_ranks(problem: Problem) -> None:
     setting = choose_setting(problem, Choice(), CPU)
     assert (setting.preset, setting.dtype, setting.world, setting.device) == ("tiny", "bfloat16", 2, "cpu")
     assert setting.sizes == problem.presets["tiny"]
@@ -202,13 +202,13 @@ def test_what_was_asked_beats_the_settings(problem: Problem) -> None:
     assert setting.sizes == problem.presets["paper"] | {"M": 96}
 
 
-def test_settings_that_do_not_fit_the_problem_give_way(problem: Problem) -> None:
+def test_settings_that_do_not_fit_problem_give_way(problem: Problem) -> None:
     only = with_worlds(problem, [1, 2])
     assert choose_setting(only, Choice(), Settings(device="cpu", world=8, dtype="int64")).world == 2
     assert choose_setting(only, Choice(), Settings(device="cpu", world=8, dtype="int64")).dtype == "bfloat16"
 
 
-def test_the_default_world_communicates_where_the_problem_allows_it(problem: Problem) -> None:
+def test_default_world_communicates_where_problem_allows_it(problem: Problem) -> None:
     assert choose_setting(with_worlds(problem, [1, 3, 4]), Choice(), CPU).world == 3
     assert choose_setting(with_worlds(problem, [1]), Choice(), CPU).world == 1
 
@@ -217,14 +217,14 @@ def test_the_default_world_communicates_where_the_problem_allows_it(problem: Pro
     "choice",
     [Choice(world=5), Choice(dtype="float8"), Choice(preset="huge"), Choice(sizes={"Q": 1}), Choice(sizes={"M": 0})],
 )
-def test_what_does_not_fit_is_refused_with_what_does(problem: Problem, choice: Choice) -> None:
+def test_misfit_is_refused_with_what_fits(problem: Problem, choice: Choice) -> None:
     with pytest.raises(UsageError) as caught:
         choose_setting(with_worlds(problem, [2, 4]), choice, CPU)
     assert caught.value.advice
 
 
 @pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
-def test_auto_falls_back_to_cpu_and_cuda_does_not(problem: Problem) -> None:
+def test_auto_falls_back_to_cpu_unlike_cuda(problem: Problem) -> None:
     assert choose_setting(problem, Choice(), Settings(device="auto")).device == "cpu"
     with pytest.raises(MachineError, match="no GPU"):
         choose_setting(problem, Choice(device="cuda"), CPU)

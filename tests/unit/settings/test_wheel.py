@@ -54,7 +54,7 @@ def run(bin_folder: Path, *arguments: str, python_path: str = "") -> "subprocess
     )
 
 
-def test_every_tracked_file_of_the_packages_is_in_it(wheel: Path) -> None:
+def test_every_tracked_file_of_packages_is_in_it(wheel: Path) -> None:
     listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=False)
     tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     if not tracked:
@@ -64,7 +64,7 @@ def test_every_tracked_file_of_the_packages_is_in_it(wheel: Path) -> None:
     assert any(name.endswith("data/share/man/man1/pkb-arena.1") for name in inside)
 
 
-def test_an_environment_that_has_the_wheel_judges_a_kernel(wheel: Path, tmp_path: Path, small_budget: None) -> None:
+def test_environment_that_has_wheel_judges_kernel(wheel: Path, tmp_path: Path, small_budget: None) -> None:
     bin_folder = environment(tmp_path / "env")
     install(bin_folder, "--no-deps", "--no-index", str(wheel))
     # Dependencies come from this test's environment, by path. Only the wheel has pkb-arena's own packages.

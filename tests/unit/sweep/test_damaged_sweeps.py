@@ -95,7 +95,7 @@ def followed(path: Path) -> Iterator[AnyLine]:
 
 @examples(100)
 @given(st.integers(0, len(WHOLE)))
-def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> None:
+def test_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> None:
     path = written(paths, WHOLE[:length])
     there = LINES[: WHOLE[:length].count(b"\n")]
     assert list(read_lines(path)) == list(followed(path)) == there
@@ -115,7 +115,7 @@ def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> N
 
 @examples(200)
 @given(flips(WHOLE))
-def test_a_wrong_byte_is_found_or_costs_its_own_line(paths: Paths, flip: Flip) -> None:
+def test_wrong_byte_is_found_or_costs_line(paths: Paths, flip: Flip) -> None:
     path = written(paths, flip.data)
     found, damaged = until_damage(read_lines(path))
     assert until_damage(followed(path)) == (found, damaged)
@@ -139,7 +139,7 @@ def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
         assert flip.data.startswith(path.read_bytes())
 
 
-def test_an_older_sweep_is_not_continued_in_the_place_of_a_damaged_one(paths: Paths) -> None:
+def test_older_sweep_does_not_replace_damaged_one(paths: Paths) -> None:
     damaged = written(paths, WHOLE + b"???\n" + msgspec.json.encode(LINES[-1]) + b"\n")
     older = paths.sweeps / "older.jsonl"
     older.write_bytes(WHOLE)

@@ -39,7 +39,7 @@ ON_CPU = Choice(device="cpu", preset="tiny")
 
 
 @pytest.mark.parametrize("problem", CATALOGUE.problems[::6], ids=str)
-def test_they_differ_from_the_first_and_each_other_and_cost_little_more(problem: Problem) -> None:
+def test_other_sizes_differ_and_cost_little_more(problem: Problem) -> None:
     setting = choose_setting(problem, ON_CPU, Settings())
     drawn = list(islice(other_settings(problem, setting, random.Random(1)), 20))
     assert len(drawn) == 20
@@ -59,7 +59,7 @@ def test_they_differ_from_the_first_and_each_other_and_cost_little_more(problem:
         assert work(other) <= MOST_WORK * max(work(setting), 1.0)
 
 
-def test_nobody_can_foresee_them_and_a_seed_repeats_them() -> None:
+def test_nobody_can_foresee_them_and_seed_repeats_them() -> None:
     problem = CATALOGUE.find("13")
     setting = choose_setting(problem, ON_CPU, Settings())
     first, same, other = (list(islice(other_settings(problem, setting, random.Random(n)), 5)) for n in (1, 1, 2))
@@ -79,7 +79,7 @@ async def test_refused_settings_are_drawn_again_and_say_nothing(paths: Paths, so
     assert len(found) <= SETTINGS
 
 
-async def test_a_faster_kernel_is_timed_in_two_of_them_with_a_short_budget(paths: Paths) -> None:
+async def test_faster_kernel_is_timed_briefly_in_two(paths: Paths) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass", budget_s=8.0)
@@ -111,7 +111,7 @@ async def test_a_faster_kernel_is_timed_in_two_of_them_with_a_short_budget(paths
         ([], ""),
     ],
 )
-def test_a_kernel_holds_where_it_is_right_and_faster(results: list[str], told: str) -> None:
+def test_kernel_holds_where_it_is_right_and_faster(results: list[str], told: str) -> None:
     others = []
     for verdict, _, outcome in (result.partition(" ") for result in results):
         others.append(
@@ -122,7 +122,7 @@ def test_a_kernel_holds_where_it_is_right_and_faster(results: list[str], told: s
     assert holds(others) == told
 
 
-async def test_an_index_knows_where_a_kernel_holds_also_after_it_is_rebuilt(paths: Paths) -> None:
+async def test_rebuilt_index_knows_where_kernel_holds(paths: Paths) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source="pass")
@@ -139,7 +139,7 @@ async def test_an_index_knows_where_a_kernel_holds_also_after_it_is_rebuilt(path
         paths.database.unlink()
 
 
-async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_results(paths: Paths) -> None:
+async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     told: list[str] = []
@@ -168,9 +168,7 @@ async def test_players_have_right_kernels_judged_at_other_sizes_and_read_the_res
 
 
 @pytest.mark.long
-async def test_a_kernel_that_is_far_faster_holds_at_other_sizes_on_real_ranks(
-    paths: Paths, shared_referee: Any
-) -> None:
+async def test_far_faster_kernel_holds_on_real_ranks(paths: Paths, shared_referee: Any) -> None:
     """The house kernel for neighbour sampling does not communicate: it is 10 to 17 times as fast on two cores.
 
     On a busy machine the outcome may be too noisy, but never slower.
@@ -198,7 +196,7 @@ async def test_a_kernel_that_is_far_faster_holds_at_other_sizes_on_real_ranks(
 
 
 @pytest.mark.slow
-async def test_a_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_referee: Any) -> None:
+async def test_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_referee: Any) -> None:
     """On real ranks, it is right for the preset's shape, and doubles the results for other shapes."""
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())

@@ -40,7 +40,7 @@ def ray_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
     return next((child for child in below if child.name().startswith("ray::RayHost")), None)
 
 
-def test_a_killed_actor_and_a_killed_driver_lose_nothing(home: Path) -> None:
+def test_killed_actor_and_killed_driver_lose_nothing(home: Path) -> None:
     command = [*COMMAND, "--problems", "1-3"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -65,7 +65,7 @@ def test_a_killed_actor_and_a_killed_driver_lose_nothing(home: Path) -> None:
     assert all(result["report"]["run_id"] in runs for result in results(home))  # type: ignore[index]
 
 
-def test_no_key_reaches_a_cluster_that_is_started_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_reaches_cluster_that_is_started_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
     command = [*COMMAND, "--problems", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

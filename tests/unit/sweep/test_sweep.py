@@ -100,7 +100,7 @@ def results(paths: Paths) -> list[CellResult]:
     return [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, CellResult)]
 
 
-async def test_every_cell_has_one_result_and_a_second_session_has_nothing_to_do(paths: Paths) -> None:
+async def test_every_cell_is_judged_once_over_sessions(paths: Paths) -> None:
     player = Scripted("pass", "wrong", None)
     plan = plan_for("1-4", attempts=3)
     first = await played(paths, plan, [player])
@@ -117,9 +117,7 @@ async def test_every_cell_has_one_result_and_a_second_session_has_nothing_to_do(
     assert len(results(paths)) == 12
 
 
-async def test_a_result_on_its_way_to_the_journal_is_counted_when_the_sweep_is_interrupted(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pending_result_counts_in_interrupted_sweep(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     append, at_the_disk = SweepJournal.append, threading.Event()
     judged: list[CellResult] = []
 
@@ -153,7 +151,7 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
 
 
 @pytest.mark.slow
-async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(paths: Paths) -> None:
+async def test_failing_seat_leaves_and_other_goes_on(paths: Paths) -> None:
     """The referee of the worker `dying` never starts; the cells that it failed at stay open for the next session."""
     said: list[str] = []
     broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
@@ -187,7 +185,7 @@ async def test_an_agent_tries_kernels_at_the_seats(paths: Paths) -> None:
     assert [result.verdict for result in results(paths)] == ["PASS"] * 3
 
 
-async def test_a_provider_that_is_broken_is_asked_no_more_and_the_others_go_on(paths: Paths) -> None:
+async def test_broken_provider_is_asked_no_more(paths: Paths) -> None:
     broken, sound = Scripted(PlayerFailed("no answer: 503"), name="broken"), Scripted("pass", name="sound")
     said: list[str] = []
     sweep = await played(paths, plan_for("1-12"), [broken, sound], Listener(said=said.append))
@@ -209,7 +207,7 @@ async def test_only_failures_in_a_row_end_a_player(paths: Paths) -> None:
 
 
 @pytest.mark.slow
-async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machine_fails(paths: Paths) -> None:
+async def test_paid_kernel_is_not_asked_again_after_failure(paths: Paths) -> None:
     player = Scripted("die")
     sweep = await played(paths, plan_for("1-6"), [player])
     assert "3 harness errors in a row" in sweep.progress.stopped
@@ -223,7 +221,7 @@ async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machin
     assert len({(slug, attempt) for slug, attempt in player.asked}) == len(player.asked)
 
 
-async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_result(paths: Paths) -> None:
+async def test_budget_holds_over_sessions(paths: Paths) -> None:
     """The journal has $0.25 for each answer, and a second session counts them."""
     player = Scripted("pass")
     await played(paths, plan_for("1-4"), [player])
@@ -233,7 +231,7 @@ async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_resu
     assert (sweep.progress.done, sweep.progress.total) == (4, 8)
 
 
-async def test_what_was_spent_without_an_answer_counts_in_later_sessions(paths: Paths) -> None:
+async def test_money_without_answer_counts_in_later_sessions(paths: Paths) -> None:
     failing = Scripted(NoAnswer(PlayerFailed("cut off"), Spent(100, 50, 0.75)))
     await played(paths, plan_for("1"), [failing])
     assert results(paths) == []
@@ -256,7 +254,7 @@ def agent(model_server: ModelServer, paths: Paths, monkeypatch: pytest.MonkeyPat
 PASSES = streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(100_000, 100_000))
 
 
-async def test_a_kernel_that_was_judged_before_its_provider_failed_is_a_result(
+async def test_kernel_judged_before_its_provider_failed_is_result(
     paths: Paths, model_server: ModelServer, agent: ModelPlayer
 ) -> None:
     model_server.replies = [PASSES, status("402 Payment Required")]
@@ -270,9 +268,7 @@ async def test_a_kernel_that_was_judged_before_its_provider_failed_is_a_result(
     assert len(model_server.seen) == 2
 
 
-async def test_what_an_attempt_had_spent_when_the_sweep_was_interrupted_counts(
-    paths: Paths, model_server: ModelServer, agent: ModelPlayer
-) -> None:
+async def test_money_of_interrupted_attempt_counts(paths: Paths, model_server: ModelServer, agent: ModelPlayer) -> None:
     model_server.replies = [PASSES, dripping(b"", b": still here\n\n")]
     playing = asyncio.create_task(played(paths, plan_for("1", steps=3), [agent]))
     while len(model_server.seen) < 2:
@@ -285,9 +281,7 @@ async def test_what_an_attempt_had_spent_when_the_sweep_was_interrupted_counts(
     journal.close()
 
 
-async def test_answers_on_their_way_to_the_journal_are_kept_when_the_sweep_is_interrupted(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pending_answers_are_kept_in_interrupted_sweep(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     append = SweepJournal.append
 
     def slow(journal: SweepJournal, line: Written | CellResult) -> None:
@@ -334,7 +328,7 @@ async def test_kernels_of_several_files(paths: Paths, tmp_path: Path) -> None:
     assert (await played(paths, plan_for("1-2"), [one])).progress.judged == 2
 
 
-async def test_what_was_written_is_judged_after_a_resume_with_all_its_files(paths: Paths) -> None:
+async def test_unjudged_kernel_is_judged_whole_after_resume(paths: Paths) -> None:
     files = {"helper.py": b"\xffone"}
 
     class Folder(Scripted):
@@ -352,14 +346,14 @@ async def test_what_was_written_is_judged_after_a_resume_with_all_its_files(path
     assert [result.sha256 for result in results(paths)] == [Kernel("pass", files).sha256]
 
 
-async def test_a_setting_that_is_refused_is_a_result_and_not_tried_again(paths: Paths) -> None:
+async def test_refused_setting_is_result_and_not_retried(paths: Paths) -> None:
     player = Scripted("refuse")
     await played(paths, plan_for("1"), [player])
     assert [(r.verdict, r.detail) for r in results(paths)] == [("REFUSED", "sizes do not fit")]
     assert (await played(paths, plan_for("1"), [player])).progress.judged == 0
 
 
-async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_path: Path) -> None:
+async def test_players_without_kernels_are_omitted(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "allreduce.py").write_text("pass")
     (tmp_path / "03_broadcast").mkdir()
     (tmp_path / "03_broadcast" / "kernel.py").write_text("pass")
@@ -372,7 +366,7 @@ async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_pat
     assert {result.cell.slug for result in results(paths)} == {"allreduce", "broadcast"}
 
 
-async def test_a_kernel_that_is_there_and_cannot_be_read_is_missing(paths: Paths, tmp_path: Path) -> None:
+async def test_unreadable_kernel_is_missing(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "allreduce.py").symlink_to("nowhere.py")
     (tmp_path / "2.py").mkdir()
     os.mkfifo(tmp_path / "3.py")
@@ -394,7 +388,7 @@ async def test_a_kernel_that_is_there_and_cannot_be_read_is_missing(paths: Paths
         assert any(f"{tmp_path}/{name} {why}; replace it" in line for line in said), said
 
 
-async def test_a_journal_has_one_writer_and_loses_a_line_that_was_cut_short(paths: Paths) -> None:
+async def test_journal_has_one_writer_and_drops_torn_line(paths: Paths) -> None:
     await played(paths, plan_for("1-2"), [Scripted("pass")])
     path = paths.sweeps / "c.jsonl"
     journal = SweepJournal(path, "c")
@@ -424,7 +418,7 @@ def test_problem_sets_and_players() -> None:
         parse_players("baseline,nobody")
 
 
-def test_a_player_without_a_model_or_a_folder_is_refused_before_anything_starts(paths: Paths) -> None:
+def test_incomplete_player_is_refused_before_anything_starts(paths: Paths) -> None:
     setup = PlayerSetup(Settings(), CATALOGUE, paths)
     for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
         with pytest.raises(UsageError):
@@ -484,7 +478,7 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
+def test_three_kills_lose_and_repeat_nothing(paths: Paths) -> None:
     command = [sys.executable, "-c", SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:3]])]
     for _ in range(3):
         killed_in_the_middle([*command, "12"], paths.sweeps / "c.jsonl")
@@ -532,7 +526,7 @@ def a_try(task: Task) -> Try:
     return Try(task, "agent:a", "pass", {}, "try.py", None, asyncio.get_running_loop().create_future())
 
 
-async def test_a_worker_waits_on_when_the_writer_of_the_only_try_is_gone(a_task: Task) -> None:
+async def test_worker_waits_though_writer_of_try_is_gone(a_task: Task) -> None:
     jobs = Jobs(iter(()), 4)
     gone, next_one = a_try(a_task), a_try(a_task)
     waiting = asyncio.create_task(jobs.try_out(gone))

@@ -41,7 +41,7 @@ def lines(home: Path, kind: str) -> list[dict[str, object]]:
     return [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == kind]
 
 
-def test_a_line_that_does_not_fit_leaves_nothing_of_itself(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_without_room_leaves_nothing_of_itself(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
     whole = journal.path.read_bytes()
     write = os.pwrite
@@ -62,7 +62,7 @@ def test_a_line_that_does_not_fit_leaves_nothing_of_itself(paths: Paths, monkeyp
 
 
 @pytest.mark.slow
-def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
+def test_answers_of_model_are_judged_without_key(
     pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [streamed(WRONG), streamed("I would rather not.")]
@@ -82,9 +82,7 @@ def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
 
 
 @pytest.mark.slow
-def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
-    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
-) -> None:
+def test_agent_counts_only_what_it_submits(pkb_arena_warm: CommandLine, provider: ModelServer, home: Path) -> None:
     right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
     provider.replies = [streamed(WRONG), streamed(right)]
     done = pkb_arena_warm("sweep", "--players", "agent:m", "--problems", "1", "--steps", "2", *SETTING, "--name", "c")
@@ -97,7 +95,7 @@ def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
 
 
 @pytest.mark.slow
-def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
+def test_missing_provider_is_exit_code_and_way_on(
     pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
@@ -114,9 +112,7 @@ def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
 
 
 @pytest.mark.slow
-def test_a_kernel_that_cannot_be_read_is_missing_and_one_that_is_not_there_is_left_out(
-    pkb_arena_warm: CommandLine, tmp_path: Path
-) -> None:
+def test_unreadable_kernel_is_missing_and_absent_one_omitted(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     kernels = tmp_path / "mine"
     kernels.mkdir()
     (kernels / "1.py").write_bytes(b"\xff")
@@ -132,7 +128,7 @@ def test_a_kernel_that_cannot_be_read_is_missing_and_one_that_is_not_there_is_le
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
+def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -26,7 +26,7 @@ NOISY = Interval(1.0, 0.6, 1.7)
         (None, None, "", ""),
     ],
 )
-def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, clock):
+def test_headline_is_call_time_unless_calls_cannot_tell(call, device, word, clock):
     told = conclude(call, device)
     assert (told.outcome, told.clock) == (word, clock)
 
@@ -62,14 +62,14 @@ def test_the_sentence_has_the_numbers(call, device, sentence):
         (SLOWER, FASTER),
     ],
 )
-def test_clocks_that_disagree_are_both_told_and_claim_nothing(call, device):
+def test_disagreeing_clocks_are_told_and_claim_nothing(call, device):
     told = conclude(call, device)
     assert told.outcome == "too noisy"
     assert told.sentence.startswith("no claim, the clocks disagree: end-to-end ")
     assert all(f"{each.median:.2f}× {ends(each)}" in told.sentence for each in (call, device))
 
 
-def test_a_noisy_clock_without_a_side_disagrees_with_nobody():
+def test_noisy_clock_without_side_disagrees_with_nobody():
     assert conclude(Interval(1.05, 0.7, 1.6), SLOWER).outcome == "slower"
 
 
@@ -89,7 +89,7 @@ def test_single_calls_contradict_only_where_they_can_tell():
     assert noisy.endswith("batches of many calls gave 9.00× [8.50, 9.50], which single calls are too noisy to confirm.")
 
 
-def test_a_baseline_that_is_slower_in_batches_than_alone_tells_of_other_work():
+def test_baseline_slower_in_batches_tells_of_other_work():
     slowed = Unconfirmed(Interval(35.8, 23.0, 55.7), 2100.0, 410.0)
     told = conclude(Interval(1.4, 1.3, 1.48), None, unconfirmed=slowed).sentence
     assert told.endswith("The baseline took 2100 µs a call there, 410 µs alone: other work slowed the batches.")
@@ -102,7 +102,7 @@ def test_advice_is_given_where_a_clock_cannot_tell():
     assert "ranks" not in conclude(NOISY, None, ranks=2, cores=8).advice
 
 
-def test_ends_show_on_which_side_of_one_they_lie():
+def test_ends_show_their_side_of_one():
     assert ends(Interval(1.02, 1.001, 1.04)) == "[1.001, 1.040]"
     assert ends(EVEN) == "[0.98, 1.02]"
 

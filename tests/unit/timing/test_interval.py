@@ -107,7 +107,7 @@ def test_the_tail_is_that_of_three_standard_errors():
     assert pytest.approx((ERRORS + NormalDist().inv_cdf(0.95)) / ERRORS, rel=1e-2) == HALF_WIDTHS
 
 
-def test_one_reference_allows_for_offsets_that_it_cannot_see():
+def test_one_reference_allows_for_unseen_offsets():
     alone, several = pairs(40, spread=0.001, worlds=1), pairs(40, spread=0.001, worlds=4)
     assert detectable_percent(speedup(several)) < detectable_percent(speedup(alone))
 
@@ -140,7 +140,7 @@ def called_and_width(found):
 
 @pytest.mark.parametrize("references", [2, 4])
 @pytest.mark.parametrize(("turns", "jitter"), [(6, 0.3), (12, 0.15), (30, 0.15)])
-def test_pairs_that_share_a_batch_say_more_than_one_pair(references, turns, jitter):
+def test_pairs_sharing_a_batch_weigh_more_than_one(references, turns, jitter):
     shared, width = called_and_width(random_effects.fit(*made_turns(references, turns, jitter, 0.0)))
     ratios, _, first, turn = made_turns(1, turns, jitter, 0.0, seed=1)
     alone = random_effects.fit(ratios, np.arange(turns) % references, first, turn)
@@ -156,7 +156,7 @@ def test_pairs_that_share_a_batch_are_not_independent():
     assert apart[1] < 0.8 * together[1]
 
 
-def test_a_batch_of_the_contender_that_all_pairs_share_is_one_and_claims_nothing():
+def test_one_shared_contender_batch_claims_nothing():
     chance = random.Random(1)
     found = [
         Pair(k % 4, 200 * math.exp(chance.gauss(0, 0.01)), 100.0, True, turn=k // 4) for k in range(4 * FEWEST - 4)

@@ -106,7 +106,7 @@ def test_rescaling_a_side_rescales_it(pairs: list[Pair], history: tuple[float, .
 
 @examples(80)
 @given(made(st.just(0), ORDER_FROM, 20), HISTORIES, st.integers(2, 4))
-def test_more_of_the_same_beside_one_reference_never_widens_it(
+def test_more_pairs_beside_one_reference_never_widen_interval(
     pairs: list[Pair], history: tuple[float, ...], times: int
 ) -> None:
     """With several references it may: more pairs show that they differ, so the contender's offset may be larger."""
@@ -148,9 +148,7 @@ WILD = st.lists(
 
 @examples(150)
 @given(WILD, HISTORIES, st.sampled_from([0.0, 0.01, 1e3]))
-def test_whatever_the_times_it_is_finite_and_in_order(
-    pairs: list[Pair], history: tuple[float, ...], error: float
-) -> None:
+def test_whatever_times_it_is_finite_and_in_order(pairs: list[Pair], history: tuple[float, ...], error: float) -> None:
     found = estimate(pairs, history, error)
     assert found == estimate(pairs, history, error)
     if found.interval is None:

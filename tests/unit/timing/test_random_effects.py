@@ -22,7 +22,7 @@ def made(pairs, sigma, references=4, tau=0.0, seed=0):
 
 
 @pytest.mark.parametrize("pairs", [96, 400])
-def test_standard_errors_are_neither_too_small_nor_too_large(pairs):
+def test_standard_errors_are_neither_too_small_nor_large(pairs):
     references, contender, which, first = made(pairs, 0.05)
     found = random_effects.fit(references - contender, which, first)
     error = found.locations.mean(axis=1)
@@ -31,7 +31,7 @@ def test_standard_errors_are_neither_too_small_nor_too_large(pairs):
 
 
 @pytest.mark.parametrize("offset", [3e-4, 0.01])
-def test_the_interval_is_as_wide_as_three_standard_errors(offset):
+def test_interval_is_as_wide_as_three_standard_errors(offset):
     references, contender, which, first = made(48, 0.05, tau=offset)
     found = random_effects.fit(references - contender, which, first)
     history = np.where(np.abs(np.log(random_effects.GRID / offset)) < 0.4, 0.0, -20.0)
@@ -42,7 +42,7 @@ def test_the_interval_is_as_wide_as_three_standard_errors(offset):
     assert np.abs(middle.mean()) < 0.002
 
 
-def test_pairs_with_a_batch_that_other_work_slowed_are_set_aside():
+def test_pairs_with_slowed_batch_are_set_aside():
     references, contender, which, first = made(24, 0.02)
     chance = np.random.default_rng(1)
     references += (chance.random(references.shape) < 0.15) * math.log(8)
@@ -60,21 +60,21 @@ def test_slow_batches_of_the_contender_alone_count():
     assert random_effects.undisturbed(references, contender).all(axis=1).mean() > 0.9
 
 
-def test_a_kernel_that_is_mostly_slow_is_not_called_faster_for_its_quick_batches():
+def test_mostly_slow_kernel_is_not_called_faster():
     slow = [Pair(k % 4, 100.0, 90.0 if k % 3 else 400.0, k % 2 == 0) for k in range(24)]
     found = speedup(slow).interval
     assert found is None or outcome(found) != "faster"
 
 
 @pytest.mark.parametrize("count", [10, 16, 40])
-def test_by_ranks_identical_code_is_seldom_called_whatever_the_noise(count):
+def test_identical_code_is_seldom_called_by_ranks(count):
     chance = np.random.default_rng(2)
     ratios = np.exp(chance.normal(0, 2, (RUNS, count))) * chance.choice([-1, 1], (RUNS, count))
     _, low, high = random_effects.by_ranks(ratios)
     assert ((low > 0) | (high < 0)).mean() <= 0.004
 
 
-def test_a_difference_of_several_times_is_told_where_every_batch_is_disturbed():
+def test_large_difference_is_told_despite_disturbed_batches():
     noise = np.random.default_rng(4).normal(0, 0.8, (40, 2))
     loaded = [Pair(k % 2, 800 * math.exp(a), 100 * math.exp(b), k % 3 == 0) for k, (a, b) in enumerate(noise)]
     found = speedup(loaded).interval
@@ -103,7 +103,7 @@ def test_references_that_differ_little_narrow_later_intervals():
     assert widths[-1] < 0.5 * widths[0]
 
 
-def test_references_that_differ_more_than_usual_end_the_trust_in_the_history():
+def test_unusually_different_references_end_trust_in_history():
     history = []
     for _ in range(8):
         history = learned(pairs_with([0.0] * 4), history)

@@ -15,7 +15,7 @@ def decide(elapsed, pairs=FEWEST, call=WIDE, device=None, rounds=None):
     return StoppingRule(2.5, rounds).decide(elapsed, 10, pairs, lambda: (call, device))
 
 
-def test_a_precise_interval_or_a_clear_difference_ends_it_at_any_time():
+def test_precise_or_clear_interval_ends_it_any_time():
     assert decide(0.2, call=NARROW) is Decision.ENOUGH
     assert decide(0.2, call=CLEAR) is Decision.ENOUGH
     assert decide(0.2, call=WIDE) is Decision.GO_ON
@@ -33,7 +33,7 @@ def test_what_claims_nothing_gets_four_times_as_long():
     assert decide(10.0, call=None) is Decision.OUT_OF_TIME
 
 
-def test_a_look_costs_time_and_is_not_taken_after_every_round():
+def test_rule_is_not_checked_after_every_round():
     looks = []
     rule = StoppingRule(2.5)
     for elapsed in (0.2, 0.2 + LOOK_EVERY / 2, 0.2 + LOOK_EVERY):
@@ -41,7 +41,7 @@ def test_a_look_costs_time_and_is_not_taken_after_every_round():
     assert len(looks) == 2
 
 
-def test_a_number_of_rounds_is_kept_whatever_the_time():
+def test_number_of_rounds_is_kept_whatever_time():
     rule = StoppingRule(1.0, rounds=5)
     assert rule.decide(60.0, 4, 99, lambda: (NARROW, None)) is Decision.GO_ON
     assert rule.decide(0.1, 5, 1, lambda: (None, None)) is Decision.ENOUGH

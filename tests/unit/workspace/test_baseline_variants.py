@@ -29,7 +29,7 @@ def _bound(tree: ast.Module) -> list[str]:
 
 @pytest.mark.problems
 @pytest.mark.parametrize("problem", PROBLEMS, ids=IDS)
-def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(problem):
+def test_graph_of_every_baseline_is_sound_kernel(problem):
     text = variant_source(problem, GRAPH, "cuda")
     tree = ast.parse(text)
     assert f"{problem.id} · {problem.title}" in (ast.get_docstring(tree) or "")
@@ -42,7 +42,7 @@ def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(
     ]
 
 
-def test_windows_are_for_four_plain_collectives_and_copy_engines_for_two():
+def test_windows_cover_four_collectives_and_copy_engines_two():
     assert [problem.id for problem in PROBLEMS if has_variant(problem, WINDOWS)] == [1, 2, 7, 8]
     assert [problem.id for problem in PROBLEMS if has_variant(problem, COPY_ENGINE)] == [2, 8]
     for problem in PROBLEMS:
@@ -98,7 +98,7 @@ def recorder(monkeypatch):
     return make
 
 
-def test_a_call_is_plain_once_and_replayed_from_then_on(recorder):
+def test_call_is_plain_once_and_replayed_afterwards(recorder):
     kernel = recorder("made = []\n\ndef solution(x, scale):\n    made.append(x * scale)\n    return made[-1]\n")
     first, again = kernel.solution(torch.ones(2), 3), kernel.solution(torch.ones(2), 3)
     assert [len(kernel.made), first.tolist()] == [2, [3, 3]]  # the call itself, and its recording
@@ -125,7 +125,7 @@ def test_what_cannot_be_captured_is_one_clear_error(recorder):
         kernel.solution(torch.ones(1))
 
 
-def test_calls_are_told_apart_by_everything_that_a_recording_fixes(recorder):
+def test_recordings_are_keyed_by_all_they_fix(recorder):
     key = recorder("def solution(x):\n    return x\n").record.key
     x = torch.arange(6)
     linear = torch.nn.Linear(2, 2)

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_is_read_without_what_editors_and_python_leave(folder: Path) -> None:
+def test_folder_is_read_without_litter(folder: Path) -> None:
     kernel = read_kernel(folder)
     assert kernel.text == "# kernel.py\n"
     assert kernel.files == {"helper.py": b"# helper.py\n", "ops/reduce.cu": b"# ops/reduce.cu\n"}
@@ -30,7 +30,7 @@ def test_a_folder_is_read_without_what_editors_and_python_leave(folder: Path) ->
     assert main_file(folder) == folder / "kernel.py"
 
 
-def test_the_hash_is_that_of_the_text_where_there_is_one_file(tmp_path: Path) -> None:
+def test_hash_of_one_file_is_its_text_hash(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("text")
     assert read_kernel(tmp_path).sha256 == read_kernel(tmp_path / "kernel.py").sha256 == content_hash("text")
     assert content_hash("text") == hashlib.sha256(b"text").hexdigest()
@@ -42,7 +42,7 @@ def test_the_hash_covers_names_and_contents() -> None:
     assert kernel_hash("a", {"b": b"", "c": b""}) == kernel_hash("a", {"c": b"", "b": b""})
 
 
-def test_a_link_out_of_the_folder_is_refused_and_one_within_is_read(folder: Path, tmp_path: Path) -> None:
+def test_link_out_of_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "inside.h").symlink_to(folder / "ops/reduce.cu")
     assert read_kernel(folder).files["inside.h"] == b"# ops/reduce.cu\n"
     (tmp_path / "secret").write_text("key")
@@ -80,7 +80,7 @@ def test_what_no_kernel_may_have_is_named(folder: Path, name: str, words: str) -
         read_kernel(folder)
 
 
-def test_a_folder_without_a_kernel_says_what_is_missing(tmp_path: Path) -> None:
+def test_folder_without_kernel_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no kernel\.py"):
         read_kernel(tmp_path)
 
@@ -105,7 +105,7 @@ def test_files_from_elsewhere_are_refused(files: dict[str, bytes]) -> None:
     assert fault_in(Kernel("text", files))
 
 
-def test_revisions_have_all_files_and_are_restored_beside_the_kernel(folder: Path, tmp_path: Path) -> None:
+def test_revisions_have_all_files_and_restore(folder: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
     before = read_kernel(folder)
     (folder / "helper.py").write_text("# changed\n")

@@ -40,7 +40,7 @@ def test_the_names_are_what_the_kit_offers(name: str) -> None:
             assert len(same) == len(inspect.signature(function).parameters)
 
 
-def test_a_signature_has_its_types_and_an_attribute_none() -> None:
+def test_signature_has_its_types_and_attribute_none() -> None:
     names = {each.name: each for each in kit_names("symm")}
     assert names["stage"].call == "symm.stage(x, tag=None)"
     assert names["stage"].types == "(x: torch.Tensor, tag: str | None=None) -> torch.Tensor"
@@ -48,7 +48,7 @@ def test_a_signature_has_its_types_and_an_attribute_none() -> None:
     assert names["rank"] == KitName("symm", "rank", "", ": int", "This rank, from 0 to world - 1.")
 
 
-def test_reading_the_names_imports_neither_torch_nor_the_kit() -> None:
+def test_reading_names_imports_neither_torch_nor_kit() -> None:
     code = (
         "import sys; from arena.workspace.kit_names import MODULES, kit_names; list(map(kit_names, MODULES));"
         "sys.exit(any(name in sys.modules for name in ('torch', 'cupy', 'sandbox.kit')))"

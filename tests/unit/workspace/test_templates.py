@@ -19,7 +19,7 @@ def problem() -> Problem:
 
 
 @pytest.mark.parametrize("template", template_names())
-def test_a_starter_has_the_baselines_parameters_and_names_its_problem(problem: Problem, template: str) -> None:
+def test_starter_has_baselines_parameters_and_names_its_problem(problem: Problem, template: str) -> None:
     text = starter(problem, template)
     solution = find_solution(text)
     assert solution is not None
@@ -41,7 +41,7 @@ def test_no_starter_imports_a_module_twice(template: str) -> None:
         assert len(imports) == len(set(imports)), (problem.slug, imports)
 
 
-def test_the_imports_of_starters_stand_in_the_order_of_a_formatter(tmp_path: Path) -> None:
+def test_imports_of_starters_stand_in_order_of_formatter(tmp_path: Path) -> None:
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "I,E402", "--line-length", "200"]
     ruff += ["--config", 'lint.isort.known-first-party = ["problems", "sandbox"]']
     for problem, template in itertools.product(("13", "32", "61", "85"), template_names()):

@@ -109,7 +109,7 @@ async def test_own_writes_are_no_saves(kernel: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_another_programs_way_back_to_what_was_written_here_is_seen(kernel: Path) -> None:
+async def test_foreign_return_to_own_text_is_seen(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("one"))  # a save without a change
         kernel.write_text("one")
@@ -120,7 +120,7 @@ async def test_another_programs_way_back_to_what_was_written_here_is_seen(kernel
 
 
 @pytest.mark.slow
-async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> None:
+async def test_text_before_own_write_is_no_save(kernel: Path) -> None:
     async with watching(kernel) as (watcher, seen):
         watcher.wrote(content_hash("mine"))
         kernel.with_name("neighbour.py").write_text("the folder changes before the kernel does")
@@ -133,7 +133,7 @@ async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> Non
         assert await next_text(seen) == "mine"
 
 
-async def test_a_truncation_before_the_write_is_not_taken_for_an_empty_kernel(kernel: Path) -> None:
+async def test_truncation_before_write_is_no_empty_kernel(kernel: Path) -> None:
     async with watching(kernel) as (_, seen):
         with kernel.open("w") as file:
             file.flush()
@@ -156,7 +156,7 @@ async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> Non
         assert await next_text(seen) == "three"
 
 
-async def test_a_save_that_is_no_text_is_told_once(kernel: Path) -> None:
+async def test_save_that_is_no_text_is_told_once(kernel: Path) -> None:
     async with watching(kernel) as (_, seen):
         kernel.write_bytes(b"\xe9")
         assert "is not UTF-8 text" in await next_text(seen)

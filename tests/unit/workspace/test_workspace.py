@@ -26,7 +26,7 @@ def problem() -> Problem:
     return load_catalogue().find("13")
 
 
-def test_a_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem: Problem) -> None:
+def test_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem: Problem) -> None:
     text = "# café\r\ndef solution():\r\n\treturn 1"
     path = workspace.kernel_path(problem)
     assert workspace.save(path, text) == content_hash(text)
@@ -44,7 +44,7 @@ def test_a_kernel_may_name_its_encoding(tmp_path: Path) -> None:
             read_kernel(path)
 
 
-def test_saving_keeps_the_new_text_and_the_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
+def test_saving_keeps_new_text_and_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "mine")
     path.write_text("another program's")
@@ -72,7 +72,7 @@ def test_a_draft_survives_until_the_text_is_saved(workspace: Workspace, problem:
     assert workspace.draft(path) is None
 
 
-def test_a_draft_that_a_save_discards_stays_among_the_revisions(workspace: Workspace, problem: Problem) -> None:
+def test_draft_that_save_discards_stays_among_revisions(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "saved")
     workspace.save_draft(path, "typed elsewhere")
@@ -97,7 +97,7 @@ def test_no_player_name_leaves_the_workspace(workspace: Workspace, problem: Prob
         workspace.kernel_path(problem, "")
 
 
-def test_a_failed_write_leaves_the_old_text_and_no_litter(tmp_path: Path) -> None:
+def test_failed_write_leaves_old_text_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_text("old")
     with pytest.raises(TypeError):
@@ -117,7 +117,7 @@ def test_an_atomic_write_keeps_permissions_and_symbolic_links(tmp_path: Path) ->
     assert real.stat().st_mode & 0o777 == 0o640
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_special_file_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -141,7 +141,7 @@ def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | 
         read_kernel(path)
 
 
-def test_a_name_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
+def test_name_that_is_no_text_is_usage_error(tmp_path: Path) -> None:
     path = Path(os.fsdecode(bytes(tmp_path / "kernel") + b"\xff.py"))
     path.touch()
     with pytest.raises(UsageError, match="not UTF-8"):
@@ -175,7 +175,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_app_is_told_who_has_the_problem_and_may_have_others(tmp_path: Path) -> None:
+def test_second_app_is_told_who_holds_the_problem(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -193,7 +193,7 @@ def test_a_second_app_is_told_who_has_the_problem_and_may_have_others(tmp_path: 
     locks.take("13_gemm_allreduce")  # a killed app leaves no stale lock
 
 
-def test_the_screens_of_one_app_share_a_lock_until_the_last_one_is_left(tmp_path: Path) -> None:
+def test_screens_of_one_app_share_a_lock(tmp_path: Path) -> None:
     mine, other = KernelLocks(tmp_path), KernelLocks(tmp_path)
     mine.take("13")
     mine.take("13")
@@ -204,18 +204,18 @@ def test_the_screens_of_one_app_share_a_lock_until_the_last_one_is_left(tmp_path
     other.take("13")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_byte_order_mark_is_no_part_of_text(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_bytes(b"\xef\xbb\xbfx = 1\n")
     assert read_kernel(path).text == "x = 1\n"
 
 
-def test_a_file_without_an_end_is_read_up_to_the_limit() -> None:
+def test_file_without_end_is_read_up_to_limit() -> None:
     with pytest.raises(UsageError, match="more than 4 MiB"):
         read_kernel(Path("/dev/zero"))
 
 
-def test_saving_over_what_is_no_text_keeps_a_copy(workspace: Workspace, problem: Problem) -> None:
+def test_saving_over_what_is_no_text_keeps_copy(workspace: Workspace, problem: Problem) -> None:
     path = workspace.kernel_path(problem)
     workspace.save(path, "mine")
     path.write_bytes(b"\xe9")
@@ -225,7 +225,7 @@ def test_saving_over_what_is_no_text_keeps_a_copy(workspace: Workspace, problem:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a\n", "a\r\nb", "a\nb\r\nc\n", "\r\n\n", "a\x0cb\u2028c\n"])
-def test_a_text_that_is_not_changed_keeps_its_line_ends(text: str) -> None:
+def test_unchanged_text_keeps_its_line_ends(text: str) -> None:
     assert with_line_ends(plain(text), text) == text
 
 

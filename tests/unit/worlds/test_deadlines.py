@@ -23,7 +23,7 @@ def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -
     assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(load=10.0, first_call=5.0, batch=1.0)
 
 
-def test_a_short_deadline_still_fits_the_baseline_and_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_deadline_still_fits_baseline_and_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.05")
     assert TimeLimits.for_baseline(1e-4, 10).batch == SHORTEST_BATCH
     slow = TimeLimits.for_baseline(0.5, 1)

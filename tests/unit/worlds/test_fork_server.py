@@ -17,7 +17,7 @@ from sandbox.worlds.first_process import Forked
 from sandbox.worlds.fork_server import ForkServers, sealed_copy
 
 
-def test_there_is_one_server_for_a_kind_of_device_until_it_ends():
+def test_each_device_kind_has_one_server():
     servers = ForkServers()
     try:
         first = servers.of(kind_of("cpu"))
@@ -29,7 +29,7 @@ def test_there_is_one_server_for_a_kind_of_device_until_it_ends():
         servers.close()
 
 
-def test_a_world_that_is_never_forked_has_no_processes_and_can_be_killed():
+def test_unforked_world_has_no_processes_and_can_die():
     born, theirs = socket.socketpair()
     world = Forked(born, None)
     assert not world.is_there
@@ -38,7 +38,7 @@ def test_a_world_that_is_never_forked_has_no_processes_and_can_be_killed():
     assert world.kill()
 
 
-def test_a_process_number_is_not_used_once_its_process_has_ended():
+def test_process_number_is_unused_once_process_has_ended():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         born, theirs = socket.socketpair()
         handle = os.pidfd_open(process.pid)
@@ -55,7 +55,7 @@ def test_a_process_number_is_not_used_once_its_process_has_ended():
         assert world.kill()  # it has not killed this test
 
 
-def test_a_copy_of_a_program_runs_and_cannot_be_changed():
+def test_copy_of_program_runs_and_cannot_be_changed():
     fd = sealed_copy(Path("/bin/sh").resolve())
     try:
         with pytest.raises(PermissionError):
@@ -97,7 +97,7 @@ def test_a_process_that_keeps_privileges_is_no_world():
     assert "Seccomp 0" in said
 
 
-def test_there_is_nothing_to_join_in_a_process_without_a_jail():
+def test_process_without_jail_has_nothing_to_join():
     status, said = _in_child(lambda: joining.join(os.getpid()))
     assert status == 1
     assert "bubblewrap has started no process inside" in said
@@ -118,7 +118,7 @@ def test_a_jail_that_cannot_be_joined_is_told():
         waits.communicate()
 
 
-def test_a_jail_that_holds_here_can_be_joined_and_nothing_is_left_of_the_try():
+def test_joined_jail_of_try_leaves_nothing():
     jail = choose()
     if not jail.profile.forks or jail.filter is None:
         pytest.skip("no jail here that a forked world would join")

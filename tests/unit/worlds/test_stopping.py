@@ -95,7 +95,7 @@ def has_gone_on(before: Activity, now: Activity) -> bool:
     return now.cpu_seconds > before.cpu_seconds + 0.02 and now.pids > before.pids
 
 
-def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
+def test_starting_world_is_stopped_before_ranks_are_known():
     process = subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -125,7 +125,7 @@ def test_a_rest_is_a_rest(started):
     eventually(lambda: started.stopping.activity().cpu_seconds > used)
 
 
-def test_who_is_continued_by_a_signal_does_not_run_or_is_seen(started):
+def test_world_continued_by_signal_is_seen(started):
     found = rest(started.stopping, started.process, signal.SIGUSR1, signal.SIGCONT)
     if started.group is not None:
         assert found.disturbed == 0
@@ -135,7 +135,7 @@ def test_who_is_continued_by_a_signal_does_not_run_or_is_seen(started):
         assert found.processes == 1
 
 
-def test_one_process_is_stopped_alone_until_it_is_continued(started):
+def test_one_process_is_stopped_alone(started):
     pid = started.process.pid
     processes.pause([pid])
     await_stopped([pid])
@@ -146,7 +146,7 @@ def test_one_process_is_stopped_alone_until_it_is_continued(started):
     eventually(lambda: processes.cpu_seconds([pid]) > used)
 
 
-def test_a_process_that_does_not_stop_is_an_error(monkeypatch):
+def test_process_that_does_not_stop_is_error(monkeypatch):
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
     with pytest.raises(CannotStop, match="not all of its processes stopped"):
         await_stopped([os.getpid()])
@@ -175,7 +175,7 @@ def test_only_a_busy_machine_excuses_a_late_stop(monkeypatch, program, busy, err
         started.end()
 
 
-def test_ended_processes_without_end_are_no_way_to_gain_time():
+def test_endless_ended_processes_gain_no_time():
     started = Started("signals", MANY)
     try:
         started.stopping.halt()
@@ -186,7 +186,7 @@ def test_ended_processes_without_end_are_no_way_to_gain_time():
         started.end()
 
 
-def test_what_a_killed_referee_left_frozen_is_killed_by_the_next(monkeypatch):
+def test_next_referee_kills_frozen_leftovers(monkeypatch):
     if isinstance(place := cgroup.stopping_place(), str):
         pytest.skip(f"no group can be made: {place}")
     ended = subprocess.Popen(["/bin/true"])
@@ -203,7 +203,7 @@ def test_what_a_killed_referee_left_frozen_is_killed_by_the_next(monkeypatch):
     assert not group.path.exists()
 
 
-def test_a_fault_needs_more_than_a_few_rests_and_a_tenth_of_them():
+def test_fault_needs_some_rests_and_a_tenth():
     idle, busy = Activity(1.0), Activity(1.001)
     stopped_activity = StoppedActivity()
     for _ in range(20):

@@ -31,7 +31,7 @@ def failure_of(wires: Wires) -> tuple[str, int, int]:
     return failed.value.kind, failed.value.rank, failed.value.status
 
 
-def test_a_process_whose_line_ends_is_waited_for_until_it_is_known_how_it_ended() -> None:
+def test_cause_of_ended_line_is_awaited() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].close()
         theirs.serve()
@@ -40,7 +40,7 @@ def test_a_process_whose_line_ends_is_waited_for_until_it_is_known_how_it_ended(
         assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
 
 
-def test_what_other_ranks_report_afterwards_is_not_the_cause() -> None:
+def test_what_other_ranks_report_afterwards_is_not_cause() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].close()
         theirs.serve()
@@ -63,7 +63,7 @@ def test_what_another_rank_reported_before_is_the_cause() -> None:
 BROKEN = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"
 
 
-def test_a_broken_connection_is_explained_by_the_peer_whose_end_is_seen_later() -> None:
+def test_late_end_of_peer_explains_broken_connection() -> None:
     with wires_of() as (wires, theirs):
         theirs.raises(0, BROKEN)
         assert wires.missing(Kind.DONE, alive) == [1]
@@ -74,7 +74,7 @@ def test_a_broken_connection_is_explained_by_the_peer_whose_end_is_seen_later() 
         assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
 
 
-def test_a_broken_connection_is_the_failure_where_no_peer_ends(monkeypatch) -> None:
+def test_broken_connection_is_failure_where_no_peer_ends(monkeypatch) -> None:
     monkeypatch.setattr(wires_module, "PEER_SECONDS", 0.05)
     with wires_of() as (wires, theirs):
         theirs.raises(0, BROKEN)
@@ -83,7 +83,7 @@ def test_a_broken_connection_is_the_failure_where_no_peer_ends(monkeypatch) -> N
         assert failure_of(wires) == ("RAISED", 0, 0)
 
 
-def test_a_broken_connection_is_explained_by_the_peer_that_raised_an_exception() -> None:
+def test_peer_exception_explains_broken_connection() -> None:
     with wires_of() as (wires, theirs):
         theirs.raises(0, BROKEN)
         theirs.raises(1, "ValueError: no")
@@ -102,7 +102,7 @@ def test_compilations_are_limited_because_each_becomes_an_event(monkeypatch) -> 
         assert failure_of(wires)[:2] == ("PROTOCOL", 0)
 
 
-def test_an_answer_that_was_given_before_the_end_counts() -> None:
+def test_answer_that_was_given_before_end_counts() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].sendall(frames.encode(Kind.DONE))
         theirs.serve()
@@ -116,7 +116,7 @@ def test_an_answer_that_was_given_before_the_end_counts() -> None:
         assert failure_of(wires) == ("DIED", 1, 0)
 
 
-def test_a_line_that_a_living_process_has_closed_is_not_waited_for_long(monkeypatch) -> None:
+def test_line_closed_by_living_process_is_awaited_briefly(monkeypatch) -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].close()
         theirs.serve()
@@ -125,7 +125,7 @@ def test_a_line_that_a_living_process_has_closed_is_not_waited_for_long(monkeypa
         assert failure_of(wires) == ("DIED", 1, -1)
 
 
-def test_without_its_launcher_nobody_says_how_a_rank_ended() -> None:
+def test_without_its_launcher_nobody_says_how_rank_ended() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[1].close()
         theirs.launcher.close()
@@ -133,7 +133,7 @@ def test_without_its_launcher_nobody_says_how_a_rank_ended() -> None:
         assert failure_of(wires) == ("DIED", 1, -1)
 
 
-def test_memory_that_was_used_up_is_the_cause_of_an_end() -> None:
+def test_exhausted_memory_is_cause_of_end() -> None:
     with wires_of() as (wires, theirs):
         theirs.ranks[0].close()
         ends(theirs, 0, signal.SIGKILL)

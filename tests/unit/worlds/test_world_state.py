@@ -46,17 +46,17 @@ def test_a_run_goes_through_legal_moves_only():
     assert through(*OPENING, *CHECK, Kind.MAP_GATE, Kind.GATED, *GATED, *GATED) is State.ARMED
 
 
-def test_the_baseline_completes_inputs_while_its_own_batch_is_queued():
+def test_baseline_completes_inputs_while_batch_is_queued():
     assert through(*OPENING, *GATED[:4], Kind.REVEAL, Kind.REVEALED) is State.QUEUED
 
 
-def test_a_contender_that_was_kept_takes_the_next_run_and_the_next_setting():
+def test_kept_contender_takes_next_run_and_setting():
     assert through(*OPENING, *CHECK, *BATCH, *CHECK) is State.ARMED
     assert through(*OPENING, *CHECK, Kind.OPEN, Kind.OPENED) is State.OPENED
 
 
 @pytest.mark.parametrize("at", range(1, len(GATED)))
-def test_after_a_cancel_wherever_it_came_a_world_is_idle_once_it_has_answered(at: int):
+def test_cancelled_world_is_idle_after_its_answer(at: int):
     assert through(*OPENING, *GATED[:at], Kind.SYNC, Kind.SYNCED, *BATCH) is State.ARMED
 
 
@@ -73,12 +73,12 @@ def test_after_a_cancel_wherever_it_came_a_world_is_idle_once_it_has_answered(at
         ((*OPENING, *BATCH), Kind.FINISH),
     ],
 )
-def test_what_a_world_cannot_have_in_its_state_is_refused(kinds: tuple[Kind, ...], illegal: Kind):
+def test_messages_against_world_state_are_refused(kinds: tuple[Kind, ...], illegal: Kind):
     with pytest.raises(HarnessFailed, match=illegal.name):
         through(*kinds, illegal)
 
 
-def test_nothing_is_legal_for_a_world_that_is_dead():
+def test_nothing_is_legal_for_world_that_is_dead():
     for kind, state in itertools.product(ORDERS, [State.DEAD]):
         with pytest.raises(HarnessFailed):
             after(state, kind)
