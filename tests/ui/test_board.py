@@ -88,12 +88,6 @@ async def test_scores_against_the_bound_stand_by_category(open_app, until, scree
         assert "no roofline  1" in lines[at + 2]
 
 
-async def test_an_empty_board_says_what_fills_it(open_app, until, screen_text) -> None:
-    async with open_app(size=(60, 24)) as (app, pilot):
-        await pilot.press("b")
-        await until(pilot, lambda: "No results yet" in screen_text(app))
-
-
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
 async def test_titles_have_the_room_that_the_players_leave(
     open_app, until, screen_text, services, columns, whole

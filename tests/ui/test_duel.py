@@ -8,7 +8,7 @@ from textual.events import Key
 from textual.widgets import Input, OptionList, Select
 
 from arena.duel.events import SideWrote, Submitted
-from arena.duel.journal import duel_records, read_duel_header
+from arena.duel.journal import duel_records
 from arena.duel.state import SideState
 from arena.workspace.kernels import content_hash
 from screens.app_protocol import DuelPlan
@@ -279,19 +279,6 @@ def test_opponents_are_those_that_there_are(services) -> None:
 
 def test_clock_words() -> None:
     assert clock_words(521.9) == "08:41"
-
-
-async def test_recorded_duel_of_model_is_told_again(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        path = RECORDINGS / "duel.jsonl"
-        app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path), pace=20))
-        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
-        replay = app.screen
-        await until(pilot, lambda: replay.state.stage == "ended")
-        await until(pilot, lambda: "a draw: too noisy to tell them apart" in screen_text(app))
-        await until(pilot, lambda: "1 ✗ · 2 ▲20.4" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.picker)
 
 
 async def test_enter_starts_anywhere_and_chooses_in_open_list(open_app, until, screen_text) -> None:

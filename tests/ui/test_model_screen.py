@@ -6,7 +6,6 @@ from typing import Any
 
 import model_server as provider
 import pytest
-from msgspec.structs import replace
 from textual.widgets import Input, OptionList, Select
 
 from arena.players.trace import read_trace
@@ -110,16 +109,6 @@ async def test_model_is_asked_again_in_same_setting(open_app, until, with_model)
         assert (first.session.setting.world, first.session.setting.dtype) == (4, "float32")
         assert again.session.setting == first.session.setting
         await until(pilot, lambda: again.session.over)
-
-
-async def test_a_remapped_key_is_named_on_the_pane(open_app, services, until, screen_text, with_model) -> None:
-    services.settings = replace(services.settings, keymap={"next_text": "f10"})
-    with_model.replies = [provider.streamed(fenced("pass"))]
-    async with open_app() as (app, pilot):
-        app.ask_model(app.services.catalogue.find("13"))
-        screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: "F10 kernel · answer · prompt" in screen_text(app))
-        await until(pilot, lambda: screen.session.over)
 
 
 async def test_state_is_fold_of_trace_on_disk(open_app, until, with_model, paths) -> None:

@@ -175,5 +175,7 @@ async def test_a_search_may_end_after_the_menu_closed(open_app, until) -> None:
 
 async def test_an_app_without_a_shell_is_not_suspended(open_app, until) -> None:
     async with open_app() as (app, pilot):
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: any("ctrl+q quits" in str(note.message) for note in app._notifications))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: any("Not suspended" in str(note.message) for note in app._notifications))

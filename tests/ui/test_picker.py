@@ -138,27 +138,12 @@ async def test_house_and_best_have_columns_where_possible(open_app, until, servi
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
 
 
-@pytest.mark.slow
-async def test_down_in_the_filter_goes_to_the_list(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("slash", *"all")
-        assert app.focused.id == "filter"
-        await pilot.press("down")
-        await until(pilot, lambda: app.focused is app.picker.table)
-
-
 def test_text_that_is_cut_ends_in_ellipsis() -> None:
     assert cut("all_reduce, all_gather", 15) == "all_reduce…"
     assert cut("all_reduce, all_gather", 8) == "all_red…"
     assert cut("Gather equal tensors to one root", 29) == "Gather equal tensors to one…"
     assert cut("Gather equal tensors to one root", 28) == "Gather equal tensors to one…"
     assert cut("short", 5) == "short"
-
-
-async def test_a_category_narrows_the_table(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        app.screen.query_one("#categories", OptionList).highlighted = 2
-        await until(pilot, lambda: ids(app) == [13])
 
 
 @pytest.mark.slow
@@ -174,7 +159,7 @@ async def test_escape_clears_a_category_whose_pane_is_hidden(open_app, until) ->
 
 
 @pytest.mark.slow
-async def test_the_filter_matches_words_classes_and_states(open_app, until) -> None:
+async def test_the_filter_matches_words_classes_and_states(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash")
         for typed, found in (
@@ -189,8 +174,14 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until) -> N
         ):
             app.screen.query_one("#filter", Input).value = typed
             await until(pilot, lambda found=found: ids(app) == found)
+        app.screen.query_one("#filter", Input).value = "zzz"
+        await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: ids(app) == [1, 2, 13])
+        await pilot.press("slash", *"all")
+        assert app.focused.id == "filter"
+        await pilot.press("down")
+        await until(pilot, lambda: app.focused is app.picker.table)
 
 
 def test_the_filter_has_the_words_of_the_outcomes() -> None:
@@ -199,36 +190,16 @@ def test_the_filter_has_the_words_of_the_outcomes() -> None:
     assert row.matches(["same", "speed"])
 
 
-@pytest.mark.slow
-async def test_nothing_found_says_what_to_do(open_app, until, screen_text) -> None:
+async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
-        await pilot.press("slash", *"zzz")
-        await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
-
-
-@pytest.mark.slow
-async def test_sorting_keeps_the_cursor_on_its_problem(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("down", "s")
-        await until(pilot, lambda: app.picker.table.sort_column == "problem")
-        assert app.picker.table.current.id == 2
-
-
-async def test_enter_opens_problem_and_twice_escape_comes_back(open_app, until) -> None:
-    async with open_app() as (app, pilot):
+        await pilot.press("space")
+        await until(pilot, lambda: "Signature" in screen_text(app))  # of the whole card
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-
-
-@pytest.mark.slow
-async def test_the_whole_card_can_be_read(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("space")
-        await until(pilot, lambda: "Signature" in screen_text(app))
-        await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
 
 
@@ -267,6 +238,9 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
         for key, at in (("j", 2), ("k", 1), ("G", 13), ("g", 1)):
             await pilot.press(key)
             await until(pilot, lambda at=at: table.current.id == at)
+        await pilot.press("down", "s")  # the cursor stays on its problem
+        await until(pilot, lambda: table.sort_column == "problem")
+        assert table.current.id == 2
         await pilot.press("1", "3", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
@@ -308,12 +282,6 @@ async def test_index_that_cannot_be_used_leaves_problems(open_app, until, servic
         await pilot.press("escape")
         await until(pilot, lambda: "Results are not shown" not in screen_text(app))
         services.store.record(stored("you", 1.5))
-
-
-async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: any("ctrl+q quits" in note.message for note in app._notifications))
 
 
 @pytest.mark.slow

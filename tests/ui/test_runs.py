@@ -1,6 +1,5 @@
 """Saving, running and cancelling on the kernel screen, against a scripted referee in a process of its own."""
 
-import os
 from threading import Event
 
 import pytest
@@ -89,17 +88,6 @@ async def test_run_of_empty_file_is_not_the_baseline(open_app, type_kernel, unti
         type_kernel(app.screen, "pass")
         await until(pilot, lambda: "of revision" in screen_text(app))
         assert "of the baseline against itself" not in screen_text(app)
-
-
-async def test_a_save_in_another_editor_runs_too(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        screen = app.screen
-        other = screen.session.path.with_suffix(".tmp")
-        other.write_text("pass")
-        os.replace(other, screen.session.path)
-        await until(pilot, lambda: result_of(screen))
-        assert screen.editor.text == "pass"
-        assert screen.session.state.sha256 == content_hash("pass")
 
 
 async def test_outside_save_keeps_what_was_typed_within_undo(open_app, type_kernel, until) -> None:
