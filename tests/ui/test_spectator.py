@@ -4,6 +4,7 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from stored_runs import header as run_header
 
 from arena.duel.events import AnyDuelEvent, DuelHeader, DuelPlayer, Paused, Submitted
 from arena.records.header import RunHeader
@@ -42,10 +43,9 @@ def problem(services):
 
 async def test_the_baseline_is_shown_where_that_is_run(watch, until, services, problem) -> None:
     setting = choose_setting(problem, Choice(), services.settings)
-    header = RunHeader(
-        run_id="20260101-000000-aa", created=0.0, problem_id=1, slug=problem.slug, category=problem.category,
-        player="you", kernel_name="baseline", kernel_path="", sha256="", source="", setting=setting,
-    )  # fmt: skip
+    header = run_header(
+        "20260101-000000-aa", slug=problem.slug, category=problem.category, kernel_name="baseline", setting=setting
+    )
     started = RunStarted(run_id=header.run_id, setting=setting, kernel_name="baseline", sha256="")
     async with watch(header, started) as (app, pilot):
         assert isinstance(app.screen, WatchedKernelScreen)

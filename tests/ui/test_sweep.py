@@ -4,11 +4,11 @@ import time
 
 import msgspec
 import pytest
+from stored_runs import cell_result, header
 
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.records.header import RunHeader
 from arena.records.json_lines import Journal
 from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
@@ -25,10 +25,7 @@ PLAYERS = ["house", "model:opus"]
 
 def result(player: str, slug: str, number: int, verdict: str, attempt: int = 1) -> CellResult:
     cell = Cell(slug=slug, setting=SETTING, player=player, attempt=attempt, catalogue="v")
-    return CellResult(
-        at=time.time(), key=cell.key("", "m"), cell=cell, problem_id=number, category="collective", class_="C", sha256="",
-        machine="m", worker="local", verdict=verdict, detail="off by one", report=None, spent=Spent(), trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(cell, verdict, at=time.time(), problem_id=number, detail="off by one")
 
 
 @pytest.fixture
@@ -91,16 +88,13 @@ async def test_cell_is_replayed_from_journal_of_its_run(
 ) -> None:
     recorded: list[AnyEvent] = events("told")
     finished = next(event for event in recorded if isinstance(event, Finished))
-    header = RunHeader(
-        run_id="r1", created=1.0, problem_id=1, slug="allreduce", category="collective", player="house",
-        kernel_name="house.py", kernel_path="", sha256="", source="KERNEL_TEXT = 1\n", setting=SETTING,
-    )  # fmt: skip
+    begun = header("r1", "KERNEL_TEXT = 1\n", "house", setting=SETTING)
     paths.runs.mkdir(parents=True)
-    run = Journal(paths.runs / "r1.jsonl", header, lambda error: pytest.fail(str(error)))
+    run = Journal(paths.runs / "r1.jsonl", begun, lambda error: pytest.fail(str(error)))
     for event in recorded:
         run.append(event)
     run.close()
-    found = msgspec.structs.replace(record_of(header, finished.result), run_id="r1")
+    found = msgspec.structs.replace(record_of(begun, finished.result), run_id="r1")
     journal.append(msgspec.structs.replace(result("house", "allreduce", 1, "PASS"), report=found))
     journal.close()
     async with open_app() as (app, pilot):

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 from model_server import ModelServer, Seen
+from stored_runs import header as run_header
+from stored_runs import result as run_result
 
 from arena.models.budget import BudgetPool
 from arena.models.conversation import Conversation, Message
@@ -13,10 +15,10 @@ from arena.players.agent import Agent
 from arena.players.player import KernelAccess
 from arena.players.prompt import Prompt
 from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder, read_trace
-from arena.records.header import RunHeader, new_id
+from arena.records.header import new_id
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
-from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Failure, Interval, Setting
 from sandbox.protocol.kernel_files import Files
 from sandbox.protocol.verdict import Verdict
 
@@ -73,28 +75,13 @@ def judgement(text: str) -> Judgement:
     if speedup is None:
         failure = Failure(phase="check", message=f"{word} is wrong", advice="", text=EVIL)
     interval = Interval(median=speedup, low=speedup * 0.99, high=speedup * 1.01) if speedup else None
-    header = RunHeader(
-        **dict.fromkeys(["run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256"], ""),
-        created=0.0,
-        problem_id=1,
-        source=text,
-        setting=SETTING,
-    )
-    result = Result(
-        verdict=verdict,
-        detail="",
+    header = run_header("", text, "", slug="", category="", setting=SETTING)
+    result = run_result(
+        verdict,
+        interval,
         outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
         failure=failure,
-        paper_rule=None,
-        error=None,
-        speedup=Speedup(call=interval, device=None) if interval else None,
-        baseline_us=None,
-        contender_us=None,
         rounds=1,
-        roofline=None,
-        seconds=Seconds(),
-        jail="",
-        sealed=True,
     )
     return Judgement(header, result, EVIL)
 

@@ -3,34 +3,48 @@
 import time
 from typing import Any
 
+from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
 from arena.records.index import Store
 from arena.records.json_lines import Journal
 from arena.records.run_record import RunRecord
+from arena.sweep.records import Cell, CellResult
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(problem_dir="/p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
 
 
-def header(run_id: str, source: str, player: str = "you", created: float = 1.0, machine: str = "m") -> RunHeader:
-    """Returns the header of a run of the first problem."""
-    return RunHeader(
-        run_id=run_id, created=created, problem_id=1, slug="allreduce", category="collective", player=player,
-        kernel_name="k.py", kernel_path="", sha256=code_hash(f"file of {source}"), source=source, setting=SETTING,
-        machine=machine,
-    )  # fmt: skip
+def header(run_id: str = "r1", source: str = "", player: str = "you", **more: Any) -> RunHeader:
+    """Returns the header of a run of the first problem. more: other fields of it."""
+    known = {
+        "created": 1.0, "problem_id": 1, "slug": "allreduce", "category": "collective", "kernel_name": "k.py", "kernel_path": "",
+        "sha256": code_hash(f"file of {source}"), "setting": SETTING, "machine": "m",
+    }  # fmt: skip
+    return RunHeader(run_id=run_id, source=source, player=player, **(known | more))
+
+
+def result(verdict: Verdict = Verdict.PASS, call: Interval | None = None, **more: Any) -> Result:
+    """Returns a result without a failure. call: the speedup, end-to-end; more: other fields."""
+    speedup = None if call is None else Speedup(call=call, device=None)
+    return Result(**({"verdict": verdict, "detail": "", "failure": None, "speedup": speedup, "sealed": True} | more))
 
 
 def passed(speedup: float) -> Result:
     """Returns a PASS that is faster than the baseline."""
-    return Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule="match", error=None, baseline_us=None, contender_us=None,
-        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
-        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
-    )  # fmt: skip
+    call = Interval(speedup, speedup - 0.1, speedup + 0.1)
+    return result(call=call, paper_rule="match", outcome="faster", clock="call", rounds=9)
+
+
+def cell_result(cell: Cell, verdict: str = "PASS", **more: Any) -> CellResult:
+    """Returns a cell's line in the journal of a sweep. more: other fields of it."""
+    known = {
+        "key": cell.key("", "m"), "problem_id": 1, "category": "collective", "class_": "C", "sha256": "", "machine": "m",
+        "worker": "local", "detail": "", "report": None, "spent": Spent(), "trace_id": "", "seconds": 1.0,
+    }  # fmt: skip
+    return CellResult(cell=cell, verdict=verdict, **(known | more))
 
 
 def record(run_id: str, player: str = "you", faster: float | None = None, **more: Any) -> RunRecord:
@@ -63,7 +77,7 @@ def ran(
 ) -> None:
     """Writes a run's journal, from which the index is built."""
     paths.runs.mkdir(parents=True, exist_ok=True)
-    first = header(run_id, source, player, created, machine)
+    first = header(run_id, source, player, created=created, machine=machine)
     journal = Journal(paths.runs / f"{run_id}.jsonl", first, lambda error: None)
     journal.append(Finished(run_id=run_id, sha256="", result=passed(speedup)))
     journal.close()

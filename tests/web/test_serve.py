@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_runs import header as run_header
 
 from arena.paths import Paths
-from arena.records.header import RunHeader
 from arena.records.json_lines import Journal
 from arena.settings import Settings, save_settings
 from problems.catalogue import load_catalogue
@@ -67,17 +67,12 @@ async def test_spectators_follow_a_run_and_touch_nothing(
     events = [decode_event(line) for line in RECORDED.read_bytes().splitlines()]
     started = next(event for event in events if isinstance(event, RunStarted))
     problem = load_catalogue().find("13")
-    header = RunHeader(
-        run_id="20261101-r1",
-        created=1000.0,
+    header = run_header(
+        "20261101-r1",
+        "# the kernel that is watched\n" + problem.baseline_source,
         problem_id=problem.id,
         slug=problem.slug,
         category=problem.category,
-        player="you",
-        kernel_name="kernel.py",
-        kernel_path="",
-        sha256="0" * 64,
-        source="# the kernel that is watched\n" + problem.baseline_source,
         setting=started.setting,
     )
     async with serve("--read-only", "--spectators", "2") as served:

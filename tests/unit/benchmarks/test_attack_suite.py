@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stored_runs import result
 
 from arena.errors import UsageError
 from benchmarks.attacks.attack_suite import (
@@ -19,25 +20,12 @@ from benchmarks.attacks.attack_suite import (
     with_backend,
 )
 from benchmarks.attacks.main import BEGIN, END, SUITE, command
-from sandbox.protocol.events import Microseconds, Result, Seconds
+from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.result import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 
 KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)
-PASSED = Result(
-    verdict=Verdict.PASS,
-    detail="",
-    failure=None,
-    paper_rule=None,
-    error=None,
-    speedup=None,
-    baseline_us=None,
-    contender_us=Microseconds(call=5000.0, device=None),
-    roofline=None,
-    seconds=Seconds(),
-    jail="full",
-    sealed=True,
-)
+PASSED = result(contender_us=Microseconds(call=5000.0, device=None), jail="full")
 
 
 def test_pass_with_believable_time_is_no_surprise():

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from stored_runs import result as run_result
 
 from arena.errors import UsageError
 from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
-from sandbox.protocol.events import Microseconds, Result, Seconds
+from sandbox.protocol.events import Microseconds, Result
 from sandbox.protocol.verdict import Verdict
 
 TRICKS = read_tricks(Path(__file__).parents[2] / "attacks" / "tricks")
@@ -20,21 +21,7 @@ def made(*effects: str) -> Mutant:
 
 
 def result(verdict: Verdict = Verdict.PASS, us: float = 5000.0, outcome: str = "slower") -> Result:
-    return Result(
-        verdict=verdict,
-        detail="",
-        failure=None,
-        paper_rule=None,
-        error=None,
-        speedup=None,
-        baseline_us=None,
-        contender_us=Microseconds(call=us, device=None),
-        roofline=None,
-        seconds=Seconds(),
-        jail="full",
-        sealed=True,
-        outcome=outcome,
-    )
+    return run_result(verdict, contender_us=Microseconds(call=us, device=None), jail="full", outcome=outcome)
 
 
 def test_same_seed_makes_same_valid_kernels():

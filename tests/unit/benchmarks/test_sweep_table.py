@@ -5,37 +5,33 @@ from pathlib import Path
 
 import click.testing
 import pytest
+from stored_runs import cell_result, header
+from stored_runs import result as run_result
 
-from arena.models.budget import Spent
-from arena.records.header import RunHeader
 from arena.records.run_record import record_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from benchmarks.sweep_table import EXPECTED, command
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Setting
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting("", "production", {"M": 8}, 2, "cuda", "float32")
 
 
 def result(speedup: float, player: str = "house", us: float = 10.0, verdict: Verdict = Verdict.PASS) -> CellResult:
-    header = RunHeader(
-        run_id="r", created=1.0, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="kernel.py",
-        kernel_path="", sha256="", source="", setting=SETTING,
-    )  # fmt: skip
-    passed = Result(
-        verdict=verdict, detail="", failure=None, paper_rule=None, error=None,
-        baseline_us=Microseconds(call=30.0, device=20.5), contender_us=Microseconds(call=us, device=8.25),
-        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
-        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
-    )  # fmt: skip
+    begun = header("r", player=player, setting=SETTING)
+    passed = run_result(
+        verdict,
+        Interval(speedup, speedup - 0.1, speedup + 0.1),
+        baseline_us=Microseconds(call=30.0, device=20.5),
+        contender_us=Microseconds(call=us, device=8.25),
+        outcome="faster",
+        clock="call",
+        rounds=9,
+    )
     cell = Cell(slug="allreduce", setting=SETTING, player=player, attempt=1, catalogue="v")
-    return CellResult(
-        at=speedup, key=cell.key("", "m"), cell=cell, problem_id=1, category="collective", class_="C", sha256="", machine="m",
-        worker="local", verdict=str(verdict), detail="", report=record_of(header, passed), spent=Spent(),
-        trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(cell, str(verdict), at=speedup, report=record_of(begun, passed))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator
 
 import pytest
+from stored_runs import result as run_result
 
 from arena.cli.sweep_output import BASELINE_TABLE, baseline_row
 from arena.errors import MachineError
@@ -54,19 +55,14 @@ PAIR = Batches(calls=8, baseline_us=40.0, contender_us=20.0, baseline_first=True
 def result(verdict: Verdict, detail: str = "") -> Result:
     passed = verdict is Verdict.PASS
     times = Microseconds(call=40.0, device=20.0)
-    return Result(
-        verdict=verdict,
+    return run_result(
+        verdict,
+        Interval(2, 1.9, 2.1) if passed else None,
         detail=detail,
-        failure=None,
-        paper_rule=None,
-        error=None,
-        speedup=Speedup(call=Interval(2, 1.9, 2.1), device=None) if passed else None,
         baseline_us=times if passed else None,
         contender_us=Microseconds(call=20.0, device=None) if passed else None,
-        roofline=None,
         seconds=Seconds(time=1.5),
         jail="none",
-        sealed=True,
         samples=Samples(call=[PAIR] * 12, device=[PAIR], harness_us=3.0, empty_gate_us=16.0),
     )
 

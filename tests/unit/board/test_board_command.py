@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from stored_runs import cell_result
 
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
@@ -27,11 +28,15 @@ ELSEWHERE = Machine("a small box", "", "2.9", "gloo")
 def result(player: str, slug: str, number: int, verdict: str, machine: Machine = HERE, attempt: int = 1) -> CellResult:
     setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
     cell = Cell(slug=slug, setting=setting, player=player, attempt=attempt, catalogue="v")
-    return CellResult(
-        key=cell.key(f"hash {attempt}", machine.digest), cell=cell, problem_id=number, category="collective", class_="C",
-        sha256=f"hash {attempt}", machine=machine.digest, worker="local", verdict=verdict, detail="", report=None,
-        spent=Spent(usd=0.5), trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(
+        cell,
+        verdict,
+        key=cell.key(f"hash {attempt}", machine.digest),
+        problem_id=number,
+        sha256=f"hash {attempt}",
+        machine=machine.digest,
+        spent=Spent(usd=0.5),
+    )
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stored_runs import cell_result, header, result
 
 from arena.board.gathering import gather
 from arena.board.scorecard import outcomes
 from arena.machine.facts import this_machine
-from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.header import RunHeader
@@ -24,7 +24,7 @@ from arena.sweep.grid import SweepGrid
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import Cell, CellResult
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, Roofline, Setting
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
@@ -32,26 +32,28 @@ KERNEL = "x = 1\n"
 
 
 def run(speedup: float, source: str, player: str, run_id: str, **more: object) -> tuple[RunHeader, Result]:
-    header = RunHeader(
-        run_id=run_id, created=1.0, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
-        kernel_path="", sha256="", source=source, setting=SETTING, **{"machine": this_machine("cpu").digest} | more,  # type: ignore[arg-type]
-    )  # fmt: skip
-    result = Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None,
-        speedup=Speedup(call=Interval(speedup, 0.92 * speedup, 1.08 * speedup), device=None),
-        contender_us=Microseconds(call=10.0, device=None), roofline=Roofline(bound_us=5.0, percent=50.0, limiter="link"),
-        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
-    )  # fmt: skip
-    return header, result
+    begun = header(run_id, source, player, sha256="", setting=SETTING, **{"machine": this_machine("cpu").digest} | more)
+    ended = result(
+        call=Interval(speedup, 0.92 * speedup, 1.08 * speedup),
+        contender_us=Microseconds(call=10.0, device=None),
+        roofline=Roofline(bound_us=5.0, percent=50.0, limiter="link"),
+        outcome="faster",
+        clock="call",
+        rounds=9,
+    )
+    return begun, ended
 
 
 def attempt(number: int, speedup: float, source: str) -> CellResult:
     cell = Cell(slug="allreduce", setting=SETTING, player="model:m", attempt=number, catalogue="v")
-    return CellResult(
-        at=time.time(), key=cell.key(source, "m"), cell=cell, problem_id=1, category="collective", class_="C",
-        sha256=source, code=code_hash(source), machine="m", worker="local", verdict="PASS", detail="",
-        report=record_of(*run(speedup, source, "model:m", f"r{number}")), spent=Spent(), trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(
+        cell,
+        at=time.time(),
+        key=cell.key(source, "m"),
+        sha256=source,
+        code=code_hash(source),
+        report=record_of(*run(speedup, source, "model:m", f"r{number}")),
+    )
 
 
 def test_sweep_attempts_with_same_code_share_one_speed(paths: Paths) -> None:

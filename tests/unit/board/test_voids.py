@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored_runs import SETTING, header, passed, ran
+from stored_runs import SETTING, cell_result, header, passed, ran
 from waiting import PATIENCE_S
 
 from arena.board.gathering import gather
@@ -15,7 +15,6 @@ from arena.board.voiding import find_target, unvoid, void
 from arena.duel.events import DuelEnded, DuelHeader, DuelPlayer, Finalist, KernelJudged, Submitted, Winner
 from arena.duel.journal import open_duel_journal, ratings, read_duels
 from arena.errors import FolderUnwritable, PathRefused, UsageError
-from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.records.code_hash import code_hash
 from arena.records.index import Store
@@ -35,11 +34,13 @@ CHEAT, HONEST = "def solution(x):\n    return stolen\n", "def solution(x):\n    
 def attempt(number: int, source: str, speedup: float) -> CellResult:
     run_id = f"swept-{number}"
     cell = Cell(slug="allreduce", setting=SETTING, player="model:m", attempt=number, catalogue="v")
-    return CellResult(
-        key=cell.key(source, "m"), cell=cell, problem_id=1, category="collective", class_="C",
-        sha256=header(run_id, source).sha256, code=code_hash(source), machine="m", worker="local", verdict="PASS", detail="",
-        report=record_of(header(run_id, source, "model:m"), passed(speedup)), spent=Spent(), trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(
+        cell,
+        key=cell.key(source, "m"),
+        sha256=header(run_id, source).sha256,
+        code=code_hash(source),
+        report=record_of(header(run_id, source, "model:m"), passed(speedup)),
+    )
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from arena.cli.output import compact, counted, print_report, rendered
 from arena.records.run_record import OtherSize, RunRecord, holds
-from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Speedup
 from sandbox.protocol.result import Energy, SideEnergy
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
@@ -30,16 +30,11 @@ def report(device: Interval | None) -> RunRecord:
         detail="",
         failure=None,
         paper_rule="match",
-        error=None,
         speedup=Speedup(call=Interval(1.17, 1.13, 1.26), device=device),
         baseline_us=Microseconds(call=625.2, device=on_device[0]),
         contender_us=Microseconds(call=533.7, device=on_device[1]),
         rounds=7,
-        roofline=None,
-        seconds=Seconds(),
         jail="root",
-        sealed=False,
-        labels=[],
         beside={"baseline-graph": Microseconds(call=610.0, device=590.0)},
     )
 
@@ -103,7 +98,7 @@ def test_energy_has_line_with_its_error_or_reason(capsys: pytest.CaptureFixture[
 
 def test_other_sizes_have_lines_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     first = OtherSize(
-        sizes={"M": 512, "N": 96}, dtype="float32", world=2, verdict=Verdict.PASS, detail="", run_id="a",
+        sizes={"M": 512, "N": 96}, dtype="float32", world=2, verdict=Verdict.PASS, run_id="a",
         outcome="faster", clock="call", speedup=Speedup(call=Interval(1.3, 1.2, 1.4), device=None),
     )  # fmt: skip
     second = msgspec.structs.replace(first, verdict=Verdict.WRONG_RESULT, detail="rank 1", outcome="", speedup=None)

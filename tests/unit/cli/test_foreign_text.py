@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.style import Style
+from stored_runs import header as run_header
 from textual.strip import Strip
 
 from arena.cli.output import complain, green, print_json, print_line, red, rendered
-from arena.records.header import RunHeader
 from arena.words.untrusted_text import escaped_json, masked, printable
-from sandbox.protocol.events import Setting, encode
+from sandbox.protocol.events import encode
 from screens.record.recording import Recording, animated_svg, asciicast
 
 SEQUENCES = (
@@ -108,11 +108,14 @@ EVIL = "\x1b]0;owned\x07\x1b[2Jname\u202e\x9b31m\x85"
 
 
 def test_a_replay_prints_no_escapes(pkb_arena, tmp_path: Path):
-    header = RunHeader(
-        run_id=f"r{EVIL}", created=0.0, problem_id=1, slug=f"allreduce{EVIL}", category="collective", player=EVIL,
-        kernel_name=EVIL, kernel_path=EVIL, sha256="", source=f"# {EVIL}\ndef solution(tensor):\n\treturn tensor\n",
-        setting=Setting("", "tiny", {"M": 8}, 2, "cpu", "float32"),
-    )  # fmt: skip
+    header = run_header(
+        f"r{EVIL}",
+        f"# {EVIL}\ndef solution(tensor):\n\treturn tensor\n",
+        EVIL,
+        slug=f"allreduce{EVIL}",
+        kernel_name=EVIL,
+        kernel_path=EVIL,
+    )
     journal = tmp_path / "evil.jsonl"
     journal.write_bytes(encode(header) + b"\n")
     for arguments in ([], ["--source"], ["--json"]):

@@ -21,7 +21,7 @@ from arena.duel.events import (
     short_name,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
-from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
@@ -73,13 +73,9 @@ def result(left: Verdict, right: Verdict, call: Interval | None) -> Result:
         verdict=left,
         detail="",
         failure=None,
-        paper_rule=None,
-        error=None,
         speedup=Speedup(call=call, device=None) if call else None,
         baseline_us=Microseconds(call=20.0, device=None) if call else None,
         contender_us=Microseconds(call=10.0, device=None) if call else None,
-        roofline=None,
-        seconds=Seconds(),
         jail="none",
         sealed=True,
         rounds=11,

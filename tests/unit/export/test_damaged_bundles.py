@@ -9,6 +9,7 @@ from damage import flips
 from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_runs import cell_result
 
 from arena.errors import ArenaError, UsageError
 from arena.export.bundle import MANIFEST, export_bundle, import_bundle
@@ -16,7 +17,7 @@ from arena.machine.facts import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.sweep.journal import SweepJournal
-from arena.sweep.records import Cell, CellResult, SweepPlan, SweepSession, Written
+from arena.sweep.records import Cell, SweepPlan, SweepSession, Written
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
@@ -36,12 +37,16 @@ def played(paths: Paths) -> None:
     sha256 = content_hash(KERNEL)
     journal.append(Written(cell=cell, source=KERNEL, file_name="k.py", reason="", spent=PAID, trace_id="t1"))
     journal.append(
-        CellResult(
-            at=2.0, key=cell.key(sha256, HERE.digest), cell=cell, problem_id=1, category="collective", class_="C",
-            sha256=sha256, machine=HERE.digest, worker="local", verdict="PASS", detail="", report=None, spent=PAID,
-            trace_id="t1", seconds=1.0,
+        cell_result(
+            cell,
+            at=2.0,
+            key=cell.key(sha256, HERE.digest),
+            sha256=sha256,
+            machine=HERE.digest,
+            spent=PAID,
+            trace_id="t1",
         )
-    )  # fmt: skip
+    )
     journal.close()
     paths.traces.mkdir(parents=True)
     (paths.traces / "t1.jsonl").write_text('{"type":"trace"}\n')

@@ -204,7 +204,7 @@ def test_page_has_prompt_steps_kernels_verdicts_and_cost(paths: Paths, tmp_path:
     right = run(paths, "r2", SECOND, player="agent:m")
     speedup = Speedup(call=Interval(1.5, 1.4, 1.6), device=None)
     other = OtherSize(
-        sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, detail="", run_id="r3", outcome="faster", clock="call",
+        sizes={"M": 16}, dtype="float32", world=2, verdict=Verdict.PASS, run_id="r3", outcome="faster", clock="call",
         speedup=speedup,
     )  # fmt: skip
     run(paths, "r3", SECOND, player="agent:m")

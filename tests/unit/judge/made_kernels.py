@@ -141,4 +141,4 @@ def right() -> OutputFinding:
 
 def wrong(verdict: Verdict = Verdict.WRONG_RESULT, exact: bool = False) -> OutputFinding:
     """Returns the finding of an iteration with three wrong elements."""
-    return OutputFinding(verdict, outputs=[figures(ok=False, rms=1.0, exact=exact)], paper=False)
+    return OutputFinding(verdict, outputs=[figures(ok=False, rms=1.0, exact=exact)])

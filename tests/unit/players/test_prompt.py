@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from stored_runs import header as run_header
+from stored_runs import result as run_result
 
 import sandbox.kit
 from arena.errors import UsageError
@@ -24,23 +26,12 @@ from arena.paths import Paths, module_environment
 from arena.players.attempts import Attempt, best_of, counts, gains, pass_at
 from arena.players.feedback import fenced, judgement_words, next_turn
 from arena.players.prompt import Prompt, build_prompt, choose_examples, load_examples, shared_sources, suits
-from arena.records.header import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, provider_names, save_settings
 from arena.workspace.named_kernels import signature
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import (
-    Failure,
-    Interval,
-    Microseconds,
-    Result,
-    Roofline,
-    Seconds,
-    Setting,
-    Speedup,
-    TransfersTimed,
-)
+from sandbox.protocol.events import Failure, Interval, Microseconds, Roofline, Setting, TransfersTimed
 from sandbox.protocol.result import PairTimes, Transfers
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import Unconfirmed, conclude
@@ -177,27 +168,24 @@ def judgement(
     verdict: Verdict, printed: str = "", failure: Failure | None = None, speedup: float | None = None
 ) -> Judgement:
     interval = Interval(median=speedup, low=speedup * 0.98, high=speedup * 1.02) if speedup else None
-    header = RunHeader(
-        **dict.fromkeys(("run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256", "source"), ""),
-        created=0.0,
-        problem_id=1,
+    header = run_header(
+        "",
+        "",
+        "",
+        slug="",
+        category="",
         setting=Setting(problem_dir="", preset="", sizes={}, world=2, device="", dtype=""),
     )
-    result = Result(
-        verdict=verdict,
+    result = run_result(
+        verdict,
+        interval,
         outcome="" if speedup is None else "faster" if speedup > 1 else "slower",
-        detail="",
         failure=failure,
-        paper_rule=None,
-        error=None,
-        speedup=Speedup(call=interval, device=None) if interval else None,
         baseline_us=Microseconds(call=100.0, device=None),
         contender_us=Microseconds(call=50.0, device=None),
         rounds=3,
         roofline=Roofline(bound_us=10.0, percent=20.0, limiter="link") if speedup else None,
-        seconds=Seconds(),
         jail="full",
-        sealed=True,
     )
     return Judgement(header, result, printed)
 

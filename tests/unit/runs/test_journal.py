@@ -3,39 +3,17 @@
 import os
 from pathlib import Path
 
-from arena.records.header import RunHeader, read_events, read_header
+from stored_runs import header, result
+
+from arena.records.header import read_events, read_header
 from arena.records.json_lines import Journal
-from sandbox.protocol.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.events import Finished, Log, PhaseStarted, Seconds, Setting
 
 SETTING = Setting(problem_dir="/problems/x", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="float32")
-HEADER = RunHeader(
-    run_id="r1",
-    created=1.5,
-    problem_id=13,
-    slug="gemm_allreduce",
-    category="tensor",
-    player="you",
-    kernel_name="kernel.py",
-    kernel_path="/k/kernel.py",
-    sha256="0" * 64,
-    source="def solution():\n    return '\x1b[31m ü'\n",
-    setting=SETTING,
+HEADER = header(
+    "r1", "def solution():\n    return '\x1b[31m ü'\n", created=1.5, kernel_path="/k/kernel.py", setting=SETTING
 )
-RESULT = Result(
-    verdict=Verdict.PASS,
-    detail="",
-    failure=None,
-    paper_rule="match",
-    error=None,
-    speedup=None,
-    baseline_us=None,
-    contender_us=None,
-    roofline=None,
-    seconds=Seconds(total=0.5),
-    jail="none",
-    sealed=True,
-)
+RESULT = result(paper_rule="match", seconds=Seconds(total=0.5), jail="none")
 EVENTS = [
     PhaseStarted(run_id="r1", phase="check", limit_s=5.0),
     Log(run_id="r1", rank=0, stream="stdout", text="[/x] \n \x00"),

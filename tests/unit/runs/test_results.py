@@ -7,20 +7,9 @@ import pytest
 import stored_runs
 from stored_runs import header
 
-from arena.records.header import RunHeader
 from arena.records.run_record import RunRecord, holds, record_of, result_in
 from arena.words.untrusted_text import one_line
-from sandbox.protocol.events import (
-    Cancelled,
-    Failure,
-    Interval,
-    Microseconds,
-    Result,
-    Roofline,
-    Seconds,
-    Setting,
-    Speedup,
-)
+from sandbox.protocol.events import Cancelled, Failure, Interval, Microseconds, Result, Roofline, Speedup
 from sandbox.protocol.result import failure_words
 from sandbox.protocol.verdict import Verdict
 
@@ -40,28 +29,10 @@ RESULT = Result(
     detail="the referee's words",
     failure=FAILURE,
     paper_rule="mismatch",
-    error=None,
-    speedup=None,
-    baseline_us=None,
-    contender_us=None,
-    roofline=None,
-    seconds=Seconds(),
     jail="none",
     sealed=True,
 )
-HEADER = RunHeader(
-    run_id="r",
-    created=0.0,
-    problem_id=13,
-    slug="gemm_allreduce",
-    category="tensor",
-    player="you",
-    kernel_name="kernel.py",
-    kernel_path="",
-    sha256="00",
-    source="",
-    setting=Setting(problem_dir="/p", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="bfloat16"),
-)
+HEADER = header("r", problem_id=13, slug="gemm_allreduce", category="tensor", kernel_name="kernel.py", sha256="00")
 
 
 def test_detail_names_phase_rank_index_values_and_advice() -> None:
@@ -119,9 +90,9 @@ def record(median: float, low: float, percent: float, on_device: bool = True) ->
     speed = Interval(median, low, median * 2)
     device, call = (speed, Interval(1.0, 0.9, 1.1)) if on_device else (None, speed)
     result = Result(
-        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, speedup=Speedup(call=call, device=device),
-        baseline_us=None, contender_us=Microseconds(call=20.0, device=10.0 if on_device else None),
-        roofline=Roofline(bound_us=percent / 10, percent=percent, limiter="link"), seconds=Seconds(), jail="", sealed=True,
+        verdict=Verdict.PASS, detail="", failure=None, speedup=Speedup(call=call, device=device),
+        contender_us=Microseconds(call=20.0, device=10.0 if on_device else None),
+        roofline=Roofline(bound_us=percent / 10, percent=percent, limiter="link"), sealed=True,
     )  # fmt: skip
     return record_of(header("r", "x = 1"), result)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from stored_runs import entry_in
+from stored_runs import header as run_header
+from stored_runs import result as run_result
 from waiting import PATIENCE_S
 
 from arena.errors import StoreError
@@ -23,23 +25,21 @@ from arena.records.run_record import RunRecord, record_of
 from arena.runs.engine import ResultRecorder
 from arena.runs.judge import Notice
 from arena.workspace.kernels import Workspace, content_hash
-from sandbox.protocol.events import Finished, Interval, Judged, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Finished, Interval, Judged, Result, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 
 
 def header(run_id: str, created: float = 1.0, problem: int = 13, device: str = "cpu", **changes: object) -> RunHeader:
     setting = Setting(problem_dir="/p", preset="tiny", sizes={"M": 2}, world=2, device=device, dtype="bfloat16")
-    made = RunHeader(
-        run_id=run_id,
+    made = run_header(
+        run_id,
+        f"code_of_{run_id} = 1",
         created=created,
         problem_id=problem,
         slug="gemm_allreduce",
         category="tensor",
-        player="you",
-        kernel_name="kernel.py",
         kernel_path="/k/kernel.py",
         sha256="ab" * 32,
-        source=f"code_of_{run_id} = 1",
         setting=setting,
         machine="this",
     )
@@ -48,21 +48,7 @@ def header(run_id: str, created: float = 1.0, problem: int = 13, device: str = "
 
 def result(verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcome: str = "") -> Result:
     call = None if speedup is None else Interval(median=speedup, low=0.95 * speedup, high=1.05 * speedup)
-    return Result(
-        verdict=verdict,
-        detail="",
-        failure=None,
-        paper_rule=None,
-        error=None,
-        speedup=None if call is None else Speedup(call=call, device=None),
-        baseline_us=None,
-        contender_us=None,
-        roofline=None,
-        seconds=Seconds(),
-        jail="",
-        sealed=True,
-        outcome=outcome,
-    )
+    return run_result(verdict, call, outcome=outcome)
 
 
 @pytest.fixture

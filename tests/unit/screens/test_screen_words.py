@@ -295,7 +295,7 @@ def test_phase_whose_compiling_goes_on_has_not_failed():
 def test_timing_that_a_person_ended_has_not_failed():
     setting = Setting(problem_dir="p", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
     known = dict.fromkeys(Result.__struct_fields__[:9], None) | {"verdict": Verdict.PASS, "seconds": Seconds(time=4.0)}
-    result = Result(**known, jail="", sealed=True)
+    result = Result(**known, sealed=True)
     state = fold(
         [
             RunStarted(run_id="r", setting=setting, kernel_name="kernel.py", sha256="", at=1.0),

@@ -10,6 +10,7 @@ from damage import Flip, flips
 from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_runs import cell_result
 
 from arena.board.gathering import gather
 from arena.errors import ArenaError
@@ -44,11 +45,16 @@ def cell(attempt: int) -> Cell:
 
 def result(attempt: int, verdict: str) -> CellResult:
     where = cell(attempt)
-    return CellResult(
-        at=float(attempt), key=where.key("0", HERE.digest), cell=where, problem_id=1, category="collective", class_="C",
-        sha256="0", machine=HERE.digest, worker="local", verdict=verdict, detail="größer 😀", report=None,
-        spent=PAID, trace_id="", seconds=1.0,
-    )  # fmt: skip
+    return cell_result(
+        where,
+        verdict,
+        at=float(attempt),
+        key=where.key("0", HERE.digest),
+        sha256="0",
+        machine=HERE.digest,
+        detail="größer 😀",
+        spent=PAID,
+    )
 
 
 def answer(attempt: int) -> Written:

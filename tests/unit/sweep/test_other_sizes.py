@@ -115,9 +115,7 @@ def test_kernel_holds_where_it_is_right_and_faster(results: list[str], told: str
     others = []
     for verdict, _, outcome in (result.partition(" ") for result in results):
         others.append(
-            OtherSize(
-                sizes={}, dtype="float32", world=2, verdict=Verdict(verdict), detail="", run_id="", outcome=outcome
-            )
+            OtherSize(sizes={}, dtype="float32", world=2, verdict=Verdict(verdict), run_id="", outcome=outcome)
         )
     assert holds(others) == told
 

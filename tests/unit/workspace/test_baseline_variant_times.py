@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 from msgspec.structs import replace
+from stored_runs import result as run_result
 
 from arena.machine import calibration
 from arena.runs.run_state import RunState
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup, Timed
+from sandbox.protocol.events import Interval, Microseconds, Setting, Timed
 from sandbox.protocol.result import Batches, Samples
-from sandbox.protocol.verdict import Verdict
 from screens.kernel.panes.timing_table import TimingTable
 
 SETTING = Setting(
@@ -41,19 +41,11 @@ def test_a_damaged_file_is_as_none(tmp_path):
 @pytest.mark.parametrize("width", [50, 90])
 def test_the_timing_table_has_a_row_for_each(width):
     times = Microseconds(call=80.0, device=70.0)
-    result = Result(
-        verdict=Verdict.PASS,
-        detail="",
-        failure=None,
-        paper_rule=None,
-        error=None,
-        speedup=Speedup(call=Interval(1.0, 0.9, 1.1), device=None),
+    result = run_result(
+        call=Interval(1.0, 0.9, 1.1),
         baseline_us=times,
         contender_us=times,
-        roofline=None,
-        seconds=Seconds(),
         jail="root",
-        sealed=True,
         beside={"baseline-graph": GRAPH},
     )
     spread = replace(result, samples=Samples(call=[Batches(1, us, us, True) for us in (70.0, 80.0, 95.0)]))
