@@ -46,6 +46,8 @@ from arena.setting_choice import Choice, choose_setting
 from problems.specification import CATEGORIES, Problem
 from sandbox.protocol.verdict import ExitCode, Verdict
 
+_LEFT = {"done": "is done", "agreed": "agrees to end", "gave up": "gives up", "time": "stops: time is over"}
+
 
 def duel_line(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
     """Formats an event in one line with its time; empty for events that are not shown."""
@@ -63,11 +65,7 @@ def _words(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
         case events.Said():
             return f"{_who(header, event)}: {event.text}"
         case events.Left():
-            return (
-                f"{_who(header, event)} is {event.reason}"
-                if event.reason == "done"
-                else (f"{_who(header, event)} leaves: {event.reason}")
-            )
+            return f"{_who(header, event)} {_LEFT.get(event.reason, f'leaves: {event.reason}')}"
         case events.Paused():
             return "paused"
         case events.Resumed():

@@ -135,7 +135,7 @@ def _first(header: DuelHeader, speed: Interval, winner: Winner) -> tuple[str, st
 def final_words(header: DuelHeader, ended: DuelEnded) -> str:
     """Returns "house over you ▲ 1.31× [1.28, 1.34], 42 interleaved rounds": as in `final_result`."""
     if ended.speedup is None:
-        return "no final was measured"
+        return f"no interval after {ended.rounds} interleaved rounds" if ended.rounds else "no final was measured"
     first, second, speed = final_result(header, ended)
     return f"{first} over {second} {speed_words(speed, ended.clock)}, {ended.rounds} interleaved rounds"
 
@@ -207,12 +207,12 @@ def _race(state: DuelState) -> list[str]:
 
 
 def race_points(side: SideState) -> list[tuple[float, Interval | None]]:
-    """Returns (seconds, speedup over the baseline) of each judged kernel; None if it failed or was not timed."""
-    found: list[tuple[float, Interval | None]] = []
-    for attempt in side.attempts:
-        if attempt.judged is not None:
-            found.append((attempt.judged.at, attempt.judged.speedup if attempt.passed else None))
-    return found
+    """Returns (seconds, speedup over the baseline) of each judged kernel, None if it failed. Skips correct ones without."""
+    return [
+        (judged.at, judged.speedup if attempt.passed else None)
+        for attempt in side.attempts
+        if (judged := attempt.judged) is not None and not (attempt.passed and judged.speedup is None)
+    ]
 
 
 def _svg(text: str) -> str:

@@ -250,7 +250,8 @@ def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded
     if ours and theirs and speed is not None:
         winner, reason = decide(speed)
     elif ours == theirs:
-        reason = "neither kernel passed the final" if not ours else "nothing was timed"
+        untold = "too noisy to tell them apart" if result.rounds else "nothing was timed"
+        reason = "neither kernel passed the final" if not ours else untold
     else:
         winner = "left" if ours else "right"
         reason = "the other kernel did not pass the final"

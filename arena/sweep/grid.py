@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from textwrap import shorten
 
 import msgspec
 
@@ -147,7 +148,7 @@ def _mark(line: records.CellResult, void: Void | None) -> CellMark:
     measurement = line.measurement if void is None else None
     return view(
         CellMark, line, line.cell, line.spent, report,
-        detail=line.detail[:_SHORT],
+        detail=shorten(line.detail, _SHORT, placeholder=" …"),
         speedup=measurement.speedup.median if measurement is not None else None,
         one_size_only=report is not None and report.one_size_only,
         holds=(report.holds_at_other_sizes or "") if report is not None else "",

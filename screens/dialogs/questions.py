@@ -40,12 +40,13 @@ class Ask(Dialog[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, title: str, text: str = "", example: str = "") -> None:
+    def __init__(self, title: str, text: str = "", example: str = "", enter: str = "keeps it") -> None:
+        """enter: what the key enter does."""
         super().__init__()
-        self._title, self._text, self._example = title, text, example
+        self._title, self._text, self._example, self._enter = title, text, example, enter
 
     def compose(self) -> ComposeResult:
-        with self.frame(self._title, "enter keeps it · esc back"):
+        with self.frame(self._title, f"enter {self._enter} · esc back"):
             yield Input(self._text, placeholder=self._example, compact=True)
 
     @on(Input.Submitted)

@@ -35,7 +35,7 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
     found: list[Point] = []
     for attempt in state.side(name).attempts:
         if (judged := attempt.judged) is not None:
-            found.append(verdict_point(judged.at, judged.speedup if attempt.passed else None, judged.outcome))
+            found += verdict_point(judged.at, attempt.passed, judged.speedup, judged.outcome)
         elif attempt.samples:
             last = attempt.samples[-1]
             found.append(Point(last.at, last.speedup.median, last.speedup.low, last.speedup.high))

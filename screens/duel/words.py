@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from arena.duel.card import final_result, money_words, shortened
+from arena.duel.card import final_result, final_words, money_words, shortened
 from arena.duel.events import SIDES, WAITING, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.players.program.watch import LIMIT
@@ -69,7 +69,8 @@ def stage_line(state: DuelState, now: float) -> Content:
             return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
-            count = f"round {sample.round}/{sample.rounds}" if sample else "waiting for the first round"
+            waited = f"waiting for the first round, {clock_words(now - state.final.at)}" if state.final else ""
+            count = f"round {sample.round}/{sample.rounds}" if sample else waited
             names = f"{state.header.left.short} over {state.header.right.short}"
             figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
@@ -92,7 +93,7 @@ def result(state: DuelState) -> Content:
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
-        lines.append(Content.styled("no final", "$muted"))
+        lines.append(Content.styled(final_words(header, ended), "$muted"))
     else:
         first, second, speed = final_result(header, ended)
         over = (f"   {printable(first)} over {printable(second)}", "$foreground")
@@ -127,7 +128,8 @@ def status(side: SideState, budget_usd: float | None = None) -> Content:
     parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
     parts += _costs(side, budget_usd)
     if side.left and side.left != "done" and not side.stopped:
-        parts.append(Content.styled(f" · {printable(side.left)}", "$muted"))
+        why = "time is over" if side.left == "time" else printable(side.left)
+        parts.append(Content.styled(f" · {why}", "$muted"))
     elif side.said and not side.left:
         parts.append(Content.styled(f" · {printable(side.said)}", "$muted"))
     return Content.assemble(*parts)
@@ -170,8 +172,8 @@ def _verdict(attempt: AttemptState) -> Content:
     if judged.verdict is not Verdict.PASS:
         return Content.assemble(verdict, (f"  {printable(judged.detail)}", "$muted"))
     speed = judged.speedup
-    words = "" if speed is None else f"  {figures.measured_words(speed, judged.outcome, judged.clock)}"
-    return Content.assemble(verdict, words)
+    words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, judged.clock)
+    return Content.assemble(verdict, f"  {words}".rstrip())
 
 
 def _so_far(speed: Interval, clock: str) -> str:

@@ -139,7 +139,7 @@ def earlier_answer(record: RunRecord, key: str) -> Answer:
     when = f"at {figures.age_words(record.created)} · {key} runs it again"
     words = figures.verdict_words(record.verdict)
     if record.interval is None or not record.outcome:
-        support = (record.outcome or "not timed") if record.passed else _line(record.detail)
+        support = (record.outcome or "not timed") if record.passed else _line(record.detail).partition(";")[0]
         return Answer(words, "muted", big="✓" if record.passed else "✗", support=support, of=when)
     said, sign = record.outcome, figures.outcome_sign(record.outcome)
     noisy = said not in CLEAR  # a large figure would be read as the result

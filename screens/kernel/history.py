@@ -25,6 +25,7 @@ from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 from screens.widgets.text_lines import PlainStatic
 
+_KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
 SIDES_FROM = 110
 """Columns of the terminal from which two sources fit side by side."""
 
@@ -34,7 +35,7 @@ class HistoryScreen(RunsDialog):
 
     CSS_PATH: ClassVar[Any] = [*RunsDialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     HEAD: ClassVar[str] = "History"
-    KEYS: ClassVar[str] = "enter restores · space diff · t times · "
+    KEYS: ClassVar[str] = "enter restore · space diff · t time · "
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
@@ -95,9 +96,9 @@ class HistoryScreen(RunsDialog):
         switcher = self.query_one("#revision", ContentSwitcher)
         switcher.current, switcher.display = self._view, entry is not None
         if entry is None:
-            words = "Every kernel that you save or run is kept here, with its verdict and speedup."
             if not self._all:
-                self.query_one("#said", PlainStatic).update(f"Nothing kept yet. {words}")
+                words = "A run is listed when it has ended." if self.session.busy else "Nothing kept yet."
+                self.query_one("#said", PlainStatic).update(f"{words} {_KEPT}")
             return
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:

@@ -61,7 +61,7 @@ class KernelSession:
         """The request whose run `state` shows."""
         self._cancelled = False
         self._records: list[RunRecord] = []
-        """The earlier results of this problem, newest first."""
+        """The earlier results of this problem, of all players, newest first."""
         self._longer = 0
         """How often `measure_on` has measured the newest revision longer."""
         self._in_folder = False
@@ -364,11 +364,11 @@ class KernelSession:
         """Reads the earlier results of this problem again. If they cannot be read, there are none."""
         self._records = []
         with suppress(ArenaError):
-            self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id))
+            self._records = await asyncio.to_thread(lambda: self.services.store.history(self.problem.id, None))
         self.changed = True
 
     def earlier(self, text: str) -> RunRecord | None:
-        """The newest result of this code in the setting of the next run, whichever file it was in; None: there is none."""
+        """The newest result of this code in the setting of the next run, whoever ran it; None: there is none."""
         code = code_hash(text, self.kernel.files)
         same = [record for record in self._records if record.code == code and not record.voided]
         told = (record for record in self.in_setting(same) if record.verdict is not Verdict.HARNESS_ERROR)

@@ -49,7 +49,7 @@ class VariantsDialog(Dialog[Path | None]):
     def on_mount(self) -> None:
         kernels = self.query_one(OptionList)
         kernels.highlighted = self._found.index(self._path)
-        kernels.focus()
+        (kernels if len(self._found) > 1 else self.query_one(Input)).focus()
 
     @on(OptionList.OptionSelected)
     def _open(self, event: OptionList.OptionSelected) -> None:

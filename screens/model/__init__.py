@@ -122,9 +122,10 @@ class ModelScreen(BaseScreen):
     def _draw_gains(self) -> None:
         """Draws the speedup of every judged kernel over time."""
         points = [
-            verdict_point(each.judged_at, report.interval if report.passed else None, report.outcome)
+            point
             for each in self.session.state.kernels
             if (report := each.report) is not None
+            for point in verdict_point(each.judged_at, report.passed, report.interval, report.outcome)
         ]
         until = max((point.x for point in points), default=1.0)
         lines = [ChartLine(ACCENT, tuple(points), holds=True)]

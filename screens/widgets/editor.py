@@ -189,7 +189,10 @@ class Editor(Source):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        shown = self.marks.words
         self.marks.follow(self.document.lines)
+        if self.marks.words != shown:  # the edited line was drawn with its mark
+            self.refresh()
         self.completion.follow()
         self.post_message(self.Edited(self))
 

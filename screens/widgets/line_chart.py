@@ -83,9 +83,11 @@ class Point(NamedTuple):
     """The label of a line that ends here; if empty, the label is the value."""
 
 
-def verdict_point(at: float, speed: Interval | None, said: str) -> Point:
-    """Returns the point of a kernel that was judged at second `at`. speed: None for a cross. said: the outcome."""
-    return Point(at, speed.median, speed.low, speed.high, figures.end_words(said)) if speed else Point(at, None)
+def verdict_point(at: float, passed: bool, speed: Interval | None, said: str) -> tuple[Point, ...]:
+    """Returns the point of a kernel that was judged at second `at`; none if it is correct and has no speedup."""
+    if not passed:
+        return (Point(at, None),)
+    return (Point(at, speed.median, speed.low, speed.high, figures.end_words(said)),) if speed else ()
 
 
 @dataclass(frozen=True)

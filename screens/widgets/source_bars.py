@@ -41,7 +41,7 @@ class SourceBar(Horizontal):
     SourceBar { height: 1; display: none; background: $panel; padding: 0 1; }
     SourceBar.open { display: block; }
     SourceBar PlainStatic { width: auto; color: $muted; }
-    SourceBar Input { width: 1fr; max-width: 40; margin: 0 1; }
+    SourceBar Input { width: 3fr; max-width: 40; margin: 0 1; }
     SourceBar .short { width: 14; }
     SourceBar .keys { width: 1fr; min-width: 0; height: 1; }
     """

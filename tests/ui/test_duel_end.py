@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Select
 
-from arena.duel.events import KernelJudged, SideWrote, Submitted
+from arena.duel.events import KernelJudged, Left, SideWrote, Submitted
 from arena.duel.journal import read_duel, read_duel_header
 from arena.duel.state import DuelState
 from arena.setting_choice import Choice
@@ -118,6 +118,20 @@ def test_one_number_has_one_sign_everywhere() -> None:
     assert "1 ~0.99–1.40" in str(said[-1])  # no median, which would look like the result
     (point,) = points_of(state, "left")
     assert point.words == "~"
+
+
+def test_correct_kernel_without_speedup_is_no_failure() -> None:
+    state = DuelState(read_duel_header(RECORDING))
+    state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
+    state.apply(
+        KernelJudged(
+            at=2.0, side="left", attempt=1, run_id="", verdict=Verdict.PASS, detail="", outcome="too noisy",
+            speedup=None, clock="call",
+        )
+    )  # fmt: skip
+    state.apply(Left(at=3.0, side="left", reason="time"))
+    assert points_of(state, "left") == ()
+    assert words.status(state.left).plain == "✓ PASS  too noisy · time is over"
 
 
 def test_unjudged_kernel_is_not_awaited_at_end() -> None:

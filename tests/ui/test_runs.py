@@ -1,5 +1,6 @@
 """Saving, running and cancelling on the kernel screen, against a scripted referee in a process of its own."""
 
+from functools import partial
 from threading import Event
 
 import pytest
@@ -7,9 +8,11 @@ from msgspec.structs import replace
 from waiting import PATIENCE_S
 
 from arena.errors import FolderUnwritable
+from arena.runs.judge import RunRequest
 from arena.setting_choice import Choice
 from arena.workspace.kernels import content_hash
 from screens.dialogs.questions import Question
+from screens.kernel import kernel_session
 from screens.kernel.history import HistoryScreen
 from screens.kernel.screen import KernelScreen
 
@@ -462,11 +465,12 @@ async def test_history_searches_notes_and_marks(open_app, type_kernel, until, sc
         assert "1.400  1.600" in screen_text(app)  # the ends of the interval
 
 
-async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel, until, screen_text) -> None:
+@pytest.mark.parametrize("player", ["you", "model:m"])
+async def test_a_copy_with_other_comments_has_the_verdict(open_app, type_kernel, until, monkeypatch, player) -> None:
+    monkeypatch.setattr(kernel_session, "RunRequest", partial(RunRequest, player=player))
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "pass")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: 13 in screen.session.services.standings)
         await until(pilot, lambda: screen.session.earlier("# a copy\npass\n") is not None)
         assert screen.session.earlier("pass\nring") is None

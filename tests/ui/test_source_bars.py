@@ -33,6 +33,14 @@ async def test_the_match_is_selected_while_it_is_typed(open_app, type_kernel, un
         assert "find" not in screen_text(app).splitlines()[-4]
 
 
+async def test_end_of_a_long_term_is_visible(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await pilot.press(*"all_reduce_in_two_shots")
+        await until(pilot, lambda: "two_shots" in screen_text(app))
+
+
 async def test_one_match_or_all_are_replaced(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor

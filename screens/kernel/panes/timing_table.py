@@ -138,7 +138,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         ):
             median = final.call if final and final.call is not None else percentile(rounds, 50)
             row = f"{label:<17}{figures.microseconds(median)}"
-            row += figures.microseconds(percentile(rounds, 5)) + figures.microseconds(percentile(rounds, 95))
+            spread = rounds if len(rounds) > 1 else []
+            row += figures.microseconds(percentile(spread, 5)) + figures.microseconds(percentile(spread, 95))
             if wide:
                 row += figures.microseconds(final.device if final else None)
                 bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"

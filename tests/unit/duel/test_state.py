@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.duel.card import final_words, svg_card, text_card
+from arena.duel.card import final_words, race_points, svg_card, text_card
 from arena.duel.events import (
     MOST_NAME,
     Abandoned,
@@ -209,6 +209,14 @@ def test_times_of_final_are_on_their_own_sides() -> None:
     duel = state(*handed_in("left", 1), *handed_in("right", 1))
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, FAST), 9.0)
     assert (ended.left.us, ended.right.us) == (10.0, 20.0)
+
+
+def test_final_without_interval_is_no_missing_final() -> None:
+    duel = state(*handed_in("left", 1, speedup=None), *handed_in("right", 1))
+    ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, None), 9.0)
+    assert ended.reason == "too noisy to tell them apart"
+    assert final_words(duel.header, ended) == "no interval after 11 interleaved rounds"
+    assert race_points(duel.left) == []  # correct and not timed: no cross
 
 
 def test_one_right_kernel_wins_without_a_final() -> None:
