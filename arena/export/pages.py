@@ -1,9 +1,6 @@
 """Static pages of attempts: an index, and a page for each. They need no scripts and no external files."""
 
-import base64
 import difflib
-import hashlib
-import html
 import itertools
 import re
 import time
@@ -23,65 +20,11 @@ from arena.records.header import read_header
 from arena.records.report_text import Span, brief_speed, facts, output_of, told_parts, verdict_span, where_words
 from arena.records.run_record import RunRecord
 from arena.words.headline import TOO_NOISY
-from arena.words.untrusted_text import printable
+from arena.words.markup import Markup, code, document, element, folded, joined, named, table
 from arena.workspace.kernel_folder import texts_of
 from arena.workspace.kernels import Workspace
 from problems.catalogue import Catalogue
 from sandbox.protocol.kernel_files import Kernel
-
-STYLE = Path(__file__).with_name("pages.css").read_text(encoding="utf-8")
-_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
-"""Content-Security-Policy: a browser runs no script and loads nothing, even if a text got through as HTML."""
-MOST_CHARACTERS = 200_000
-"""Most characters of one text on a page; the journals have all of it."""
-
-
-class Markup(str):
-    """HTML. Only `text`, `element` and `joined` make it."""
-
-    __slots__ = ()
-
-
-def text(words: str) -> Markup:
-    """Escapes foreign text as HTML. Removes control characters and direction marks, and shortens long texts."""
-    shown = printable(words[:MOST_CHARACTERS])
-    left = len(words) - MOST_CHARACTERS
-    return Markup(html.escape(shown + (f"\n… {left} more characters" if left > 0 else "")))
-
-
-def joined(*parts: str) -> Markup:
-    """Joins parts; those that are not `Markup` are escaped."""
-    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
-
-
-def element(tag: str, *inside: str, **attributes: str) -> Markup:
-    """Returns an element. `class_` becomes class, `data_label` becomes data-label; empty attributes are left out."""
-    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value}
-    given = "".join(f' {name}="{text(value)}"' for name, value in named.items())
-    return Markup(f"<{tag}{given}>{joined(*inside)}</{tag}>")
-
-
-def folded(summary: str, *inside: str, is_open: bool = False) -> Markup:
-    """Returns a part that a reader can open and close."""
-    return element("details", element("summary", summary), *inside, open="open" if is_open else "")
-
-
-def name(words: str) -> Markup:
-    """Returns a name that somebody chose. Right-to-left letters in it do not affect the text beside it."""
-    return element("bdi", words)
-
-
-def document(title: str, *body: str) -> str:
-    """A whole page."""
-    head = (
-        '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{text(title)}</title><style>{STYLE}</style>"
-    )
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{element("main", *body)}</body></html>\n'
 
 
 def marked(span: Span) -> Markup:
@@ -109,18 +52,6 @@ def verdict_part(record: RunRecord) -> Markup:
     if record.failure is not None and (output := output_of(record.failure)):
         parts.append(folded("Output", element("pre", output, class_="words"), is_open=True))
     return joined(*parts)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """Returns a table, empty without rows. On a narrow screen each row is a block with the heads as labels."""
-    if not rows:
-        return Markup()
-    head = element("thead", element("tr", *(element("th", each) for each in heads))) if any(heads) else Markup()
-    body = [
-        element("tr", *(element("td", cell, data_label=label) for label, cell in zip(heads, row, strict=True)))
-        for row in rows
-    ]
-    return element("table", head, element("tbody", *body))
 
 
 MOST_LINES = 2000
@@ -169,7 +100,7 @@ def kernel_part(kernel: Kernel, before: Kernel | None) -> Markup:
     for name, source in files.items():
         lines = source.count("\n") + 1
         summary = f"{name} · {lines} line{'s' * (lines != 1)}"
-        parts.append(folded(summary, element("pre", source), is_open=before is None))
+        parts.append(folded(summary, code(name, source), is_open=before is None))
     return joined(*parts)
 
 
@@ -374,7 +305,7 @@ def _row(attempt: PageAttempt, file: str) -> tuple[str, ...]:
     report = attempt.report
     roofline = report.roofline if report is not None and report.outcome != TOO_NOISY else None
     return (
-        *(link, name(attempt.player), str(attempt.number or ""), _verdict(attempt), brief_speed(report)),
+        *(link, named(attempt.player), str(attempt.number or ""), _verdict(attempt), brief_speed(report)),
         f"{roofline.percent:.0f} %" if roofline is not None else "",
         f"${attempt.spent.usd:.4f}" if attempt.spent is not None and attempt.spent.usd else "",
         _when(attempt.at),
@@ -400,7 +331,7 @@ def _page(attempt: PageAttempt, workspace: Workspace, catalogue: Catalogue) -> s
     words = " · ".join(filter(None, (attempt.origin, where_words(attempt.setting), attempt.machine, _when(attempt.at))))
     parts = [
         element("p", element("a", "All attempts", href="../index.html")),
-        element("h1", f"{title} · ", name(attempt.player), number),
+        element("h1", f"{title} · ", named(attempt.player), number),
         element("p", words, class_="muted"),
         element("h2", "Verdict"),
         element("div", *_verdict_parts(attempt), class_="card"),
