@@ -153,7 +153,9 @@ class RankWire:
                 if len(self._buffer) < size:
                     break
                 reply = decode_reply(frame.kind, bytes(self._buffer[frames.SIZE : size]))
-            fds, self._fds = self._fds, []
+            fds: list[int] = []
+            if frame.kind is Kind.ARENAS_MADE:  # one read may also return answers from before the descriptors
+                fds, self._fds = self._fds, []
             del self._buffer[:size]
             received = Received(frame.kind, frame.value, reply, fds)
             if frame.kind in (Kind.COMPILING, Kind.COMPILED):

@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+import tempfile
 import types
 import typing
 from typing import Any
@@ -17,7 +18,18 @@ from sandbox.memory.host import TensorPlace
 from sandbox.protocol import events, frames, messages
 from sandbox.protocol.events import BEYOND, OutputError, RankChecked, decode_event, encode
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import ORDERS, REPLIES, Arm, CompareOutputs, Go, OutputFinding, SlotTable, decode_reply
+from sandbox.protocol.messages import (
+    ORDERS,
+    REPLIES,
+    Arm,
+    CompareOutputs,
+    Go,
+    MakeArenas,
+    OutputFinding,
+    SlotLayout,
+    SlotTable,
+    decode_reply,
+)
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.rank_wire import RankWire
 
@@ -68,6 +80,21 @@ def test_trusted_reply_read_in_whatever_pieces_it_comes():
     assert answer.reply[0].verdict is Verdict.WRONG_RESULT
     assert math.isnan(answer.reply[0].outputs[0].max)
     assert decode_reply(frames.decode(data[:16]).kind, data[16:]) is not None
+
+
+def test_descriptors_belong_to_the_answer_that_sent_them():
+    mine, theirs = socket.socketpair()
+    with mine, theirs, tempfile.TemporaryFile() as file:
+        theirs.setblocking(False)
+        messages.reply(mine, CompareOutputs([], 0), [])
+        messages.reply(mine, MakeArenas(SlotLayout(64, 64, 1, 1, True), own=True, side=0), None, (file.fileno(),))
+        trusted = RankWire(0, True, theirs, -1, bytearray(64))
+        trusted.read()  # both at once
+        assert [(answer.kind, len(answer.fds)) for answer in trusted.answers] == [
+            (Kind.COMPARED, 0),
+            (Kind.ARENAS_MADE, 1),
+        ]
+        trusted.forget_answers()
 
 
 def test_an_untrusted_rank_cannot_send_a_reply():
