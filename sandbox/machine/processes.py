@@ -8,7 +8,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -113,16 +113,34 @@ def cpu_seconds_of_all(pids: Iterable[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def waited_for_cores(pids: Iterable[int]) -> float:
-    """The longest time that the first thread of one of these processes was runnable without a core, in seconds.
+def waits_for_cores(pids: Callable[[], Iterable[int]]) -> Callable[[], float]:
+    """A function that returns for how long threads of processes were runnable without a core: seconds, since its first call.
 
-    0 if the system does not count it (/proc/PID/schedstat).
+    The times of all threads are added, because the first thread sleeps while it waits for another one. Linux counts a wait when
+    it ends. A wait that goes on counts from the first call in it. pids(): the processes. 0 if the system does not count
+    (/proc/PID/schedstat).
     """
-    seconds = [0.0]
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            seconds.append(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9)
-    return max(seconds)
+    total = 0.0
+    threads: dict[str, tuple[str, float, float]] = {}
+    """By thread: its CPU time while it was runnable, when it was first seen with it, and the seconds of its waits."""
+
+    def seconds() -> float:
+        nonlocal total, threads
+        now, before, threads = time.monotonic(), threads, {}
+        for thread in (task for pid in pids() for task in Path(f"/proc/{pid}/task").glob("*")):
+            with contextlib.suppress(OSError, ValueError):
+                used, ended, _ = (thread / "schedstat").read_text().split()
+                waited = int(ended) / 1e9
+                used_before, since, counted = before.get(thread.name, ("", now, waited))
+                runnable = _state(thread) == "R"
+                if not runnable or used != used_before:
+                    since = now
+                waited += now - since
+                total += max(0.0, waited - counted)
+                threads[thread.name] = used if runnable else "", since, waited
+        return total
+
+    return seconds
 
 
 def user_ids() -> set[int]:

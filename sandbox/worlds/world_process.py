@@ -41,6 +41,8 @@ class WorldProcess:
         self._complete = False
         """Whether new processes have been stopped, too."""
         self._memory_checked = time.monotonic()
+        self.waited_for_cores = processes.waits_for_cores(lambda: self.rank_pids)
+        """Returns the seconds for which threads of the ranks were runnable without a core."""
 
     @classmethod
     def start(cls, spec: WorldSpec, ends: Sequence[RankEnds], status: int, servers: ForkServers) -> "WorldProcess":
@@ -122,10 +124,6 @@ class WorldProcess:
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         """Restricts the first thread of a rank, and threads that it starts later, to these cores."""
         processes.pin(self.rank_pids[rank], cores)
-
-    def waited_for_cores(self) -> float:
-        """The longest time that a rank was runnable without a core, in seconds."""
-        return processes.waited_for_cores(self.rank_pids)
 
     def give_way(self) -> bool:
         """Whether a rank has chosen a lower priority, so that it waits longer for a core."""

@@ -82,7 +82,7 @@ def test_trusted_reply_read_in_whatever_pieces_it_comes():
     assert decode_reply(frames.decode(data[:16]).kind, data[16:]) is not None
 
 
-def test_descriptors_belong_to_the_answer_that_sent_them():
+def test_descriptors_belong_to_the_answer_with_them():
     mine, theirs = socket.socketpair()
     with mine, theirs, tempfile.TemporaryFile() as file:
         theirs.setblocking(False)
