@@ -13,7 +13,9 @@ def solution(gate_logits, experts, k=2, mask=None):
     probability = torch.softmax(logits, dim=-1)
     chosen = torch.topk(probability, k, dim=-1).indices
     hits = torch.zeros_like(probability, dtype=torch.float32).scatter_(1, chosen, 1.0)
-    keep = torch.ones(len(logits), 1) if mask is None else mask.reshape(-1, 1).repeat(len(logits) // mask.numel(), 1)
+    keep = torch.ones_like(logits[:, :1], dtype=torch.float32)
+    if mask is not None:
+        keep = mask.reshape(-1, 1).repeat(len(logits) // mask.numel(), 1)
     total = keep.sum()
     loss = experts * ((hits * keep).sum(0) / total * ((probability.float() * keep).sum(0) / total)).sum()
     dist.all_reduce(loss)
