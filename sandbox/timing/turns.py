@@ -140,7 +140,8 @@ class Turns:
     def start(self) -> None:
         """Prepares all worlds for the first round, after all process groups have been made."""
         self.started = self.timer.monotonic()
-        for world in self.worlds:  # the oracle world is not timed, and its polling threads would starve on a busy machine
+        # Not the oracle world, which is not timed: on a busy machine its polling threads would get no core.
+        for world in self.worlds:
             self.kind.settle_threads(world.processes.rank_pids)
         self.stop_all()
         for side in self.kernels:
