@@ -22,7 +22,7 @@ from sandbox.kit.symmetric_memory.team import Team
 
 KIT_BLOCKS = (
     "reshard", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
-    "gathered_gemm", "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
+    "perceptron", "quantisation", "rows", "scattered_gemm", "sharded_adam", "side_stream", "sums", "truncation",
     "zero_step",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
