@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import sys
@@ -103,10 +104,10 @@ def test_a_missing_system_call_filter_is_rejected(chosen, program):
 
 
 def test_a_visible_home_is_rejected(chosen, program, monkeypatch):
-    home = Path.home()
-    monkeypatch.setattr(
-        profiles, "program_paths", lambda: [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, home]
-    )
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    monkeypatch.setenv("HOME", home)
+    shown = [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, Path(home)]
+    monkeypatch.setattr(profiles, "program_paths", lambda: shown)
     reason = why_not(chosen, program)
     assert reason is not None  # as root, the folder's permissions may keep the self-test from starting
     assert "reads_home" in reason or os.geteuid() == 0

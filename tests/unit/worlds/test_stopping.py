@@ -153,21 +153,18 @@ def test_process_that_does_not_stop_is_error(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("program", "busy", "error"),
-    [
-        ("import time; print(flush=True); time.sleep(60)", 0.95, HarnessFailed),
-        ("import time; print(flush=True); time.sleep(60)", 0.5, CannotStop),
-        ("print(flush=True)\nwhile True: pass", 0.95, CannotStop),
-        ("import os, time; os.nice(5); print(flush=True); time.sleep(60)", 0.95, CannotStop),
-    ],
+    ("priority", "busy", "runs", "error"),
+    [(0, 0.95, 0.0, HarnessFailed), (0, 0.5, 0.0, CannotStop), (0, 0.95, 0.9, CannotStop), (5, 0.95, 0.0, CannotStop)],
     ids=["it waits", "others leave cores", "it runs on", "it gives way"],
 )
-def test_only_a_busy_machine_excuses_a_late_stop(monkeypatch, program, busy, error):
+def test_only_a_busy_machine_excuses_a_late_stop(monkeypatch, priority, busy, runs, error):
+    """busy, runs: the shares of the cores and of one core that others and the process use."""
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.5)
     monkeypatch.setattr(processes, "LEAST_SECONDS", 0.1)
     monkeypatch.setattr(processes, "outside_seconds", lambda: busy * len(os.sched_getaffinity(0)) * time.monotonic())
     monkeypatch.setattr(processes, "is_runnable", lambda pid: True)  # like a process that waits for a core
-    started = Started("signals", program)
+    monkeypatch.setattr(processes, "cpu_seconds", lambda pids: runs * time.monotonic())
+    started = Started("signals", f"import os, time; os.nice({priority}); print(flush=True); time.sleep(60)")
     try:
         with pytest.raises(error):
             await_stopped([started.process.pid])  # which was not told to stop
