@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,20 +29,21 @@ BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrizes `kernel_name` with the kernels of the suite that the module's `covers` accepts.
 
-    `make test` runs the first kernel of each attack that needs no GPU, their twins and the plain mistakes. Others are
-    marked `further`, or `long` if an attack has several for one problem, device and verdict.
+    `make test` runs the first kernel without a GPU of what stops attacks, the twins that several of them have, and the plain
+    mistakes. Others are marked `further`, or `long` if an attack has several for one problem, device and verdict.
     """
     if "kernel_name" not in metafunc.fixturenames:
         return
     kernels = read_kernels(FOLDER)
-    first = {kernel.attack: kernel for kernel in reversed(kernels) if kernel.device != "cuda"}
-    twins = {kernel.twin for kernel in first.values()}
+    defences = {attack.id: attack.stopped_by for attack in read_catalogue(FOLDER)}
+    first = {defences.get(kernel.attack): kernel for kernel in reversed(kernels) if kernel.device != "cuda"}
+    twins = Counter(kernel.twin for kernel in first.values())
     shown = set()
     cases = []
     for kernel in filter(metafunc.module.covers, kernels):
         case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
         mark = [pytest.mark.long] if case in shown else [pytest.mark.further]
-        if kernel == first.get(kernel.attack) or kernel.name in twins or kernel.attack == "-":
+        if kernel == first.get(defences.get(kernel.attack)) or twins[kernel.name] > 1 or kernel.attack == "-":
             mark = []
         elif kernel.attack == TWIN:
             mark = [pytest.mark.further]

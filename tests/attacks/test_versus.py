@@ -75,6 +75,7 @@ def test_quicker_one_is_faster_also_on_other_side(referee):
     assert result.speedup.call.high < 1
 
 
+@pytest.mark.further
 def test_the_baseline_can_be_the_rival(referee):
     result = judged(referee, SLOW, "", rounds=1)
     assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)
@@ -88,7 +89,7 @@ def test_the_baseline_can_be_the_rival(referee):
         pytest.param(RIGHT, WRONG, Verdict.PASS, Verdict.WRONG_RESULT, marks=pytest.mark.long),
         (RIGHT, WRONG_LATER, Verdict.PASS, Verdict.WRONG_RESULT),
         pytest.param(WRONG_LATER, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS, marks=pytest.mark.long),
-        (DIES_LATER, RIGHT, Verdict.CRASH, Verdict.PASS),
+        pytest.param(DIES_LATER, RIGHT, Verdict.CRASH, Verdict.PASS, marks=pytest.mark.further),
         pytest.param(RIGHT, DIES_LATER, Verdict.PASS, Verdict.CRASH, marks=pytest.mark.long),
     ],
     ids=["wrong", "rival wrong", "rival wrong when timed", "wrong when timed", "dies", "rival dies"],
@@ -99,6 +100,7 @@ def test_each_answers_for_itself(referee, kernel, rival, verdict, rivals):
     assert result.speedup is None
 
 
+@pytest.mark.further
 def test_an_ordinary_run_follows_one_between_two(referee):
     judged(referee, RIGHT, RIGHT, rounds=1)
     setting = referee.setting("allreduce")
@@ -118,8 +120,12 @@ OWN_FAULTS = {
 
 @pytest.mark.parametrize(
     ("kernel", "rival"),
-    [(STALE, WRONG_LATER), (SPINS, STALE), (WRONG_LATER, SPINS), (SPINS, SPINS)],
-    ids=["two wrong", "spins against wrong", "wrong against spins", "two spin"],
+    [
+        pytest.param(STALE, WRONG_LATER, marks=pytest.mark.further, id="two wrong"),
+        pytest.param(SPINS, STALE, marks=pytest.mark.further, id="spins against wrong"),
+        pytest.param(WRONG_LATER, SPINS, id="wrong against spins"),
+        pytest.param(SPINS, SPINS, marks=pytest.mark.further, id="two spin"),
+    ],
 )
 def test_no_cheat_gains_against_another(referee, kernel, rival):
     result = judged(referee, kernel, rival)

@@ -4,10 +4,14 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widgets import TextArea
 from waiting import comes_true
 
@@ -18,6 +22,7 @@ from problems.catalogue import HOME, Catalogue
 from problems.specification import load_problem
 from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
+from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
 from screens.services import Services
 from screens.themes import VARIABLE_DEFAULTS
@@ -44,6 +49,43 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if (case := (item.location[2].partition("[")[0], repr(rest))) in _with_first_look:
             item.add_marker(pytest.mark.further)
         _with_first_look.add(case)
+
+
+_drawn_update = Compositor.render_update
+
+
+def _update_for_nobody(self: Compositor, full: bool = False, screen_stack: Any = None, simplify: bool = False) -> Any:
+    if full:  # a picture
+        return _drawn_update(self, full, screen_stack, simplify)
+    self._dirty_regions.clear()
+    return None
+
+
+def drawn(app: App[Any]) -> list[Strip]:
+    """Draws the screen with those below it."""
+    visible_screen_stack.set(app._background_screens)
+    return app.screen._compositor.render_strips()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_drawn_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A headless app throws its updates away. Tests draw the screens that they read, and the last one."""
+    monkeypatch.setattr(Compositor, "render_update", _update_for_nobody)
+
+
+async def _nothing(self: HelpScreen) -> None:
+    """Replaces the other pages of the help, which take a second to mount."""
+
+
+@pytest.fixture
+def whole_help() -> None:
+    """For tests that read more than the first page of the help."""
+
+
+@pytest.fixture(autouse=True)
+def _first_page_of_help(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "whole_help" not in request.fixturenames:
+        monkeypatch.setattr(HelpScreen, "_mount_the_rest", _nothing)
 
 
 class FewProblems(Services):
@@ -89,6 +131,7 @@ def open_app(services: Services) -> Opener:
                 if problem:
                     await _until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
                 yield app, pilot
+                drawn(app)
                 assert app.faults == []
         finally:
             await services.close()
@@ -145,7 +188,6 @@ def screen_text() -> Callable[[ArenaApp], str]:
     """The text on the screen, line by line."""
 
     def text(app: ArenaApp) -> str:
-        lines = app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in line) for line in lines)
+        return "\n".join("".join(segment.text for segment in line) for line in drawn(app))
 
     return text

@@ -139,7 +139,7 @@ async def test_focused_field_stays_visible_in_shrinking_terminal(open_app, until
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(100, marks=pytest.mark.long), 160])
-async def test_help_starts_with_keys_of_screen_as_table(open_app, until, screen_text, columns) -> None:
+async def test_help_starts_with_keys_of_screen_as_table(whole_help, open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: "Start a kernel from a template" in screen_text(app))

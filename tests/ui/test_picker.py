@@ -43,12 +43,12 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [((160, 45), (70, 30)), ((70, 30), (160, 45)), ((160, 45), (100, 30))])
-async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, sizes) -> None:
+@pytest.mark.parametrize("size", [((160, 45), (70, 30)), ((70, 30), (160, 45)), ((160, 45), (100, 30))])
+async def test_the_columns_follow_the_width_below_a_dialog(open_app, until, size) -> None:
     def columns(app) -> list[tuple[str | None, int]]:
         return [(column.key.value, column.width) for column in app.picker.table.ordered_columns]
 
-    before, after = sizes
+    before, after = size
     async with open_app(size=after) as (app, pilot):
         await until(pilot, lambda: app.picker.query_one("#problem-pane").content_size.width > 0)
         fresh, same = columns(app), 0

@@ -1,9 +1,22 @@
 """Real ranks for tests of the kit: forked from a process that has not imported the kit."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rank_worlds import Worlds
+
+USUAL_WORLDS = {1, 3}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests at other world sizes as `further` if the same test runs with three ranks."""
+    cases = [(item, getattr(item, "callspec", None)) for item in items if item.path.parent == Path(__file__).parent]
+    worlds = [(item, spec.params["world"]) for item, spec in cases if spec is not None and "world" in spec.params]
+    with_three = {item.originalname for item, world in worlds if world == 3}
+    for item, world in worlds:
+        if world not in USUAL_WORLDS and item.originalname in with_three:
+            item.add_marker(pytest.mark.further)
 
 
 @pytest.fixture(scope="session")
