@@ -4,11 +4,7 @@ import math
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
-
-from problems.catalogue import load_catalogue
-from sandbox.rank.problem_code import ProblemCode
 
 
 def dft(n: int, sign: int, length: int | None = None) -> torch.Tensor:
@@ -26,18 +22,6 @@ def test_rfft_is_the_product_with_two_dft_matrices(gathered, world):
     for rank, expected in zip(ranks, spectrum.chunk(world, dim=1), strict=True):
         torch.testing.assert_close(rank.result.to(torch.complex128), expected, rtol=0, atol=2e-5)
         torch.testing.assert_close(rank.oracle, expected, rtol=0, atol=1e-6)
-
-
-def test_rfft_pads_crops_and_normalises_as_asked(in_ranks):
-    field = torch.randn(2, 10, 12, dtype=torch.float64)
-
-    def work(rank, world):
-        baseline = ProblemCode(load_catalogue().find("59")).baseline
-        return baseline(field.chunk(world, dim=2)[rank], (14, 9), (-2, -1), norm="forward")
-
-    got = torch.cat(in_ranks(2, work), dim=1)
-    expected = torch.fft.fft2(field, s=(14, 9), norm="forward")[..., :5]
-    torch.testing.assert_close(got, expected)
 
 
 @pytest.mark.parametrize("world", [1, 4])
@@ -196,20 +180,6 @@ def test_tiles_blend_as_row_by_row(gathered, world):
         torch.testing.assert_close(rank.oracle, expected.double(), rtol=0.02, atol=0.02)
 
 
-def test_tiles_work_with_channels_and_surplus_ranks(in_ranks):
-    class Sizes:
-        lt, lh, lw, us, ut = 2, 6, 5, 2, 2
-
-    latents = [torch.randn(1, 2, 3, 6, 7).bfloat16() for _ in range(4)]
-
-    def work(rank, world):
-        baseline = ProblemCode(load_catalogue().find("78")).baseline
-        return baseline(latents[rank], 2, 6, 5, 0.4, 0.0, 2, 2, sr_ratio=2, first_frame_as_image=True)
-
-    expected = stitched(latents, Sizes, 4, temporal=0.0, spatial=0.4, sr=2, first=True)
-    assert all(torch.equal(got, expected) for got in in_ranks(4, work))
-
-
 @pytest.mark.parametrize(("world", "seed"), [(2, 1), (3, 4)])
 def test_strips_together_are_the_convolution_of_the_image(gathered, world, seed):
     """Seed 4 has no bias."""
@@ -223,20 +193,6 @@ def test_strips_together_are_the_convolution_of_the_image(gathered, world, seed)
         torch.testing.assert_close(rank.oracle, expected)
 
 
-def test_strips_with_a_stride_and_without_padding(in_ranks):
-    image, weight = torch.randn(1, 3, 12, 8), torch.randn(4, 3, 3, 3)
-
-    def work(rank, world):
-        baseline = ProblemCode(load_catalogue().find("87")).baseline
-        strip = image.chunk(world, dim=2)[rank]
-        return baseline(strip, weight, None, stride=2), baseline(strip, weight, None, 1, 0, dist.group.WORLD)
-
-    found = in_ranks(3, work)
-    torch.testing.assert_close(torch.cat([a for a, _ in found], dim=2), F.conv2d(image, weight, None, 2, 1))
-    for strip, (_, alone) in zip(image.chunk(3, dim=2), found, strict=True):
-        torch.testing.assert_close(alone, F.conv2d(strip, weight))
-
-
 @pytest.mark.parametrize(("world", "seed"), [(3, 1), (2, 4)])
 def test_conv3d_is_the_convolution_over_all_channels(gathered, world, seed):
     """Seed 4 has no bias."""
@@ -247,16 +203,3 @@ def test_conv3d_is_the_convolution_over_all_channels(gathered, world, seed):
     for rank in ranks:
         torch.testing.assert_close(rank.result.double(), expected, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(rank.oracle, expected)
-
-
-def test_conv3d_with_tuples_and_groups_on_each_rank(in_ranks):
-    videos, weights = torch.randn(2, 2, 4, 5, 7, 6), torch.randn(2, 6, 2, 2, 3, 3)
-    steps = {"stride": (1, 2, 1), "padding": (0, 1, 2), "dilation": (1, 1, 2)}
-
-    def work(rank, world):
-        baseline = ProblemCode(load_catalogue().find("76")).baseline
-        return baseline(videos[rank], weights[rank], torch.ones(6), *steps.values(), groups=2)
-
-    expected = sum(F.conv3d(v, w, groups=2, **steps) for v, w in zip(videos, weights, strict=True)) + 1
-    for got in in_ranks(2, work):
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

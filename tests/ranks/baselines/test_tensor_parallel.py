@@ -146,15 +146,6 @@ def test_blocked_fp8_dequantize_scales_each_chunk_run(gathered, preset):
         assert rank.result.dtype == torch.float32
 
 
-def test_tp_rms_norm_of_one_rank_is_ordinary(in_ranks):
-    def work(rank, world):
-        solution = ProblemCode(load_catalogue().find("tp_rms_norm")).baseline
-        return solution(torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 2.0]), 0.0)
-
-    (result,) = in_ranks(1, work)
-    torch.testing.assert_close(result, torch.tensor([[3.0, 8.0]]) / 12.5**0.5)
-
-
 @pytest.mark.parametrize("world", [1, 3])
 def test_gemm_allreduce_is_product_of_joined_slices(gathered, world):
     ranks = gathered("gemm_allreduce", world)

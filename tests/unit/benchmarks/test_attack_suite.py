@@ -28,16 +28,10 @@ KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_lea
 PASSED = result(contender_us=Microseconds(call=5000.0, device=None), jail="full")
 
 
-def test_pass_with_believable_time_is_no_surprise():
+def test_another_verdict_and_a_forged_time_are_surprises():
     assert KERNEL.surprise(PASSED) == ""
-
-
-def test_a_forged_time_is_one():
     forged = msgspec.structs.replace(PASSED, contender_us=Microseconds(call=2.0, device=None))
     assert "4000" in KERNEL.surprise(forged)
-
-
-def test_another_verdict_is_one():
     assert "CRASH" in KERNEL.surprise(msgspec.structs.replace(PASSED, verdict=Verdict.CRASH))
 
 

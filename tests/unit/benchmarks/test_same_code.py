@@ -3,7 +3,6 @@
 import pytest
 
 from benchmarks.rows import REFUSED, RunRow
-from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
 from benchmarks.tables.added_cost import AddedCost
 from benchmarks.tables.gpu_runs import SAME_CODE_TABLE
 from benchmarks.tables.precision import SECONDS, cost_for, points
@@ -74,10 +73,6 @@ def test_half_of_the_runs_may_be_too_noisy():
 def test_a_row_marks_an_interval_without_1():
     assert "1.010 [0.980, 1.030] ±2.49 % even " in SAME_CODE_TABLE.line(itself("even"))
     assert "0.950 [0.930, 0.980] ±2.62 % slower !" in SAME_CODE_TABLE.line(itself("slower", (0.95, 0.93, 0.98)))
-
-
-def test_both_tables_are_counted_by_the_same_code():
-    assert same_code_on_cpus.conclude is same_code_on_gpus.conclude is conclude
 
 
 def pairs(count: int, every_s: float, us: float) -> list[Batches]:

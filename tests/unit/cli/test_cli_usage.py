@@ -14,7 +14,6 @@ import pytest
 from stored_runs import ran
 from waiting import PATIENCE_S
 
-import arena
 import screens.main
 from arena.cli import exit_code_of
 from arena.machine.facts import visible_gpus
@@ -219,13 +218,6 @@ def test_bad_usage_gets_one_message_and_exit_2(
     assert not (home / "data").exists()  # nothing was started
 
 
-def test_an_unreadable_kernel_file_is_named(pkb_arena: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "kernel.py").write_bytes(b"\xff\xfe\x00")
-    done = pkb_arena("run", "13", "kernel.py")
-    assert done.returncode == 2
-    assert "UTF-8" in done.stderr
-
-
 def test_forbidden_world_is_refused_with_its_reason(
     pkb_arena: CommandLine, kernel: Path, tmp_path: Path, home: Path
 ) -> None:
@@ -384,12 +376,6 @@ def test_file_that_is_no_journal_is_named(pkb_arena: CommandLine, home: Path) ->
         assert "JSON is malformed" not in done.stderr
 
 
-def test_the_app_without_a_terminal_says_so(pkb_arena: CommandLine) -> None:
-    done = pkb_arena()
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "terminal" in done.stderr
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_complete_commands_and_problems(pkb_arena: CommandLine, shell: str) -> None:
     done = pkb_arena("completion", shell)
@@ -499,14 +485,6 @@ def test_measurements_need_no_display_and_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_engine_imports_no_display() -> None:
-    folder = Path(arena.__file__).parent
-    for path in folder.rglob("*.py"):
-        text = path.read_text()
-        assert "import textual" not in text
-        assert "from textual" not in text
 
 
 @pytest.mark.parametrize("module", ["arena.cli", "arena.cli.problems"])

@@ -112,22 +112,6 @@ def test_missing_provider_is_exit_code_and_way_on(
 
 
 @pytest.mark.slow
-def test_unreadable_kernel_is_missing_and_absent_one_omitted(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
-    kernels = tmp_path / "mine"
-    kernels.mkdir()
-    (kernels / "1.py").write_bytes(b"\xff")
-    command = ("sweep", "--players", f"file:{kernels}", "--problems", "1,2", "--name", "c")
-    done = pkb_arena_warm(*command, *SETTING)
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert f"{kernels}/1.py is not UTF-8 text (byte 0); save it as UTF-8" in done.stderr
-    assert "left out: " in done.stderr
-    assert "0 of 1 results are in; continue with `pkb-arena sweep --resume --name c`" in done.stderr
-    (kernels / "1.py").write_text(load_catalogue().find("1").baseline_source)
-    done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe", "--json")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
 def test_interrupt_keeps_everything_and_says_how_to_resume(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
