@@ -128,10 +128,9 @@ def test_a_kernel_cannot_change_its_files(jail, referee):
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ("def parts_of(tensor):\n    return [tensor, tensor]\n", Verdict.WRONG_RESULT),
-        (FILES["gather.py"].decode(), Verdict.PASS),
+        pytest.param("def parts_of(tensor):\n    return [tensor, tensor]\n", Verdict.WRONG_RESULT, id="another"),
+        pytest.param(FILES["gather.py"].decode(), Verdict.PASS, marks=pytest.mark.further, id="the same"),
     ],
-    ids=["another", "the same"],
 )
 def test_a_module_that_changes_after_load(jail, referee, text, verdict):
     setting = referee.setting("allreduce")
@@ -163,12 +162,14 @@ def test_an_error_is_shown_in_its_own_file(referee):
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_a_folder_runs_without_a_jail(without_jail):
     files = {"gather.py": FILES["gather.py"], "ops/sum.py": b"def total(parts):\n    return sum(parts[1:], parts[0])\n"}
     assert without_jail.judge(without_jail.setting("allreduce"), KERNEL, rounds=0, files=files).verdict is Verdict.PASS
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_two_folders_race(referee):
     setting = referee.setting("allreduce")
     rival = Contender("two_shot/kernel.py", KERNEL, FILES)

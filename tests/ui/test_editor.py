@@ -223,6 +223,7 @@ async def test_lines_become_comments_in_their_language_and_back(editing) -> None
     async with editing() as (pilot, editor):
         editor.open_saved(KERNEL)
         await pilot.pause()
+        editor.render_lines(Region(0, 0, 80, 10))  # finds the languages
         editor.selection = Selection((5, 3), (7, 3))
         await pilot.press("ctrl+underscore")
         assert editor.text.splitlines()[5:8] == [
