@@ -100,6 +100,12 @@ def overwritten(memory: torch.Tensor, slot_bytes: int, header: int) -> list[bool
     return (words != _POISON_WORD).any(dim=1).tolist()
 
 
+def same_outputs(mine: torch.Tensor, its: torch.Tensor) -> bool:
+    """Whether an output was written to each of these slots, and two arenas hold the same bits there. uint8 [slots, bytes]."""
+    words, others = mine.view(torch.int64), its.view(torch.int64)
+    return torch.equal(words, others) and bool((words[:, 0] == WRITTEN).all())
+
+
 class Outline:
     """The layout of outputs of one shape in a slot: the header that describes them, and each tensor's place."""
 

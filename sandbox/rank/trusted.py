@@ -110,8 +110,8 @@ class TrustedRank(Rank):
 
     def draw(self, order: messages.Draw, fds: list[int]) -> None:
         """Fills slots with new iterations. Contenders get withheld inputs right before their GO."""
-        touched = self.arenas.touched(order.sides) if order.intact else []
-        self.arenas.forget()
+        self.arenas.begin(len(order.seeds))
+        touched = self.arenas.touched(order.sides, self.arenas.used) if order.intact else []
         self.comparison.new_iterations()
         self.replaced.clear()
         self.drawn_again = {}
@@ -228,7 +228,7 @@ class TrustedRank(Rank):
         self.reply(order, messages.LookedAhead(written, missing))
 
     def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:
-        """Checks that the output arenas are still poisoned."""
+        """Checks that the whole output arenas are still poisoned."""
         self.reply(order, self.arenas.touched(order.sides))
 
     def sync(self, order: messages.Sync, fds: list[int]) -> None:
@@ -260,10 +260,8 @@ class TrustedRank(Rank):
         """
         arenas = self.arenas
         side = arenas.sides[order.side]
-        copies = {index: arenas.slot_of(side.due, index).clone() for index in order.slots}
-        for index in self.far_from_baseline(order):
-            copies.setdefault(index, arenas.slot_of(side.due, index).clone())
-        side.outputs.fill_(slots.POISON)
+        copies = {index: arenas.slot_of(side.due, index).clone() for index in self.doubtful(order)}
+        arenas.poison(order.side)
         self.device.synchronize()
         findings = []
         at_once = max(1, EXPECTED_BYTES // arenas.out_bytes)
@@ -271,7 +269,7 @@ class TrustedRank(Rank):
             findings += self.findings(dict(itertools.islice(copies.items(), begin, begin + at_once)), order.against)
         self.device.free_blocks(CACHED_BYTES)
         if order.against is not None:
-            arenas.sides[order.against].outputs.fill_(slots.POISON)
+            arenas.poison(order.against)
         self.reply(order, _first_wrong(findings))
 
     def findings(self, copies: dict[int, torch.Tensor], against: int | None) -> list[OutputFinding]:
@@ -284,13 +282,15 @@ class TrustedRank(Rank):
             for index, copy in copies.items()
         ]
 
-    def far_from_baseline(self, order: messages.CompareOutputs) -> list[int]:
-        """The MOST_FAR slots of `order.beside` that are farthest from the baseline's outputs (collective).
+    def doubtful(self, order: messages.CompareOutputs) -> list[int]:
+        """The slots whose outputs are compared with the oracle, the same on all ranks (collective).
 
-        Only slots in which some rank is not near.
+        Of `order.slots` all, but beside references only those whose values are not exactly the baseline's. Of `order.beside` the
+        MOST_FAR that are farthest from the baseline's, of those in which some rank is not near.
         """
-        if not order.beside:
-            return []
+        compared = sorted({*order.beside, *(order.slots if order.against is not None else ())})
+        if not compared:
+            return order.slots
         arenas = self.arenas
         theirs = arenas.sides[order.side].due
         if order.against is None:
@@ -298,17 +298,18 @@ class TrustedRank(Rank):
                 self.comparison_of(n).distance_of(
                     slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
-                for n in order.beside
+                for n in compared
             ]
             found = torch.tensor(each, dtype=torch.float64, device=self.device.torch_device)
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
             found = self.comparison.distance(
-                theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
+                theirs, baseline, compared, arenas.out_bytes, arenas.room, arenas.inputs_of
             )
-        far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
-        return [slot for distance, slot in far if distance > 1]
+        distances = dict(zip(compared, found.tolist(), strict=True))
+        far = sorted(((distances[n], n) for n in order.beside), reverse=True)[:MOST_FAR]
+        return [n for n in order.slots if distances.get(n) != 0] + [n for distance, n in far if distance > 1]
 
     def expected(self, index: int, against: int | None) -> Expected:
         """The expected outputs of a slot (collective). against: the side with the baseline's outputs."""

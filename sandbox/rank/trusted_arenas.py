@@ -46,6 +46,8 @@ class TrustedArenas:
         self.tables: dict[int, list[TensorPlace]] = {}
         """By slot: where the tensors of the iteration in it lie."""
         self.in_bytes = self.out_bytes = self.room = 0
+        self.used = 0
+        """Slots, from the first on, that iterations have used since the arenas were made."""
         self._own_fd = -1
 
     def make(self, order: MakeArenas) -> tuple[int, int]:
@@ -58,6 +60,7 @@ class TrustedArenas:
         for side in list(self.sides) if order.own else [order.side]:
             self._drop(side)
         if order.own:
+            self.used = 0
             self._make_own(in_total)
         if order.shared:
             in_fd, inputs = os.dup(self._own_fd), self.own
@@ -101,8 +104,13 @@ class TrustedArenas:
             self.own = torch.empty(0)  # frees the old one before the next is allocated
             self.own = torch.empty(size, dtype=torch.uint8, device=self.device.torch_device)
 
-    def forget(self) -> None:
-        """Forgets the withheld inputs and the taken outputs of the old iterations, before new ones are drawn."""
+    def poison(self, number: int) -> None:
+        """Poisons the outputs of a side in all used slots. What was written to others fails the draw that first uses them."""
+        self.sides[number].outputs[: self.used * self.out_bytes].fill_(slots.POISON)
+
+    def begin(self, count: int) -> None:
+        """Prepares for new iterations in the first `count` slots: forgets old withheld inputs and taken outputs."""
+        self.used = max(self.used, count)
         for side in self.sides.values():
             side.withheld.clear()
             side.takes = False
@@ -142,9 +150,10 @@ class TrustedArenas:
         side.taken[some] = side.outputs[some]
         side.takes = True
 
-    def touched(self, sides: Iterable[int]) -> list[int]:
-        """The sides of these whose output arena no longer holds only poison."""
-        return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs)]
+    def touched(self, sides: Iterable[int], count: int | None = None) -> list[int]:
+        """The sides of these whose first `count` slots of outputs no longer hold only poison. None: all slots."""
+        end = None if count is None else count * self.out_bytes
+        return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs[:end])]
 
     def any_written(self, number: int, first: int, count: int) -> bool:
         """Whether a result overwrote the poison in one of these slots of a side."""

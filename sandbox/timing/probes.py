@@ -81,9 +81,7 @@ class Due:
     unfit_tries: int = 0
     """Tries of the kind "replaced" in which no other inputs fitted."""
     compared: dict[str, list[int]] = field(default_factory=dict)
-    """Slots of this round whose outputs must still be compared with the oracle, by the hint for wrong outputs."""
-    beside: dict[str, list[int]] = field(default_factory=dict)
-    """The same for slots that are compared with the oracle only if they are not near the baseline's outputs."""
+    """Slots of this round whose outputs must still be compared, by the hint for wrong outputs."""
 
 
 class Drawn(NamedTuple):
@@ -172,7 +170,9 @@ class Probes:
             self.turns.end(side, world, batch)
 
     def compare(self) -> None:
-        """Compares the outputs of this round's probes with the oracle.
+        """Compares the outputs of this round's probes: meaningful ones with the oracle, others first with the baseline's.
+
+        Stale inputs are other draws, so their outputs are far from the baseline's. Those are compared with the oracle.
 
         Raises:
             Failed: outputs are wrong. It names the side.
@@ -180,10 +180,10 @@ class Probes:
         self.turns.stop_all()
         for side, due in zip(self.turns.kernels, self.due, strict=True):
             for hint, slots in due.compared.items():
-                beside = set(due.beside.get(hint, ())).difference(slots)
-                side.exchange.require_right(sorted(set(slots)), beside=sorted(beside), hint=hint)
+                found = sorted(set(slots))
+                exact, near = (found, []) if hint == MEANINGFUL else ([], found)
+                side.exchange.require_right(exact, beside=near, hint=hint)
             due.compared.clear()
-            due.beside.clear()
 
     def draw_meaningful(self, side: TimedSide, due: Due, batch: Batch) -> None:
         """Draws some iterations of a batch from the problem's own distribution, before arguments are assembled."""
@@ -239,8 +239,7 @@ class Probes:
             self._require_honest_counts(side, world, batch, begun)
             found = self._replace_from(side, batch, begun)
             world.processes.resume()
-            due.compared.setdefault(NOT_ITS_OWN, []).extend(found[:1])
-            due.beside.setdefault(NOT_ITS_OWN, []).extend(found[1:])
+            due.compared.setdefault(NOT_ITS_OWN, []).extend(found)
             replaced += found
             shown |= bool(found) and begun > 0
             if not found:

@@ -246,16 +246,17 @@ class Rounds:
         self.calls = max(1, min(most, int(FIRST_SECONDS / slower)))
         self.warm_up_shapes(*first)
         found += self.warm_pairs(range(len(self.turns.baseline_side.worlds)), warm_calls(slower))
+        seconds = self.choose_calls(found)
+        if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
+            seconds = self.choose_calls(found + self.warm_pairs(self.references))
+        return seconds
+
+    def choose_calls(self, found: Sequence[Pair]) -> tuple[float, float]:
+        """Chooses the calls of a batch by the quickest of these pairs. Returns (baseline's, contender's) seconds per call."""
         baseline_s = min(pair.baseline_us for pair in found) / 1e6
         contender_s = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(baseline_s, contender_s)
         self.calls = self.calls_lasting(baseline_s, contender_s)
-        if self.timer.monotonic() - started < WARM_UP_SECONDS:  # calls are quicker now
-            found += self.warm_pairs(self.references)
-            baseline_s = min(pair.baseline_us for pair in found) / 1e6
-            contender_s = min(pair.contender_us for pair in found) / 1e6
-            self.turns.call_seconds = max(baseline_s, contender_s)
-            self.calls = self.calls_lasting(baseline_s, contender_s)
         return baseline_s, contender_s
 
     def warm_up_shapes(self, baseline_s: float, contender_s: float) -> None:
@@ -367,20 +368,8 @@ class Rounds:
             side, world = (contender, contender.worlds[0]) if number is None else (baseline, baseline.worlds[number])
             us[number] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
         before = order[: order.index(None)]
-        return [
-            Pair(
-                number,
-                us[number],
-                us[None],
-                number in before,
-                batch.calls,
-                self.done,
-                self._turn,
-                self.turns.cores(self._turn),
-            )
-            for number in order
-            if number is not None
-        ]
+        where = batch.calls, self.done, self._turn, self.turns.cores(self._turn)
+        return [Pair(n, us[n], us[None], n in before, *where) for n in order if n is not None]
 
     def noop_batches(self) -> None:
         """Runs no-op batches on sides without a kernel, or on both sides of a duel, to measure the overhead."""

@@ -191,36 +191,26 @@ class Exchange:
         differ = any(shapes != each[0] for each in of_slots for shapes in each)
         self.shapes_vary |= differ and any(each != of_slots[0] for each in of_slots)
 
-    def arm(self, *worlds: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
-        """Makes every rank of these worlds assemble the arguments of drawn iterations.
-
-        first, count: of `count` slots from `first` on; None: of all the rest.
-        """
-        end = None if count is None else first + count
+    def arm(self, *worlds: World, checking: bool = False) -> None:
+        """Makes every rank of these worlds assemble the arguments of all drawn iterations."""
         for world in worlds:
             world.before_go = ()
-            world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
+            world.tell_each([messages.Arm(tables, checking) for tables in self.tables])
         for world in worlds:
             self.await_all(world, Kind.ARMED, self.prepared.limits.load)
 
-    def choose(self, world: World, batch: messages.ChooseBatch) -> None:
-        """Makes every rank prepare the batch that the next GO runs, with the same untimed calls in every world."""
-        world.tell(batch)
-        self._await_chosen(world)
-
     def arm_and_choose(self, world: World, batch: messages.ChooseBatch) -> None:
-        """Makes every rank assemble the arguments of a batch's iterations, and prepare it as `choose` does.
+        """Makes every rank assemble the arguments of a batch's iterations, and prepare it for the next GO.
 
-        If shapes vary, ranks get them with GO and assemble arguments then, so that no kernel exchanges shapes before.
+        All worlds make the same untimed calls. If shapes vary, ranks get them with GO and assemble arguments then, so that no
+        kernel exchanges shapes before. Without sealed memory they need them earlier, to copy their inputs.
         """
         tables = [tables[batch.first : batch.first + batch.count] for tables in self.tables]
-        early: list[list[messages.SlotTable]] = [[] for _ in tables] if self.shapes_vary else tables
+        late = self.shapes_vary and self.sealed
+        early: list[list[messages.SlotTable]] = [[] for _ in tables] if late else tables
         world.tell_each([messages.Arm(slots, batch=batch) for slots in early])
-        self._await_chosen(world)
-        world.before_go = [messages.Arm(slots, timed=True) for slots in tables] if self.shapes_vary else []
-
-    def _await_chosen(self, world: World) -> None:
         self.await_all(world, Kind.CHOSEN, self.prepared.limits.batch + self.prepared.limits.load)
+        world.before_go = [messages.Arm(slots, timed=True) for slots in tables] if late else []
 
     def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
         """Completes this side's inputs in some slots, for all ranks or one.

@@ -18,6 +18,9 @@ CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10
 """Bytes of outputs that are processed at once, on devices and in host memory. The latter stay in the caches of a
 core."""
 
+EQUAL_BYTES = 1 << 30
+"""Bytes of outputs that are checked for equality at once."""
+
 LimitsOf = Callable[[slots.Unpacked], list[Limits]]
 """Returns the limits of each output's difference from the given baseline output; fewer if they are not known for
 all."""
@@ -72,28 +75,38 @@ def distance_of_slots(
     theirs, baseline: flat uint8, slots of `size` bytes whose headers have room for `room` tensors.
     """
     mine, its = (arena[: arena.numel() // size * size].view(-1, size) for arena in (theirs, baseline))
-    parts = [
-        _distance_of_alike(mine[run], its[run], room, limits_of)
-        for run in _alike(mine, its, chosen, slots.header_bytes(room))
-    ]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    parts = [theirs.new_zeros(0, dtype=torch.float64)]
+    for run in _runs(chosen, max(1, EQUAL_BYTES // size)):
+        place = slice(run.start, run.stop)
+        if slots.same_outputs(mine[place], its[place]):
+            parts.append(theirs.new_zeros(len(run), dtype=torch.float64))
+            continue
+        alike = _alike(mine, its, run, slots.header_bytes(room))
+        parts += [_distance_of_alike(mine[some], its[some], room, limits_of) for some in alike]
+    return torch.cat(parts)
 
 
-def _alike(mine: torch.Tensor, its: torch.Tensor, chosen: Sequence[int], header: int) -> Iterator[slice]:
-    """Runs of neighbouring slots with the same headers on either side, in the order of `chosen`."""
+def _runs(chosen: Sequence[int], most: int) -> Iterator[range]:
+    """Runs of at most so many neighbouring slots, in the order of `chosen`."""
+    first = 0
+    for at in range(1, len(chosen) + 1):
+        if at == len(chosen) or at - first == most or chosen[at] != chosen[at - 1] + 1:
+            yield range(chosen[first], chosen[first] + at - first)
+            first = at
+
+
+def _alike(mine: torch.Tensor, its: torch.Tensor, run: range, header: int) -> Iterator[slice]:
+    """Parts of a run of slots with the same headers on either side."""
     most = max(1, (CACHED_BYTES if mine.is_cpu else CHUNK_BYTES) // mine.shape[1])
-    at = 0
-    while at < len(chosen):
-        first = chosen[at]
-        count = 1
-        while count < most and at + count < len(chosen) and chosen[at + count] == first + count:
-            count += 1
+    first = run.start
+    while first < run.stop:
+        count = min(most, run.stop - first)
         heads = torch.cat([mine[first : first + count, :header], its[first : first + count, :header]], dim=1)
         other = (heads != heads[:1]).any(dim=1)
         if bool(other.any()):
             count = int(other.to(torch.uint8).argmax())
         yield slice(first, first + count)
-        at += count
+        first += count
 
 
 def _distance_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_of: LimitsOf) -> torch.Tensor:

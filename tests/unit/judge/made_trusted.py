@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from made_clock import MadeClock
-from made_kernels import MadeKernel, MadeOracle
+from made_kernels import MadeKernel, MadeOracle, right
 from made_worlds import ORDER_SECONDS, MadeRanks
 
 from sandbox.protocol.frames import Kind
@@ -60,7 +60,8 @@ class TrustedRanks(MadeRanks):
             case Reveal():
                 return made.foreign_us(order) if order.watch else 0.0
             case CompareOutputs():
-                return [made.finding(rank, order, slot) for slot in order.slots]
+                far = [found for slot in order.beside if (found := made.finding(rank, order, slot)) != right()]
+                return [*(made.finding(rank, order, slot) for slot in order.slots), *far]
             case LookAhead():
                 return LookedAhead(made.written(rank, order), made.missing(rank, order))
             case DrawAgain():

@@ -63,10 +63,10 @@ def test_iterations_are_drawn_for_all_sides_and_armed() -> None:
     draw = machine.ranks(found.oracle).orders[-1]
     assert isinstance(draw, Draw)
     assert (draw.sides, draw.intact, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
-    found.arm(found.contender, first=2, count=3)
+    found.arm(found.contender)
     armed = machine.ranks(found.contender).orders[-1]
     assert isinstance(armed, Arm)
-    assert [table.index for table in armed.slots] == [2, 3, 4]
+    assert [table.index for table in armed.slots] == list(range(6))
 
 
 def test_empty_answers_are_taken_by_next_wait() -> None:
@@ -104,11 +104,8 @@ def test_one_order_assembles_a_batch_and_chooses_it() -> None:
     orders = machine.ranks(found.contender).orders
     assert orders[-2] == Arm([], batch=ChooseBatch(2, 3, warm=1))
     found.contender.go()
-    assert [slot.index for order in orders if isinstance(order, Arm) and order.timed for slot in order.slots] == [
-        2,
-        3,
-        4,
-    ]
+    timed = [order for order in orders if isinstance(order, Arm) and order.timed]
+    assert [slot.index for order in timed for slot in order.slots] == [2, 3, 4]
     assert not found.contender.before_go
 
 

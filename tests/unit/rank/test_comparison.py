@@ -416,8 +416,13 @@ class AwayFromBaseline(TrustedRank):
 
 
 def test_all_ranks_choose_the_same_outputs_to_compare() -> None:
-    found = AwayFromBaseline().far_from_baseline(CompareOutputs([], 0, None, [3, 5]))
-    assert sorted(found) == [3, 5]
+    rank = AwayFromBaseline()
+    assert sorted(rank.doubtful(CompareOutputs([], 0, None, [3, 5]))) == [3, 5]
+    assert rank.doubtful(CompareOutputs([1, 2], 0)) == [1, 2]
+    rank.arenas.sides[2], rank.arenas.out_bytes = SimpleNamespace(outputs=None), 64
+    distances = {1: 0.0, 2: 0.5, 3: 0.5, 4: 1.5}
+    rank.comparison.distance = lambda theirs, baseline, some, *_: torch.tensor([distances[n] for n in some])  # type: ignore[method-assign]
+    assert rank.doubtful(CompareOutputs([1, 2], 0, 2, [3, 4])) == [2, 4]
 
 
 def test_an_empty_output_is_never_missing() -> None:

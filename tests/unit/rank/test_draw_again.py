@@ -23,7 +23,7 @@ class OneSlot:
         self.tables: dict[int, object] = {}
         self.inputs: Leaves = {}
 
-    def forget(self) -> None:
+    def begin(self, count: int) -> None:
         pass
 
     def fill(self, slot: int, table: object, tensors: Leaves, *_: object) -> None:

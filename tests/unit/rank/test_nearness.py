@@ -110,12 +110,13 @@ def test_an_output_that_never_arrived_is_far() -> None:
     b = torch.ones(4)
     theirs = arena(b, b)
     theirs[SIZE:] = slots.POISON
-    assert distance_of_slots(theirs, arena(b, b), [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [0.0, FAR]
+    for its in (arena(b, b), theirs):
+        assert distance_of_slots(theirs, its, [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [0.0, FAR]
 
 
 def test_outputs_whose_limits_are_not_known_are_far() -> None:
     b = torch.ones(4)
-    assert far([(b, b)], [(b, b)], [LIMITS]) == [FAR]
+    assert far([(b, b)], [(b, b + 1)], [LIMITS]) == [FAR]
 
 
 def test_shapes_may_change_from_slot_to_slot() -> None:

@@ -62,3 +62,17 @@ def test_cleared_arenas_leave_nothing_behind() -> None:
         assert [tensor() for tensor in gone] == [None] * len(gone)
         assert not arenas.sides
         assert descriptors() == before
+
+
+def test_only_used_slots_are_poisoned_again() -> None:
+    arenas = TrustedArenas(Device())
+    for fd in arenas.make(MakeArenas(LAYOUT, own=True, side=0, shared=False)):
+        os.close(fd)
+    arenas.begin(1)
+    arenas.sides[0].outputs[:: LAYOUT.out_bytes] = 0  # also in a slot that no iteration has used
+    assert arenas.touched([0], arenas.used) == [0]
+    arenas.poison(0)
+    assert (arenas.touched([0], arenas.used), arenas.touched([0])) == ([], [0])
+    arenas.begin(LAYOUT.slots)
+    assert arenas.touched([0], arenas.used) == [0]
+    arenas.clear()
