@@ -72,7 +72,7 @@ class DeviceTime:
             self._gates[world] = world.gate
 
     def try_out(self, count: int, most: int) -> None:
-        """Finds whether calls can be queued, then how many, then the overhead. None of its pairs counts.
+        """Finds whether calls can be queued, then how many. None of its pairs counts.
 
         count: calls of a batch that is not gated. most: most calls of a gated one.
         """
@@ -86,19 +86,10 @@ class DeviceTime:
         quicker = min(min(pair.baseline_us, pair.contender_us) for pair in found) / 1e6
         self.call_seconds = quicker
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
-        self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots, self._most_calls[0]))
+        self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots // 2, self._most_calls[0]))
         if self.calls > calls and self._pairs(self.calls, 1) is None:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
-        try:
-            for number in range(NOOP_BATCHES * len(self.turns.baseline_side.worlds)):
-                self.noop_batches(number)
-        except _NotQueued:
-            self._most_calls.clear()
-            self.give_up()
-            self.cannot_queue = True
-        self.turns.stop_all()
-        self.exchange.discard_outputs()
 
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
@@ -133,27 +124,34 @@ class DeviceTime:
         self._gates.clear()
         self.clock = Clock("device", rival=self.clock.rival, offsets=self.clock.offsets)
 
-    def noop_batches(self, number: int) -> None:
+    def noop_batches(self, reference: int, batch: Batch) -> None:
         """Runs a no-op batch on both sides, to measure the overhead. Raises _NotQueued."""
-        for side in self.turns.sides:
-            world = side.worlds[number % len(side.worlds)]
-            seconds = self._gated(side, world, Batch(0, self.calls, noop=True))
-            name = CONTENDER_INDEX if side is self.turns.contender_side else number % len(side.worlds)
-            self.clock.note_noop(name, seconds / self.calls * 1e6)
+        baseline, contender = self.turns.sides
+        theirs = self._gated(baseline, baseline.worlds[reference], batch)
+        own = self._gated(contender, contender.worlds[0], batch)
+        self.clock.note_noop(reference, theirs / batch.calls * 1e6)
+        self.clock.note_noop(CONTENDER_INDEX, own / batch.calls * 1e6)
 
     def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
         """Times pairs of gated batches on fresh inputs; None if this many calls cannot be queued.
 
         number: of the round. probing: some batches, drawn at random, are probes and belong to no pair.
+
+        The first round of a reference world measures its overhead, in slots after those of the pairs.
         """
         calls = min(count, self._most_calls[0])
-        wanted = max(1, min(wanted, self.exchange.prepared.layout.slots // calls))
-        self.turns.draw(calls * wanted)
-        self.turns.wake(Batch(0, calls), [number % len(self.turns.baseline_side.worlds)])
+        reference = number % len(self.turns.baseline_side.worlds)
+        unknown = probing and calls == self.calls and reference not in self.clock.noop
+        slots = self.exchange.prepared.layout.slots
+        wanted = max(1, min(wanted, slots // calls - unknown))
+        self.turns.draw(min(calls * (wanted + unknown), slots))
+        self.turns.wake(Batch(0, calls), [reference])
         found: list[Pair] = []
         chosen: list[int] = []
         timed: list[int] = []
         try:
+            for _ in range(NOOP_BATCHES * unknown):
+                self.noop_batches(reference, Batch(min(calls * wanted, slots - calls), calls, noop=True))
             for place in range(wanted):
                 batch = Batch(place * calls, calls)
                 if probing and (drawn := self.probes.draw(calls)):
