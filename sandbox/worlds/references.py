@@ -128,9 +128,8 @@ def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
     """
     prepared = exchange.prepared
     _assemble(exchange, worlds, 1)
-    for world in worlds:
+    for world in worlds:  # one after another, as in `_run`
         world.tell(ChooseBatch(0, 1, warm_calls(prepared.call_seconds)))
-    for world in worlds:
         exchange.await_all(world, Kind.CHOSEN, prepared.limits.first_call)
     left = prepared.distinct_calls
     while left > 0:
