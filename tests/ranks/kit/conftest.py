@@ -12,10 +12,14 @@ USUAL_WORLDS = {1, 3}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests at other world sizes as `further` if the same test runs with three ranks."""
     cases = [(item, getattr(item, "callspec", None)) for item in items if item.path.parent == Path(__file__).parent]
-    worlds = [(item, spec.params["world"]) for item, spec in cases if spec is not None and "world" in spec.params]
-    with_three = {item.originalname for item, world in worlds if world == 3}
-    for item, world in worlds:
-        if world not in USUAL_WORLDS and item.originalname in with_three:
+    worlds = [
+        ((item.originalname, str({**spec.params, "world": 0})), spec.params["world"], item)
+        for item, spec in cases
+        if spec is not None and "world" in spec.params
+    ]
+    with_three = {case for case, world, _ in worlds if world == 3}
+    for case, world, item in worlds:
+        if world not in USUAL_WORLDS and case in with_three:
             item.add_marker(pytest.mark.further)
 
 
