@@ -100,7 +100,13 @@ def test_every_triton_text_is_here():
 
 
 @needs_triton
-@pytest.mark.parametrize(("path", "kernel", "types", "constants"), KERNELS, ids=[kernel for _, kernel, *_ in KERNELS])
+@pytest.mark.parametrize(
+    ("path", "kernel", "types", "constants"),
+    [
+        pytest.param(*each, id=each[1], marks=[pytest.mark.further] * each[1].startswith("gradients_"))
+        for each in KERNELS
+    ],
+)
 def test_a_triton_text_compiles(path, kernel, types, constants, tmp_path):
     made = _compiled(_text(path), kernel, types, constants, tmp_path / "kernel.py")
     assert made.asm["cubin"][:4] == b"\x7fELF"

@@ -46,6 +46,7 @@ def test_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, made_
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
 
 
+@pytest.mark.further
 def test_problem_copied_as_guide_says_is_admitted(pkb_arena: CommandLine, tmp_path: Path) -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     folder = tmp_path / "collective" / "my_problem"

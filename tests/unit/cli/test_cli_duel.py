@@ -30,6 +30,7 @@ def solution(tensor):
 
 @pytest.mark.usefixtures("small_budget")
 @pytest.mark.timeout(4 * LEASE)
+@pytest.mark.further
 def test_the_house_against_the_baseline(pkb_arena: CommandLine, pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
     players = ("--left", "house", "--right", "baseline")
@@ -109,6 +110,7 @@ def test_unplayable_duel_is_refused_before_anything_runs(
     assert not (home / "data" / "duels").exists()
 
 
+@pytest.mark.further
 def test_a_model_stops_at_its_dollars(
     pkb_arena_warm: CommandLine, home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stored_runs import ran
@@ -149,72 +150,81 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
     assert path.read_text() == load_catalogue().find("13").baseline_source
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["run", "gemm_alreduce", "kernel.py"], ["gemm_alreduce", "gemm_allreduce"]),
-        (["run", "99", "kernel.py"], ["there is no problem '99'", "ids go from 1 to 87"]),
-        (["run", "gem", "kernel.py"], ["gemm_allgather", "gemm_allreduce"]),
-        (["gem"], ["no command and no problem 'gem'", "gemm_allreduce"]),
-        (["replya"], ["no problem 'replya'", "`pkb-arena replay`"]),
-        (["13"], ["needs a terminal"]),
-        (["13", "kernel.py"], ["needs a terminal"]),
-        (["13", "nowhere.py"], ["there is no kernel file nowhere.py", "pkb-arena new PROBLEM -o nowhere.py"]),
-        (["13", ".."], ["has no kernel.py"]),
-        (["13", "kernel.py", "more.py"], ["unexpected extra argument"]),
-        (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
-        (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
-        (["run", "13", "nowhere.py"], ["nowhere.py"]),
-        (["run", "13", ".."], ["has no kernel.py", "folder"]),
-        (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
-        (["run", "13", "kernel.py", "--size", "Q=4"], ["'Q'"]),
-        (["run", "13", "kernel.py", "--size", "M=many"], ["many", "whole number"]),
-        (["run", "13", "kernel.py", "--size", "M"], ["NAME=VALUE"]),
-        (["run", "13", "kernel.py", "--size", "M=0"], ["M=0"]),
-        (["run", "13", "kernel.py", "--preset", "huge"], ["huge", "tiny"]),
-        (["run", "13", "kernel.py", "--world", "0"], ["'--world': '0' is not a whole number from 1 to 64"]),
-        (["run", "13", "kernel.py", "--world", "two"], ["'two' is not a whole number"]),
-        (["run", "13_gemm", "kernel.py"], ["gemm_allreduce"]),
-        (["run", "13", "baseline-grph"], ["baseline-grph", "`baseline` and `house`"]),
-        (["sweep", "--problems", ""], ["no problem is chosen"]),
-        (["sweep", "--players", ""], ["names nobody"]),
-        (["duels", "--category", "nope"], ["'nope'", "choose from collective"]),
-        (["import", "nowhere"], ["there is no folder nowhere"]),
-        (["import", "."], [". is no bundle: it has no manifest.json"]),
-        (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
-        (["completion", "tcsh"], ["'SHELL': 'tcsh'", "bash"]),
-        (["list", "--category"], ["requires an argument", "--category"]),
-        (["show", "13", "--house", "--json"], ["--json has the text"]),
-        (["run", "13", "kernel.py", "--world", "9"], ["9"]),
-        (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
-        (["run", "13"], ["KERNEL"]),
-        (["watch", "13", "baseline"], ["baseline"]),
-        (["walk"], ["walk"]),
-        (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
-        (["config", "path", "attic"], ["attic"]),
-        (["config", "path", "attic", "--json"], ["attic"]),
-        (["replay", "last", "--source", "--json"], ["--source prints"]),
-        (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
-        (["attacks"], ["python -m benchmarks attacks"]),
-        (["run", "13", "kernel.py", "--seconds", "0"], ["--seconds", "0.1"]),
-        (["run", "13", "kernel.py", "--seconds", "nan"], ["'nan' is not a number from 0.1 to 600"]),
-        (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
-        (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
-    ],
-)
-def test_bad_usage_gets_one_message_and_exit_2(
-    pkb_arena: CommandLine, kernel: Path, home: Path, arguments: list[str], words: list[str]
-) -> None:
-    done = pkb_arena(*arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert "Errno" not in done.stderr
-    assert done.stderr.startswith("pkb-arena: ")
-    for word in words:
-        assert word in done.stderr
-    for jargon in ("integer range", "<=x", "codec"):
-        assert jargon not in done.stderr
+BAD_USAGE = [
+    (["run", "gemm_alreduce", "kernel.py"], ["gemm_alreduce", "gemm_allreduce"]),
+    (["run", "99", "kernel.py"], ["there is no problem '99'", "ids go from 1 to 87"]),
+    (["run", "gem", "kernel.py"], ["gemm_allgather", "gemm_allreduce"]),
+    (["gem"], ["no command and no problem 'gem'", "gemm_allreduce"]),
+    (["replya"], ["no problem 'replya'", "`pkb-arena replay`"]),
+    (["13"], ["needs a terminal"]),
+    (["13", "kernel.py"], ["needs a terminal"]),
+    (["13", "nowhere.py"], ["there is no kernel file nowhere.py", "pkb-arena new PROBLEM -o nowhere.py"]),
+    (["13", ".."], ["has no kernel.py"]),
+    (["13", "kernel.py", "more.py"], ["unexpected extra argument"]),
+    (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
+    (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
+    (["run", "13", "nowhere.py"], ["nowhere.py"]),
+    (["run", "13", ".."], ["has no kernel.py", "folder"]),
+    (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
+    (["run", "13", "kernel.py", "--size", "Q=4"], ["'Q'"]),
+    (["run", "13", "kernel.py", "--size", "M=many"], ["many", "whole number"]),
+    (["run", "13", "kernel.py", "--size", "M"], ["NAME=VALUE"]),
+    (["run", "13", "kernel.py", "--size", "M=0"], ["M=0"]),
+    (["run", "13", "kernel.py", "--preset", "huge"], ["huge", "tiny"]),
+    (["run", "13", "kernel.py", "--world", "0"], ["'--world': '0' is not a whole number from 1 to 64"]),
+    (["run", "13", "kernel.py", "--world", "two"], ["'two' is not a whole number"]),
+    (["run", "13_gemm", "kernel.py"], ["gemm_allreduce"]),
+    (["run", "13", "baseline-grph"], ["baseline-grph", "`baseline` and `house`"]),
+    (["sweep", "--problems", ""], ["no problem is chosen"]),
+    (["sweep", "--players", ""], ["names nobody"]),
+    (["duels", "--category", "nope"], ["'nope'", "choose from collective"]),
+    (["import", "nowhere"], ["there is no folder nowhere"]),
+    (["import", "."], [". is no bundle: it has no manifest.json"]),
+    (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
+    (["completion", "tcsh"], ["'SHELL': 'tcsh'", "bash"]),
+    (["list", "--category"], ["requires an argument", "--category"]),
+    (["show", "13", "--house", "--json"], ["--json has the text"]),
+    (["run", "13", "kernel.py", "--world", "9"], ["9"]),
+    (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
+    (["run", "13"], ["KERNEL"]),
+    (["watch", "13", "baseline"], ["baseline"]),
+    (["walk"], ["walk"]),
+    (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
+    (["config", "path", "attic"], ["attic"]),
+    (["config", "path", "attic", "--json"], ["attic"]),
+    (["replay", "last", "--source", "--json"], ["--source prints"]),
+    (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
+    (["attacks"], ["python -m benchmarks attacks"]),
+    (["run", "13", "kernel.py", "--seconds", "0"], ["--seconds", "0.1"]),
+    (["run", "13", "kernel.py", "--seconds", "nan"], ["'nan' is not a number from 0.1 to 600"]),
+    (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
+    (["replay", "last", "--speed", "nan"], ["--speed", "'nan'"]),
+]
+SEVERAL = """
+import contextlib, io, json, sys
+from screens.main import main
+found = []
+for arguments in json.loads(sys.argv[1]):
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            status = end.code
+    found.append((status, out.getvalue(), err.getvalue()))
+print(json.dumps(found))
+"""
+"""Runs several command lines, one after another, in one process."""
+
+
+def test_bad_usage_gets_one_message_and_exit_2(command_lines: Any, kernel: Path, home: Path, tmp_path: Path) -> None:
+    several = json.dumps([arguments for arguments, _ in BAD_USAGE])
+    done = command_lines.run(SEVERAL, [several], tmp_path, os.environ, PATIENCE_S)
+    for (arguments, words), (status, out, err) in zip(BAD_USAGE, json.loads(done.stdout), strict=True):
+        assert (status, out) == (2, ""), arguments
+        assert err.startswith("pkb-arena: "), arguments
+        assert [word for word in words if word not in err] == [], arguments
+        assert not [word for word in ("Traceback", "Errno", "integer range", "<=x", "codec") if word in err], arguments
     assert not (home / "data").exists()  # nothing was started
 
 

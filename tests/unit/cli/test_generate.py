@@ -242,6 +242,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
+@pytest.mark.further
 def test_right_kernels_are_judged_at_requested_other_sizes(pkb_arena: CommandLine, models: ModelServer) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT), streamed(RIGHT)]
     given = ("generate", "1", *SETTING, "--model", "anthropic", "--other-sizes")
@@ -289,6 +290,7 @@ def test_no_process_inherits_key_and_interrupt_ends_all(models: ModelServer, tmp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jail")
+@pytest.mark.further
 def test_model_starts_from_kernel_and_races_it(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(RIGHT.split("```python\n")[1].split("```")[0] + "# slow\n")
     models.replies = [streamed(RIGHT)]
