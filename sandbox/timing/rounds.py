@@ -303,9 +303,8 @@ class Rounds:
         """
         self.turns.check_memory()
         started = self.timer.monotonic()
-        places = self.affordable_pairs
-        if not counts:
-            places = max(1, min(places, self.probes.left(self.calls)))
+        most = pairs_for(self.pace, self.calls, self.prepared.layout.slots)
+        places = self.affordable_pairs if counts else max(1, min(most, self.probes.left(self.calls)))
         self.turns.draw(self.calls * places, self.show_seldom if counts else None)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
