@@ -130,6 +130,8 @@ class TrustedRank(Rank):
         self.device.free_blocks(CACHED_BYTES)
         self.device.synchronize()
         self.reply(order, messages.Drawn(tables, touched))
+        # Its first call makes a context of the device, which takes half a second. The worlds assemble arguments meanwhile.
+        self.device.complete(None, self.arenas.own, [], watch=False)
 
     def reveal(self, order: messages.Reveal, fds: list[int]) -> None:
         """Completes the inputs of some slots right before a side's GO. Without a side it only watches the device."""

@@ -8,6 +8,7 @@ from opened_problems import PROBLEMS, opened
 from problems.setting import RankSetting
 from sandbox.memory import slots
 from sandbox.protocol.messages import Draw, DrawAgain
+from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import Leaves, ProblemCode
 from sandbox.rank.trusted import TrustedRank
 
@@ -17,7 +18,7 @@ SEED, OTHER = 4242, 777
 class OneSlot:
     """The part of a rank's arenas that drawing uses: its own inputs in one slot."""
 
-    in_bytes = 1 << 30
+    in_bytes, own = 1 << 30, torch.empty(0)
 
     def __init__(self) -> None:
         self.tables: dict[int, object] = {}
@@ -39,7 +40,7 @@ class Drawing(TrustedRank):
 
     def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
         self.rank, self.code, self.setting = setting.rank, code, setting
-        self.device = SimpleNamespace(synchronize=lambda: None, free_blocks=lambda beyond: None)  # type: ignore[assignment]
+        self.device = Device()
         self.arenas = OneSlot()  # type: ignore[assignment]
         self.comparison = SimpleNamespace(new_iterations=lambda: None)  # type: ignore[assignment]
         self.replaced = set()
