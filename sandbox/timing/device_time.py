@@ -87,9 +87,7 @@ class DeviceTime:
         self.call_seconds = quicker
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
         self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots // 2, self._most_calls[0]))
-        if self.calls > calls and self._pairs(self.calls, 1) is None:
-            self.calls = calls
-            self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
+        self._most_calls = sorted({*self._most_calls, calls}, reverse=True)  # so many can be queued
 
     def round(self, number: int, most: int) -> None:
         """Times some pairs, if there is device time. number: of the round; most: pairs at most."""
