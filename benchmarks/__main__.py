@@ -10,6 +10,7 @@ from arena.cli import exit_code_of
 from arena.cli.display import run_interruptibly
 from arena.cli.options import Whole, json_option, open_session
 from arena.cli.output import print_json, print_line, say
+from benchmarks.atlas import command as atlas
 from benchmarks.attacks.main import command as attacks
 from benchmarks.catalogue import LONG, MEASUREMENTS, TABLES, conclude, measure, tabulate
 from benchmarks.kittens_checkout import command as kittens_checkout
@@ -123,6 +124,7 @@ for _name in TABLES:
 main.add_command(attacks, "attacks")
 main.add_command(monkey, "monkey")
 main.add_command(sweep_table, "results")
+main.add_command(atlas, "atlas")
 main.add_command(kittens_checkout, "kittens")
 
 

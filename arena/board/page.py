@@ -197,7 +197,7 @@ def page(board: Board) -> str:
     legend = [joined(_dot(kind), kind, " ") for kind in COLOURS]
     parts = [element("h1", "pkb-arena board"), _muted(about), element("p", *legend, class_="muted")]
     for place in board.places:
-        parts += [element("h2", _heading(place)), _muted(place_words(board, place)), _table(board, place)]
+        parts += [element("h2", place_words(board, place)), _table(board, place)]
         parts.append(
             element("h3", "Right, and right and faster, of one attempt. Lines: 95 % intervals. Hollow: published.")
         )
@@ -218,11 +218,6 @@ def page(board: Board) -> str:
 
 def _muted(words: str) -> Markup:
     return element("p", words, class_="muted")
-
-
-def _heading(place: ResultPlace) -> str:
-    ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
-    return f"{place.preset} · {ranks} · {place.device}" + (f" · from elsewhere: {place.source}" if place.source else "")
 
 
 def _dot(kind: str) -> Markup:

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: a kernel is typed, saved and judged; no request goes to another machine."""
+"""Pages in a real Chromium: a kernel is typed, saved and judged; the atlas; no request goes to another machine."""
 
 import asyncio
 import shutil
@@ -11,9 +11,12 @@ from aiohttp import web
 from chromium import started
 from waiting import PATIENCE_S
 
+from arena.board.scorecard import results
 from arena.paths import Paths
 from arena.records.header import read_events
 from arena.settings import Settings, save_settings
+from benchmarks.atlas import STORED, atlas
+from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Finished
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -101,3 +104,32 @@ async def test_another_port_receives_no_secret(paths: Paths, tmp_path: Path, ser
             await asyncio.sleep(0.1)
         for link in served.links:
             assert not [text for text in received if link.partition("token=")[2] in text]
+
+
+async def test_atlas_fits_windows_and_sorts(tmp_path: Path) -> None:
+    for name, page in atlas(load_catalogue(), [result for path in STORED for result in results(path)], {}).items():
+        (tmp_path / name).write_text(page, encoding="utf-8")
+    assert PROGRAM is not None
+    async with started(PROGRAM, tmp_path / "profile") as browser:
+        for width, scheme, background in ((400, "light", "246, 247, 249"), (1600, "dark", "15, 18, 22")):
+            for name in ("index.html", "13_gemm_allreduce.html"):
+                tab = await browser.tab("about:blank", width, 900)
+                scheme_feature = {"name": "prefers-color-scheme", "value": scheme}
+                await tab.call("Emulation.setEmulatedMedia", features=[scheme_feature])
+                await tab.call("Page.navigate", url=(tmp_path / name).as_uri())
+                async with asyncio.timeout(PATIENCE_S):
+                    while await tab.value("document.readyState + location.protocol") != "completefile:":
+                        await asyncio.sleep(0.1)
+                page = "document.documentElement"
+                assert await tab.value(f"{page}.scrollWidth <= {page}.clientWidth")
+                assert background in await tab.value("getComputedStyle(document.body).backgroundColor")
+                if name == "index.html":
+                    await tab.value("document.querySelectorAll('.sorts th button')[2].click()")
+                    cells = "[...document.querySelector('.sorts').tBodies[0].rows].map(row => row.cells[2].querySelector('data'))"
+                    keys = await tab.value(f"{cells}.map(data => data ? Number(data.value) : -1)")
+                    assert keys == sorted(keys, reverse=True)
+                    assert keys[0] > 1
+                assert not tab.errors
+                assert {urlsplit(address).scheme for address in tab.requests} <= {"file"}
+                (tmp_path / f"{name}-{width}.png").write_bytes(await tab.picture())
+                await tab.close()
