@@ -26,6 +26,55 @@ ROOT = Path(__file__).resolve().parents[2]
 BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 
 
+ALSO_SHOWN = {
+    *(
+        "A7",
+        "A9",
+        "A12",
+        "A13",
+        "A15",
+        "A16",
+        "A17",
+        "A18",
+        "A20",
+        "A21",
+        "A22",
+        "A25",
+        "A26",
+    ),  # unit/rank, unit/referee
+    *(
+        "T13",
+        "T14",
+        "T15",
+        "T17",
+        "T21",
+        "T24",
+        "T26",
+        "T27",
+        "T29",
+        "T30",
+        "T32",
+    ),  # unit/judge, unit/timing, unit/worlds
+    *(
+        "H4",
+        "H5",
+        "H6",
+        "H9",
+        "H10",
+        "H11",
+        "H17",
+        "H18",
+        "H20",
+        "H21",
+        "H22",
+        "H23",
+        "H25",
+        "H26",
+    ),  # unit/jail, unit/worlds
+}
+"""Attacks against defences that tests without a judged kernel show, too: these kernels are marked `further`."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrizes `kernel_name` with the kernels of the suite that the module's `covers` accepts.
 
@@ -37,13 +86,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kernels = read_kernels(FOLDER)
     defences = {attack.id: attack.stopped_by for attack in read_catalogue(FOLDER)}
     first = {defences.get(kernel.attack): kernel for kernel in reversed(kernels) if kernel.device != "cuda"}
-    twins = Counter(kernel.twin for kernel in first.values())
+    twins = Counter(kernel.twin for kernel in first.values() if kernel.attack not in ALSO_SHOWN)
     shown = set()
     cases = []
     for kernel in filter(metafunc.module.covers, kernels):
         case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
         mark = [pytest.mark.long] if case in shown else [pytest.mark.further]
-        if kernel == first.get(defences.get(kernel.attack)) or twins[kernel.name] > 1 or kernel.attack == "-":
+        usual = kernel == first.get(defences.get(kernel.attack)) and kernel.attack not in ALSO_SHOWN
+        if usual or twins[kernel.name] > 1 or kernel.attack == "-":
             mark = []
         elif kernel.attack == TWIN:
             mark = [pytest.mark.further]

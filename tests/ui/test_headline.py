@@ -163,18 +163,6 @@ def test_waiting_run_says_for_whom_and_how_long(events) -> None:
 
 
 @pytest.mark.slow
-async def test_the_chart_says_that_the_run_waits(open_app, events, until, screen_text) -> None:
-    async with open_app(problem="13", size=(160, 40)) as (app, pilot):
-        for event in events("timing"):
-            if isinstance(event, PhaseStarted) and event.phase == "time":
-                break
-            app.screen.apply(event)
-        app.screen.apply(Waiting(run_id=app.screen.session.state.run_id))
-        await until(pilot, lambda: screen_text(app).count("Waiting: another run is timing") == 3)
-        await until(pilot, lambda: "Waiting: another run is timing (no details known)" in screen_text(app))
-
-
-@pytest.mark.slow
 async def test_save_during_run_is_queued_at_once(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 40)) as (app, pilot):
         for event in events("timing"):

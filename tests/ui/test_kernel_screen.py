@@ -92,16 +92,6 @@ async def test_headline_names_its_clock_and_times_name_both(open_app, events, un
         await until(pilot, lambda: "Speedup, device time, 99 % interval" in screen_text(app))
 
 
-async def test_measuring_line_says_how_long_it_may_take(open_app, events, type_kernel, until, screen_text) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        type_kernel(app.screen, "pass")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.screen.session.state.result is not None)
-        await play(app.screen, until, events("timing"))
-        await until(pilot, lambda: "s, budget up to 2.5 s · round 40/80" in screen_text(app))
-        await until(pilot, lambda: "end-to-end" in screen_text(app))
-
-
 @pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
 async def test_failure_shows_message_and_place_once(open_app, events, until, screen_text, size) -> None:
     message, place = "output 0 differs", "in check · rank 2"

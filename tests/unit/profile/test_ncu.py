@@ -200,6 +200,7 @@ def test_rank_0_is_profiled_while_peers_take_part(ncu: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_hanging_replay_ends_and_next_is_tried(ncu: Path) -> None:
     (ncu.parent / "hangs").write_text(KERNEL)
     limits = [msgspec.structs.replace(replays()[0], limit_s=1.0), replays()[1]]

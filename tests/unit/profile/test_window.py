@@ -93,6 +93,7 @@ def test_rank_failing_while_others_wait_is_told_soon() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_kernel_dying_under_profiler_keeps_its_counts() -> None:
     source = ALL_REDUCE.replace(
         "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
@@ -125,6 +126,7 @@ if dist.get_rank() == 1:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 def test_missing_profiler_on_one_rank_keeps_counts() -> None:
     found = profile_world(SETTING, "kernel.py", Kernel(ALL_REDUCE + NO_CUPTI), PretendedGpus(), choose())
     assert found.outside is not None

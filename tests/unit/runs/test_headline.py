@@ -1,16 +1,13 @@
-"""Every headline names its clock, during a run and at its end; results of older versions have no clock."""
+"""Every headline names its clock, during a run and at its end."""
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from run_states import fold
 
 from arena.cli.run import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
-from arena.records.header import read_events
 from arena.words.headline import advice_words, brief_words, by_clock, detectable_words, headline_of, headline_so_far
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
@@ -53,17 +50,6 @@ def test_result_is_shown_by_clock_that_it_names():
     assert headline_of(msgspec.structs.replace(result, speedup=None)) is None
 
 
-@pytest.mark.parametrize("name", ["pass", "timing", "wrong", "error"])
-def test_recordings_without_the_new_fields_replay(name):
-    state = fold(recorded(name))
-    if name == "pass":
-        assert state.headline is not None
-        assert (state.headline.clock, state.headline.outcome, state.headline.where) == ("", "faster", "")
-        assert state.result is not None
-        assert (state.result.told, state.result.advice) == ("", "")
-    assert (state.verdict is Verdict.PASS) == (name in ("pass", "timing"))
-
-
 def test_both_clocks_say_their_limits_and_advice():
     assert detectable_words(Speedup(call=FAST, device=EVEN)) == (
         "smallest detectable difference: 11 % (end-to-end), 1.6 % (device time)"
@@ -92,13 +78,6 @@ def test_a_duel_names_the_clock_of_its_final():
     assert "[1.40, 1.60], 9" in final_words(header, msgspec.structs.replace(ended, clock=""))
     assert speed_words(Interval(1.002, 1.001, 1.003), "call") == "▲ 1.00× [1.001, 1.003] end-to-end"
     assert speed_words(Interval(50.0, 0.78, 50.0), "call") == "~ [0.78, 50.00] end-to-end"
-
-
-def test_journals_of_older_duels_have_no_clock():
-    for name in ("duel.jsonl", "duel-house.jsonl"):
-        last = json.loads((ROOT / "docs" / name).read_bytes().splitlines()[-1])
-        assert "clock" not in last or last["clock"] in ("", "call", "device")
-    assert list(read_events(RECORDINGS / "pass.jsonl"))
 
 
 def test_noise_has_no_figure_and_even_is_same() -> None:
