@@ -99,6 +99,7 @@ async def test_recorded_and_live_scenes_say_so(play, until, screen_text, tmp_pat
         await until(pilot, lambda: all(row.rstrip() in screen_text(app) for row in title))
 
 
+@pytest.mark.further
 async def test_everything_is_seen_on_a_small_terminal(play, until) -> None:
     fits: dict[str, bool] = {}
     async with play([Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], size=(60, 24)) as (app, pilot):

@@ -342,6 +342,7 @@ async def test_kernel_that_is_hidden_leaves_room_to_editor(open_app, until, scre
         await until(pilot, lambda: "esc leave" in screen_text(app).splitlines()[-1])
 
 
+@pytest.mark.further
 async def test_a_terminal_of_12_rows_shows_code(open_app, until, screen_text) -> None:
     async with open_app(size=(40, 12)) as (app, pilot):
         await started(app, pilot, until, prepare(app, you="pass\n# two\n# three", guest="pass"))

@@ -202,6 +202,7 @@ async def test_title_has_columns_that_nothing_else_needs(open_app, events, until
 
 
 @pytest.mark.slow
+@pytest.mark.further
 async def test_owner_of_verdict_and_remedy_are_whole(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         for event in events("pass"):
@@ -228,6 +229,7 @@ def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.further
 async def test_changing_figure_says_so_where_narrow(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("timing"):

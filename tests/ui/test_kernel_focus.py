@@ -168,6 +168,7 @@ async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
         assert (await help_of(app, pilot, until))[0].startswith("## Keys of the pane with the focus: Filter")
 
 
+@pytest.mark.further
 async def test_tabs_have_the_letters_and_words_that_fit(open_app, until, screen_text) -> None:
     def tabs() -> str:
         return screen_text(app).splitlines()[3].rstrip()

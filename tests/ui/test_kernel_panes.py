@@ -106,6 +106,7 @@ async def test_resized_terminal_leaves_nothing_blank(open_app, events, until, sc
             await until(pilot, lambda: all(words in screen_text(app) for words in whole))
 
 
+@pytest.mark.further
 async def test_at_100_columns_failures_and_charts_have_room(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         answer = app.screen.query_one("#answer")
@@ -122,6 +123,7 @@ async def test_at_100_columns_failures_and_charts_have_room(open_app, events, un
         await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
 
 
+@pytest.mark.further
 async def test_log_stays_visible_when_terminal_widens(open_app, events, until, screen_text) -> None:
     """The hidden timing pane is drawn without a width, so its sentences take a row for each word."""
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
@@ -136,6 +138,7 @@ async def test_log_stays_visible_when_terminal_widens(open_app, events, until, s
         await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)
 
 
+@pytest.mark.further
 async def test_pane_without_rows_scrolls_into_sight(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 24)) as (app, pilot):
         for event in events("told"):

@@ -69,6 +69,7 @@ async def test_a_key_is_taken_shared_or_refused(open_app, until, screen_text) ->
         assert editor._keymap == {}
 
 
+@pytest.mark.further
 async def test_sentences_and_refusals_are_whole_at_60_columns(open_app, until, screen_text) -> None:
     def said(app) -> str:
         return " ".join(screen_text(app).replace("│", " ").split())
@@ -142,6 +143,7 @@ def test_keys_are_written_as_people_know_them() -> None:
     assert action_named("fly") is None
 
 
+@pytest.mark.further
 async def test_columns_stay_and_sentences_end_at_words(open_app, until, screen_text) -> None:
     def lines(app) -> list[str]:
         return [line for line in screen_text(app).splitlines() if "Run the kernel in" in line]

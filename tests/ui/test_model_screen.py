@@ -313,6 +313,7 @@ async def test_right_kernel_is_judged_at_chosen_other_sizes(open_app, until, scr
         await until(pilot, lambda: screen_text(app).count("▲ 1.50× faster") >= 2)  # one row per setting
 
 
+@pytest.mark.further
 async def test_terminal_of_12_rows_shows_button_that_asks(open_app, until, screen_text, with_model) -> None:
     async with open_app(size=(40, 12)) as (app, pilot):
         app.picker.table.move_cursor(row=2)
@@ -322,6 +323,7 @@ async def test_terminal_of_12_rows_shows_button_that_asks(open_app, until, scree
         await until(pilot, lambda: "model         local" in screen_text(app))
 
 
+@pytest.mark.further
 async def test_reason_of_failure_is_whole_at_100_columns(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(size=(100, 30)) as (app, pilot):

@@ -75,6 +75,7 @@ async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> Non
         assert screen.query_one("#left-pane").region.width == 80  # the race is below it
 
 
+@pytest.mark.further
 async def test_both_players_are_reachable_where_one_fits(open_app, until, screen_text) -> None:
     async with open_app(size=(58, 24)) as (app, pilot):
         screen = await replayed(app, pilot, until)

@@ -70,6 +70,7 @@ async def test_the_keys_of_a_bar_are_never_cut(open_app, until, screen_text, col
             await pilot.press("escape")
 
 
+@pytest.mark.further
 async def test_path_keeps_end_when_pane_changes_width(open_app, until, screen_text) -> None:
     async with open_app(size=(100, 30), problem="13") as (app, pilot):
         await pilot.press("ctrl+t")
@@ -117,6 +118,7 @@ def test_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
     assert shortened_path(path, 10) == "…kernel.py"
 
 
+@pytest.mark.further
 async def test_match_that_is_visible_moves_no_line_sideways(open_app, type_kernel, until) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         editor = app.screen.editor
