@@ -27,50 +27,13 @@ BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 
 
 ALSO_SHOWN = {
-    *(
-        "A7",
-        "A9",
-        "A12",
-        "A13",
-        "A15",
-        "A16",
-        "A17",
-        "A18",
-        "A20",
-        "A21",
-        "A22",
-        "A25",
-        "A26",
-    ),  # unit/rank, unit/referee
-    *(
-        "T13",
-        "T14",
-        "T15",
-        "T17",
-        "T21",
-        "T24",
-        "T26",
-        "T27",
-        "T29",
-        "T30",
-        "T32",
-    ),  # unit/judge, unit/timing, unit/worlds
-    *(
-        "H4",
-        "H5",
-        "H6",
-        "H9",
-        "H10",
-        "H11",
-        "H17",
-        "H18",
-        "H20",
-        "H21",
-        "H22",
-        "H23",
-        "H25",
-        "H26",
-    ),  # unit/jail, unit/worlds
+    attack
+    for attacks in (
+        "A7 A9 A12 A13 A15 A16 A17 A18 A20 A21 A22 A25 A26",  # tests/unit/rank, tests/unit/referee
+        "T13 T14 T15 T17 T21 T24 T26 T27 T29 T30 T32",  # tests/unit/judge, tests/unit/timing, tests/unit/worlds
+        "H4 H5 H6 H9 H10 H11 H17 H18 H20 H21 H22 H23 H25 H26",  # tests/unit/jail, tests/unit/worlds
+    )
+    for attack in attacks.split()
 }
 """Attacks against defences that tests without a judged kernel show, too: these kernels are marked `further`."""
 

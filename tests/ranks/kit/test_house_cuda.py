@@ -14,26 +14,12 @@ from house_agreement import off, real_leaves, same, wanted_leaves
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
 
+BLOCKS = ["attention", "columns", "experts", "perceptron", "r", "sums", "clipping", "truncation", "zero_step"]
 HOUSE = {
     p.slug: p
     for p in load_catalogue().problems
     if p.house_source
-    and any(
-        text in p.house_source
-        for text in (
-            "cuda.compile",
-            "sandbox.kit.blocks.attention",
-            "sandbox.kit.blocks.columns",
-            "sandbox.kit.blocks.experts",
-            "sandbox.kit.blocks.columns",
-            "sandbox.kit.blocks.perceptron",
-            "sandbox.kit.blocks.r",
-            "sandbox.kit.blocks.sums",
-            "sandbox.kit.blocks.clipping",
-            "sandbox.kit.blocks.truncation",
-            "sandbox.kit.blocks.zero_step",
-        )
-    )
+    and any(text in p.house_source for text in ("cuda.compile", *(f"sandbox.kit.blocks.{block}" for block in BLOCKS)))
 }
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {
