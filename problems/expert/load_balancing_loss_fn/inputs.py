@@ -15,7 +15,7 @@ FAVOURITES = 3
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """gate_logits [L, M, E] and attention_mask [B, M/B] int64.
 
-    Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own. A tenth of the rows,
+    Meaningful: |N(0, 1)| plus a bias per rank, layer and expert, so that every rank has a loss of its own. A tenth of the rows,
     at random places, choose a few of the experts with nearly all of their probability, so a part of the rows gives another
     loss. Every row's choice is clear. A fifth of the positions is padding. Its rows mostly choose one expert, so they change a
     loss that counts them. Every fourth iteration comes without the mask, and each one beside upstream's.
@@ -30,7 +30,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     mask = torch.ones(s.B, s.M // s.B, dtype=torch.int64, device=setting.device)
     masked = 0
     if setting.distribution != "upstream":
-        logits += setting.randn(s.L, 1, s.E)
+        logits = logits.abs() + setting.randn(s.L, 1, s.E).abs()  # else small logits of both signs cancel out
         sure = (setting.rand(s.L, s.M, dtype=torch.float32) < 0.1).nonzero(as_tuple=True)
         expert = setting.randint(0, min(s.E, FAVOURITES), (len(sure[0]),))
         logits[(*sure, (expert + setting.trial) % s.E)] += math.log(s.E) + 4
