@@ -27,8 +27,6 @@ NOOP_BATCHES = 2
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SINGLES_AT_ONCE = 6
 """Single calls whose inputs are drawn together."""
-TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
-"""Limits for the time between a rank's mark and its DONE, beyond that of worlds without a kernel."""
 
 
 class DeviceTime:
@@ -50,8 +48,8 @@ class DeviceTime:
         """Device time of a call on the faster side, as far as known; 0 without device time."""
         self._gates: dict[World, GatePage] = {}
         self._most_calls = list(CALLS)
-        self._done_delays: list[float] = []
-        """Seconds from mark to DONE in worlds without a kernel, by batch."""
+        self._done_delays: dict[int, list[int]] = {}
+        """By number of a side without a kernel, in a duel of both sides: ns from the last mark to the last DONE, by batch."""
         self._turn = 0
 
     @property
@@ -233,18 +231,20 @@ class DeviceTime:
             world.tell(FinishBatch())
             ended = page.wait(self.turns.batch_limit(batch.calls))
             done = self.turns.end(side, world, batch)
-        if ended is None or (side.observations is not None and self._went_on(started, ended, done)):
-            ended = done
-        elif side.observations is None:
-            self._done_delays.append((done - ended) / 1e9)
-        return (ended - started) / 1e9
+        return (self._end(side, ended, done) - started) / 1e9
 
-    def _went_on(self, started: int, ended: int, done: int) -> bool:
-        """Whether a rank worked on after its mark, on a stream that the mark did not cover. Times are in ns."""
-        allowed = TRAILING_SECONDS + TRAILING_SHARE * (ended - started) / 1e9
-        if self._done_delays:
-            allowed += 2 * median(self._done_delays)
-        return (done - ended) / 1e9 > allowed
+    def _end(self, side: TimedSide, marked: int | None, done: int) -> int:
+        """The end of a batch: the last mark, or the last DONE less the usual delay between the two, whichever is later.
+
+        A rank may mark too early, or work on after its mark, on a stream that the mark does not cover. The delay varies
+        by tens of microseconds, for both sides alike. Times are in ns. marked: None if it came too late.
+        """
+        if marked is None:
+            return done
+        if side.observations is None or self.clock.rival:
+            self._done_delays.setdefault(side.exchange.side, []).append(done - marked)
+        usual = min(map(median, self._done_delays.values()), default=0)
+        return max(marked, done - int(usual))
 
     def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:
         """Opens the gate for a world that blocks on its own batch and so cannot queue it. Nothing is timed."""
