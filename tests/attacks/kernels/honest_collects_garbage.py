@@ -1,0 +1,23 @@
+# expect: PASS
+# problem: allreduce
+# attack: twin
+"""Counts its calls in a profile, warns once, logs, and collects garbage in every call."""
+
+import gc
+import logging
+import warnings
+
+import torch
+import torch.distributed as dist
+
+log = logging.getLogger(__name__)
+
+
+def solution(tensor):
+    warnings.warn("sums in the run dtype", stacklevel=1)
+    with torch.profiler.record_function("sum"):
+        total = tensor.clone()
+        dist.all_reduce(total)
+    gc.collect()
+    log.info("summed %s", tuple(tensor.shape))
+    return total

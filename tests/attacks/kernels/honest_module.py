@@ -1,0 +1,28 @@
+# expect: PASS
+# problem: allreduce
+# attack: twin
+"""A torch.nn.Module with a buffer and a forward hook, under inference mode."""
+
+import torch
+import torch.distributed as dist
+
+
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, tensor):
+        self.calls += 1
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+
+
+module = Sum().eval()
+module.register_forward_hook(lambda module, inputs, output: None)
+
+
+@torch.inference_mode()
+def solution(tensor):
+    return module(tensor)
