@@ -181,7 +181,10 @@ def _cells(result: CellResult | None) -> tuple[str, ...]:
 
 def _page(problem: Problem, measured: Sequence[Measured], machines: dict[str, str]) -> str:
     source = problem.house_source or ""
-    first, *more = (ast.get_docstring(ast.parse(source)) or "").removeprefix("House kernel: ").split("\n\n")
+    said = ast.get_docstring(ast.parse(source)) or ""
+    first = re.sub(
+        r"(?:^|; )(.)", lambda found: f". {found[1].upper()}", said.partition("\n")[0].removeprefix("House kernel: ")
+    )
     results = [(place, place.results[problem.slug]) for place in measured if problem.slug in place.results]
     heads = ("setting", *_HEADS, "baseline", "kernel")
     rows = [(place.words, *_cells(result), *_times(result)) for place, result in results]
@@ -190,7 +193,7 @@ def _page(problem: Problem, measured: Sequence[Measured], machines: dict[str, st
         element("h1", f"{problem.id} {problem.slug}"),
         _muted(f"{problem.title} · {problem.category} · class {problem.class_}"),
         element("h2", "House kernel"),
-        *(element("p", each) for each in (f"{first[:1].upper()}{first[1:]}", *more)),
+        *(element("p", each) for each in (first.removeprefix(". "), *said.split("\n\n")[1:])),
         element("h2", "Measured"),
         element("div", table(heads, rows) or element("p", f"{NOT_YET.capitalize()}."), class_="card"),
         *(_told(result, source, machines) for _, result in results),

@@ -1,4 +1,7 @@
-"""House kernel: MoE layer in sub-groups of the world, which are teams of symmetric memory and need no process group."""
+"""House kernel: MoE layer in sub-groups of the world, which are teams of symmetric memory and need no process group.
+
+With fewer experts than ranks, every num_experts consecutive ranks share one set of experts.
+"""
 
 import torch
 import torch.distributed as dist

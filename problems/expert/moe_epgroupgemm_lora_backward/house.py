@@ -1,4 +1,7 @@
-"""House kernel: all-reduce of three gradients in one launch, which reads them by address, without a joined copy."""
+"""House kernel: all-reduce of three gradients in one launch, which reads them by address, without a joined copy.
+
+Small gradients go to all ranks at once, in words with a flag. Of large ones each rank adds up one share for all.
+"""
 
 import functools
 from collections.abc import Sequence

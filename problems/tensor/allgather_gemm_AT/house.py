@@ -1,4 +1,7 @@
-"""House kernel: GEMM with gathered columns of A, which arrive in place, without a transposition, beside the product."""
+"""House kernel: GEMM with gathered columns of A, which arrive in place, without a transposition, beside the product.
+
+Copy engines gather some rows while others are multiplied. Small matrices take one launch and one product.
+"""
 
 import torch
 
