@@ -65,6 +65,18 @@ async def test_longer_measuring_judges_same_revision_again(open_app, type_kernel
         assert screen.session.most_s == 2.5
 
 
+async def test_history_has_verdict_while_measuring_goes_on(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "measures")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.measuring_on)
+        assert not app.services.store.history(13)
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "✓ PASS" in screen_text(app))
+        assert [entry.run_id for entry in app.screen.entries] == [screen.session.state.run_id]
+
+
 async def test_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "pass")

@@ -1,7 +1,7 @@
 """A referee whose behaviour is set by the first line of the kernel's source: failures on demand.
 
 Sources: `pass`, or none as for the baseline; `budget`, which also prints its budget; `wrong`; `wait` for a cancel; `times`,
-which passed the check and waits for a cancel;
+which passed the check and waits for a cancel; `measures`, which has a verdict and goes on measuring;
 `waits`, which sends Waiting and then passes; `hang`, which stops answering; `die`; `garbage`; `fatal`; `refuse`.
 """
 
@@ -84,6 +84,9 @@ def judge(command: events.Run) -> None:
         case "times":
             say(events.Checked(run_id=command.run_id, verdict=Verdict.PASS, seconds=0.1))
             correct.append(finished(msgspec.structs.replace(command, rounds=0), sha256).result)
+        case "measures":
+            say(events.Checked(run_id=command.run_id, verdict=Verdict.PASS, seconds=0.1))
+            say(events.Judged(run_id=command.run_id, sha256=sha256, result=finished(command, sha256).result))
         case "hang":
             time.sleep(600)
         case "die":
