@@ -21,6 +21,7 @@ from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 from screens.actions import bindings, key_of
 from screens.app_protocol import dismiss_in_front
 from screens.widgets.key_line import entitle
+from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import PlainStatic
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class Dialog(ModalScreen[ScreenResultType]):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
     """Whether it only shows text. Then the menu offers commands of the screen below, which close this dialog first."""
-    BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *map(on_the_app, bindings("everywhere")),
+        Binding("escape", "back", "back"),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +104,14 @@ class Dialog(ModalScreen[ScreenResultType]):
     def refuse(self, why: str) -> None:
         """Shows in the line `#report` why the dialog does not do what was asked."""
         self.report(f"✗ {why}", "$error")
+
+    def action_filter(self) -> None:
+        self.query_one(FilterInput).open()
+
+    def action_back(self) -> None:
+        """Closes the filter if it is open, else the dialog."""
+        if not any(each.close() for each in self.query(FilterInput)):
+            self.dismiss(None)
 
     def jump(self) -> None:
         """Shows a letter at every field and goes to the one that is pressed."""
@@ -128,7 +140,7 @@ class Reader(Dialog[None]):
     """Markdown in a scrolling pane. The first section appears at once, the others later, because each takes a while."""
 
     TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "dismiss", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "back", "back")]
 
     def __init__(self, title: str, *sections: str) -> None:
         super().__init__()
@@ -151,7 +163,6 @@ class DecidingDialog(Dialog[ScreenResultType]):
     """A dialog of fields. Enter confirms it from any field. Space opens a list, in which enter then chooses."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
         Binding("f5,ctrl+s", "decide", "go ahead", show=False, priority=True),
         Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
     ]

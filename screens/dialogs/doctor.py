@@ -44,7 +44,7 @@ class DoctorScreen(Dialog[None]):
     """Examines the machine when it opens; GPUs take a moment."""
 
     TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "back", "back")]
 
     def __init__(self) -> None:
         super().__init__()

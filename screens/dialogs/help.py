@@ -169,10 +169,7 @@ def _names(row: str) -> list[str]:
 class HelpScreen(Reader):
     """The help page."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,space", "back", "back"),
-        Binding("slash", "search", "search"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "filter", "search")]
 
     def __init__(self, pages: Sequence[str]) -> None:
         super().__init__("Help", *pages)
@@ -180,15 +177,12 @@ class HelpScreen(Reader):
     def on_mount(self) -> None:
         super().on_mount()
         page = self.query_one(VerticalScroll)
-        page.mount(FilterInput("words", id="search"), before=0)
+        page.mount(FilterInput("words", id="search", of=".dialog"), before=0)
         page.border_subtitle = f"/ search · {self.key_words('help')} keys beside the screen · esc back"
 
     async def _mount_the_rest(self) -> None:
         await super()._mount_the_rest()
         await self._show(self.query_one(FilterInput).words)  # typed meanwhile
-
-    def action_search(self) -> None:
-        self.query_one(FilterInput).open()
 
     @on(Input.Changed)
     def _searched(self) -> None:
@@ -200,14 +194,3 @@ class HelpScreen(Reader):
             page.display = bool(text)
             if text and text != page.source:
                 await page.update(text)
-
-    @on(Input.Submitted)
-    def action_to_table(self) -> None:
-        self.query_one(VerticalScroll).focus()
-
-    def action_back(self) -> None:
-        """Ends the search, or closes the help."""
-        if self.query_one(FilterInput).close():
-            self.query_one(VerticalScroll).focus()
-        else:
-            self.dismiss()

@@ -56,7 +56,6 @@ class KeyEditor(Dialog[dict[str, str] | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("key_editor.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
         Binding("ctrl+s", "save", "save", priority=True),
         Binding("backspace,delete", "reset", "usual key"),
         Binding("ctrl+r", "reset_all", "all usual keys"),

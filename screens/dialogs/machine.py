@@ -32,7 +32,6 @@ class MachineDialog(Dialog[str | None]):
     """Dismisses with the name of the sweep to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
         Binding("n", "start", "start a sweep"),
         Binding("x", "stop", "stop the sweep; its results are kept"),
         Binding("r", "resume", "resume the sweep"),

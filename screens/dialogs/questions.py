@@ -17,8 +17,6 @@ from screens.widgets.text_lines import PlainStatic
 class Question(Dialog[bool | None]):
     """A question with two answers; escape gives neither (None)."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "neither")]
-
     def __init__(self, title: str, text: str, yes: str, no: str) -> None:
         super().__init__()
         self._title, self._text, self._yes, self._no = title, text, yes, no
@@ -37,8 +35,6 @@ class Question(Dialog[bool | None]):
 
 class Ask(Dialog[str | None]):
     """Asks for one line of text."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
     def __init__(self, title: str, text: str = "", example: str = "", enter: str = "keeps it") -> None:
         """enter: what the key enter does."""
@@ -76,8 +72,6 @@ def template_sentences(*, on_gpus: bool) -> dict[str, str]:
 
 class Choose(Dialog[str | None]):
     """A choice of one of a few options, each with a sentence."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
     def __init__(self, title: str, options: dict[str, str]) -> None:
         super().__init__()

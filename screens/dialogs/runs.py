@@ -38,7 +38,6 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
     KEYS: ClassVar[str] = ""
     """The keys of a subclass for the border."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
         Binding("slash", "filter", "search the runs"),
         Binding("m", "mark", "mark it; `marked` in the search leaves the marked ones"),
         Binding("n", "note", "note on the revision"),
@@ -62,7 +61,7 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
         keys = f"{self.KEYS}/ search · n note · m mark · s sort · x void · esc"
         with self.frame(title, keys, classes="large"):
             yield PlainStatic("reading…", id="said")
-            yield FilterInput("words of any column, or marked", id="search")
+            yield FilterInput("words of any column, or marked", id="search", of="#runs")
             yield FigureTable(id="runs")
             yield from self.compose_below()
 
@@ -165,23 +164,9 @@ class RunsDialog(Dialog[Kernel | Contender | None]):
 
     # --- keys ----------------------------------------------------------------------------------------------
 
-    def action_filter(self) -> None:
-        self.query_one(FilterInput).open()
-
     @on(Input.Changed, "#search")
     def _searched(self) -> None:
         self._list()
-
-    def action_back(self) -> None:
-        """Closes the search if it is open, else the dialog."""
-        if self.query_one(FilterInput).close():
-            self._table.focus()
-        else:
-            self.dismiss(None)
-
-    @on(Input.Submitted, "#search")
-    def action_to_table(self) -> None:
-        self._table.focus()
 
     def action_mark(self) -> None:
         if (entry := self.current) is not None:

@@ -25,10 +25,7 @@ AUTOMATIC = "(automatic)"
 class SettingsScreen(Dialog[Settings | None]):
     """Checks every change at once. The key that saves a kernel also saves the settings. Editing the file works, too."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
-        Binding("ctrl+s", "save", "save", id="save", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "save", "save", id="save", priority=True)]
 
     def __init__(self, settings: Settings, themes: list[str], file: str) -> None:
         super().__init__()

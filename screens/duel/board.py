@@ -33,10 +33,7 @@ class DuelBoard(Dialog[DuelRecord | AbandonedDuel | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
     TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
-        Binding("c", "category", "next category"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "category", "next category")]
 
     def __init__(self, services: Services) -> None:
         super().__init__()

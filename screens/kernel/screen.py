@@ -1,7 +1,7 @@
 """The kernel screen: one problem, one kernel, one run for every save.
 
 Keys and messages arrive here. `EditingScreen` and `KernelBuffer` handle the text, `KernelSession` the runs,
-`PanedScreen`, `SourcePane` and `ResultPane` the views and panes.
+`SourcePane` and `ResultPane` the views and panes.
 """
 
 from collections.abc import Callable

@@ -20,8 +20,7 @@ class VariantsDialog(Dialog[Path | None]):
     """Dismisses with the kernel to open: its file or folder."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
-        Binding("ctrl+r", "rename", "rename the kernel in the editor", priority=True),
+        Binding("ctrl+r", "rename", "rename the kernel in the editor", priority=True)
     ]
 
     def __init__(self, workspace: Workspace, path: Path, text: str) -> None:

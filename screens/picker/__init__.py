@@ -105,7 +105,7 @@ class PickerScreen(BaseScreen):
         from screens.widgets.tables import FilterInput
 
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
-        box = FilterInput(words, id="filter")
+        box = FilterInput(words, id="filter", of="#problems")
         await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
         await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
@@ -216,8 +216,7 @@ class PickerScreen(BaseScreen):
             self._fill()
 
     @on(OptionList.OptionSelected, "#categories")
-    @on(Input.Submitted, "#filter")
-    def action_to_table(self) -> None:
+    def _to_table(self) -> None:
         self.table.focus()
 
     @on(Input.Changed, "#filter")

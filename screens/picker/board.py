@@ -56,7 +56,6 @@ class BoardDialog(Dialog[Problem | None]):
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
         Binding("f3,v", "next_view", "next view", id="next_view"),
         Binding("slash", "filter", "filter", id="filter"),
         Binding("x", "results", "all results of the problem, to void"),
@@ -80,7 +79,7 @@ class BoardDialog(Dialog[Problem | None]):
         keys = f"{self.key_words('next_view')} view · {self.key_words('filter')} filter · enter opens · x voids · esc"
         with self.frame("Board", keys, MeasuredPane, "large"):
             yield PlainStatic("reading…", id="board-note")
-            yield FilterInput("id, words or category of problems", id="board-filter")
+            yield FilterInput("id, words or category of problems", id="board-filter", of="#board")
             yield FigureTable(id="board")
 
     def on_mount(self) -> None:
@@ -229,23 +228,12 @@ class BoardDialog(Dialog[Problem | None]):
         """Opens the filter, in the view by problem: the other views count all problems."""
         self.view = PROBLEMS
         self._show()
-        self.query_one(FilterInput).open()
+        super().action_filter()
 
     @on(Input.Changed, "#board-filter")
     def _filtered(self) -> None:
         if self.view == PROBLEMS:
             self._show()
-
-    @on(Input.Submitted, "#board-filter")
-    def action_to_table(self) -> None:
-        self.query_one("#board").focus()
-
-    def action_back(self) -> None:
-        """Closes the filter if it is open, else the dialog."""
-        if self.query_one(FilterInput).close():
-            self._board.focus()
-        else:
-            self.dismiss(None)
 
     def action_results(self) -> None:
         """Opens all results of the problem under the cursor, to void some: the board does not count voided results."""

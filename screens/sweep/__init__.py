@@ -133,7 +133,7 @@ class SweepScreen(BaseScreen):
             yield PlainStatic("reading…", id="sweep-title")
             yield PlainStatic("", id="sweep-standing")
         words = "id, words, category, or: solved unsolved wrong open"
-        yield FilterInput(words, id="sweep-filter")
+        yield FilterInput(words, id="sweep-filter", of="#sweep-grid")
         yield GridTable(id="sweep-grid", by_cell=True)
         yield PlainStatic("", id="sweep-cell")
         yield KeyLine()
@@ -272,10 +272,6 @@ class SweepScreen(BaseScreen):
     def _filtered(self) -> None:
         self._show()
 
-    @on(Input.Submitted, "#sweep-filter")
-    def action_to_table(self) -> None:
-        self.query_one("#sweep-grid").focus()
-
     # --- cells ---------------------------------------------------------------------------------------------
 
     @property
@@ -328,7 +324,5 @@ class SweepScreen(BaseScreen):
             self._begin((self.number + 1) % len(self.paths))
 
     def action_leave_sweep(self) -> None:
-        if self.query_one(FilterInput).close():
-            self.query_one("#sweep-grid").focus()
-        else:
+        if not self.query_one(FilterInput).close():
             self.dismiss()

@@ -34,7 +34,7 @@ class CellReplay(Dialog[None]):
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "back"),
+        Binding("q", "back", "back"),
         # with priority, because the source has the focus and keys of its own
         Binding("n", "turn(1)", "next attempt", priority=True),
         Binding("p", "turn(-1)", "previous", priority=True),

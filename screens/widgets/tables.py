@@ -85,13 +85,15 @@ def has_word(problem: Problem, word: str) -> bool:
 
 
 class FilterInput(Input):
-    """A filter field, hidden until it is opened. The down key moves to the list, by the screen's action `to_table`."""
+    """A filter field above a list, hidden until it is opened. Down and enter move to the list."""
 
     BINDING_GROUP_TITLE = "Filter"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_table", "to the list", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down,enter", "to_list", "to the list", show=False)]
 
-    def __init__(self, placeholder: str, *, id: str) -> None:
+    def __init__(self, placeholder: str, *, id: str, of: str) -> None:
+        """of: the selector of the list."""
         super().__init__(placeholder=placeholder, id=id, compact=True)
+        self._of = of
         self.display = False
 
     @property
@@ -105,6 +107,11 @@ class FilterInput(Input):
         self.focus()
 
     def close(self) -> bool:
-        """Empties and hides the field; returns False if it was hidden already."""
+        """Empties and hides the field, and focuses the list; returns False if it was hidden already."""
         was_open, self.display, self.value = self.display, False, ""
+        if was_open:
+            self.action_to_list()
         return was_open
+
+    def action_to_list(self) -> None:
+        self.screen.query_one(self._of).focus()
