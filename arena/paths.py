@@ -5,8 +5,8 @@ import re
 import secrets
 import stat
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sandbox
@@ -77,69 +77,23 @@ VOIDS = "voids.jsonl"
 """The journal of voided results, beside the index of results."""
 
 
-@dataclass(frozen=True)
 class Paths:
-    """The three folders, and the paths in them. A folder is created only when a file is written."""
+    """The three folders, and the paths in them. A folder is created only when a file is written.
 
-    config: Path
-    """Settings, the user's themes."""
-    data: Path
-    """The user's work: kernels, revisions, journals, the index of results."""
-    state: Path
-    """Caches and other files that may be deleted at any time. Drafts are not here."""
+    config: settings, the user's themes. data: the user's work: kernels, revisions, journals, the index of results.
+    state: caches and other files that may be deleted at any time. Drafts are not there.
+    """
 
-    @property
-    def settings_file(self) -> Path:
-        return self.config / "settings.toml"
-
-    @property
-    def workspace(self) -> Path:
-        return self.data / "workspace"
-
-    @property
-    def runs(self) -> Path:
-        return self.data / "runs"
-
-    @property
-    def traces(self) -> Path:
-        return self.data / "traces"
-
-    @property
-    def profiles(self) -> Path:
-        return self.data / "profiles"
-
-    @property
-    def duels(self) -> Path:
-        return self.data / "duels"
-
-    @property
-    def sweeps(self) -> Path:
-        return self.data / "sweeps"
-
-    @property
-    def imports(self) -> Path:
-        return self.data / "imports"
-
-    @property
-    def database(self) -> Path:
-        return self.data / "results.sqlite"
-
-    @property
-    def voids(self) -> Path:
-        return self.data / VOIDS
-
-    @property
-    def calibrations(self) -> Path:
-        return self.state / "calibrations"
-
-    @property
-    def kernel_cache(self) -> Path:
-        return self.state / "kernel-cache"
-
-    @property
-    def traceback(self) -> Path:
+    def __init__(self, config: Path, data: Path, state: Path) -> None:
+        self.config, self.data, self.state = config, data, state
+        self.settings_file = config / "settings.toml"
+        self.workspace, self.runs, self.traces = data / "workspace", data / "runs", data / "traces"
+        self.profiles, self.duels = data / "profiles", data / "duels"
+        self.sweeps, self.imports = data / "sweeps", data / "imports"
+        self.database, self.voids = data / "results.sqlite", data / VOIDS
+        self.calibrations, self.kernel_cache = state / "calibrations", state / "kernel-cache"
+        self.traceback = state / "traceback.txt"
         """The traceback of the last error that no command handled."""
-        return self.state / "traceback.txt"
 
     def all(self) -> dict[str, Path]:
         """Returns every path by its name."""
@@ -220,6 +174,15 @@ def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwrit
     """Returns the error for a folder that cannot be written, with its path and advice."""
     reason = error.strerror or str(error)
     return FolderUnwritable(f"cannot write to {folder}: {reason}", advice)
+
+
+@contextmanager
+def writing(folder: Path, advice: str = _OWN) -> Iterator[None]:
+    """Turns an OSError of the block into the FolderUnwritable of `unwritable`."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(folder, error, advice) from None
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from arena.errors import SettingsError, SettingsUnreadable, why
-from arena.paths import Paths, make_folder, unwritable
+from arena.paths import Paths, make_folder, writing
 
 BUDGET_WORDS = "Measuring time in seconds. Timing stops earlier when both clocks can conclude."
 MOST_RANKS, MOST_ROUNDS = 64, 10_000
@@ -346,10 +346,8 @@ def save_settings(settings: Settings, paths: Paths) -> None:
     from arena.paths import write_atomically
 
     make_folder(paths.config)
-    try:
+    with writing(paths.config):
         write_atomically(paths.settings_file, "\n".join([*lines, *tables, ""]).encode())
-    except OSError as error:
-        raise unwritable(paths.config, error) from None
 
 
 MODELS_HEAD = "# Models that write kernels"

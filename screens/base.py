@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.screen import Screen
@@ -13,10 +13,10 @@ from textual.widget import Widget
 from arena.errors import ArenaError, refusal
 from screens.actions import ACTIONS, Scope, key_of
 from screens.app_protocol import dismiss_in_front
+from screens.pane_jump import NEXT, PaneJump, Stop
 
 if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
-    from screens.pane_jump import Stop
 
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
@@ -29,23 +29,13 @@ SAID_S, COMPLAINED_S = 4.0, 10.0
 """Seconds for which a message and an error are shown."""
 
 
-@dataclass(frozen=True)
-class PanePlace:
-    """A pane of a screen for jump letters and zoom."""
-
-    letter: str
-    pane: str
-    """Its selector; a jump focuses the first focusable widget in it."""
-    title: str
-
-
 class BaseScreen(Screen[None]):
     """A full-screen view."""
 
     dismiss = dismiss_in_front
 
     SCOPE: ClassVar[Scope] = "everywhere"
-    PLACES: ClassVar[tuple[PanePlace, ...]] = ()
+    PLACES: ClassVar[tuple[Stop, ...]] = ()
     """Panes that have a letter and can have the whole screen."""
 
     def __init__(self, parent_app: AppProtocol) -> None:
@@ -126,8 +116,6 @@ class BaseScreen(Screen[None]):
 
     def jump(self) -> None:
         """Shows a letter on every pane and goes to the one that is pressed."""
-        from screens.pane_jump import NEXT, PaneJump
-
         stops = self.stops()
         if not stops:
             self.say("This screen has one pane.")
@@ -143,13 +131,12 @@ class BaseScreen(Screen[None]):
 
     def stops(self) -> list[Stop]:
         """Returns every pane that is displayed at this size, with the place of its letter."""
-        from screens.pane_jump import Stop
 
         found = []
         for place in self._places():
-            region = self.query_one(place.pane).region
+            region = self.query_one(place.name).region
             at = region.offset if region.area else None  # on the corner, so that the title stays visible
-            found.append(Stop(place.letter, place.pane, place.title, at))
+            found.append(replace(place, at=at))
         return found
 
     def go_to(self, name: str) -> None:
@@ -173,16 +160,16 @@ class BaseScreen(Screen[None]):
         if self.maximized is not None:
             self.minimize()
         elif (place := self._place_of_focus()) is not None:
-            self.maximized = self.query_one(place.pane)
+            self.maximized = self.query_one(place.name)
         else:
             self.say("This screen has one pane.")
 
-    def _places(self) -> list[PanePlace]:
-        return [place for place in self.PLACES if _displayed(self.query_one(place.pane))]
+    def _places(self) -> list[Stop]:
+        return [place for place in self.PLACES if _displayed(self.query_one(place.name))]
 
-    def _place_of_focus(self) -> PanePlace | None:
+    def _place_of_focus(self) -> Stop | None:
         nodes = self.focused.ancestors_with_self if self.focused is not None else []
-        return next((place for place in self._places() if self.query_one(place.pane) in nodes), None)
+        return next((place for place in self._places() if self.query_one(place.name) in nodes), None)
 
     # --- work and words --------------------------------------------------------------------------------------
 

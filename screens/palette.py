@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,31 +34,23 @@ _SPAN = 3.0
 """Maximum length of the part of a name that contains the letters in order, as a multiple of their number."""
 
 
-@dataclass(frozen=True)
-class NameFit:
-    """How well a query fits; 0 is not at all."""
+def fit(query: str, name: str, sentence: str = "") -> tuple[float, bool]:
+    """Returns how well a query fits, from 0 (not at all) to 1, and whether all of its words are in the name.
 
-    score: float
-    in_name: bool
-    """Whether every word of the query is found in the name."""
-
-
-def fit(query: str, name: str, sentence: str = "") -> NameFit:
-    """Scores a query between 0 and 1. Every word of it must be found in the name or the sentence.
-
-    Words of a sentence count only from their beginning, and letters that are spread over a name only from a word's beginning.
+    Every word of it must be found in the name or the sentence. Words of a sentence count only from their beginning, and
+    letters that are spread over a name only from a word's beginning.
     """
     asked = query.lower().split()
     if not asked:
-        return NameFit(0.0, False)
+        return 0.0, False
     name, sentence = name.lower(), sentence.lower()
     if (whole := _in_name(" ".join(asked), name)) >= _INSIDE:
-        return NameFit(whole, True)
+        return whole, True
     in_name = [_in_name(word, name) for word in asked]
     found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
     if not all(found):
-        return NameFit(0.0, False)
-    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # less than for the same words in one piece
+        return 0.0, False
+    return sum(found) / len(found) * 0.95, all(in_name)  # less than for the same words in one piece
 
 
 def _in_name(asked: str, name: str) -> float:
@@ -184,10 +175,10 @@ class ActionCommands(Provider):
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for action in self._actions():
-            found = fit(query, action.title, action.help)
-            if found.score > 0:
-                marked = matcher.highlight(action.title) if found.in_name else Content(action.title)
-                yield Hit(found.score + COMMAND, self._row(action, marked), partial(self._do, action), action.title)
+            score, in_name = fit(query, action.title, action.help)
+            if score > 0:
+                marked = matcher.highlight(action.title) if in_name else Content(action.title)
+                yield Hit(score + COMMAND, self._row(action, marked), partial(self._do, action), action.title)
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
         """Returns one line: the group at its first action, the title, its current key, what it does."""
@@ -230,10 +221,10 @@ class ProblemCommands(Provider):
         catalogue = app.services.catalogue
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
-            found = fit(query, name, problem.title)
-            if found.score > 0:
-                marked = matcher.highlight(name) if found.in_name else Content(name)
-                yield Hit(found.score, marked, partial(self._open, below, problem), name, problem.title)
+            score, in_name = fit(query, name, problem.title)
+            if score > 0:
+                marked = matcher.highlight(name) if in_name else Content(name)
+                yield Hit(score, marked, partial(self._open, below, problem), name, problem.title)
 
     async def _open(self, below: BaseScreen, problem: Problem) -> None:
         app = self.app
@@ -252,7 +243,7 @@ class ThemeCommands(Provider):
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for title, choose in self._themes():
-            if (score := fit(query, title).score) > 0:
+            if (score := fit(query, title)[0]) > 0:
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -28,7 +28,7 @@ class Stop:
     name: str
     """The name of a view or a pane, or a pane's selector."""
     title: str
-    at: Offset | None
+    at: Offset | None = None
     """Where its letter is shown; None if it is not on the screen now."""
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -154,31 +153,19 @@ Standings = dict[int, Standing]
 """Standings of one player, by problem id."""
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Counts of one player in some problems."""
-
-    solved: int
-    faster: int
-    problems: int
-
-
-class PrintedTotals(msgspec.Struct, frozen=True):
-    """Totals as they were printed. The sums of the rows differ from them by up to 3."""
-
-    solved_1: int
-    """With one attempt."""
-    solved: int
-    """Best of three."""
-    faster_1: int
-    faster: int
+Tally = tuple[int, int, int]
+"""Of one player in some problems: the number of solved problems, of those with a faster kernel, and of all."""
 
 
 class PublishedModel(msgspec.Struct, frozen=True):
     """A model's published results."""
 
     name: str
-    printed: PrintedTotals
+    printed: dict[str, int]
+    """Totals as they were printed: `solved_1` and `faster_1` with one attempt, `solved` and `faster` of the best of three.
+
+    The sums of the rows differ from them by up to 3.
+    """
     solved: list[int]
     """By category, in the order of `Published.problems`; best of three attempts."""
     faster: list[int]
@@ -206,9 +193,9 @@ class Published(msgspec.Struct, frozen=True):
     def tally(self, model: PublishedModel, category: str) -> Tally:
         """Returns a model's counts in one category; the printed totals if `category` is empty."""
         if not category:
-            return Tally(model.printed.solved, model.printed.faster, PRINTED_PROBLEMS)
+            return model.printed["solved"], model.printed["faster"], PRINTED_PROBLEMS
         at = list(self.problems).index(category)
-        return Tally(model.solved[at], model.faster[at], self.problems[category])
+        return model.solved[at], model.faster[at], self.problems[category]
 
 
 def read_published() -> Published:
@@ -224,7 +211,7 @@ def order_of(players: Sequence[str]) -> list[str]:
 def tally(standings: Standings, problems: Sequence[Problem]) -> Tally:
     """Counts the problems that a player has solved, and those with a kernel whose whole interval is above 1."""
     held = [standings[problem.id] for problem in problems if problem.id in standings]
-    return Tally(sum(each.solved for each in held), sum(each.faster for each in held), len(problems))
+    return sum(each.solved for each in held), sum(each.faster for each in held), len(problems)
 
 
 def bound_scores(standings: Standings, problems: Sequence[Problem]) -> AgainstBound:

@@ -253,7 +253,8 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
     right = [entry for entry in runs if entry.passed and not entry.voided]
     timed = any(entry.interval is not None for entry in right)
     best = next(iter(fastest(runs)), None)
-    return Outcome(
+    return view(
+        Outcome, *filter(None, [best]),
         player=player,
         kind=kind_of(player),
         place=place,
@@ -261,19 +262,14 @@ def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Seq
         category=category,
         class_=class_,
         passed=bool(right),
-        paper=None,
         faster=best is not None and best.outcome == "faster",
         speedup=best.median if best is not None else None,
-        over_graph=None,
-        percent=best.percent if best is not None else None,
-        gap_closed=best.gap_closed if best is not None else None,
         noisy=timed and best is None,
         one_size_only=None,
-        usd=0.0,
         seconds=0.0,
         backend=(best or right[0]).backend if right else "",
         voided=not right and any(entry.voided for entry in runs),
-    )
+    )  # fmt: skip
 
 
 def _published(published: Published) -> list[PublishedRow]:
@@ -281,12 +277,12 @@ def _published(published: Published) -> list[PublishedRow]:
         PublishedRow(
             name=model.name,
             kind="model",
-            pass_1=_of_all(model.printed.solved_1),
-            pass_k=_of_all(model.printed.solved),
-            fast_1=_of_all(model.printed.faster_1),
-            fast_1_k=_of_all(model.printed.faster),
-            solved=model.printed.solved,
-            faster=model.printed.faster,
+            pass_1=_of_all(model.printed["solved_1"]),
+            pass_k=_of_all(model.printed["solved"]),
+            fast_1=_of_all(model.printed["faster_1"]),
+            fast_1_k=_of_all(model.printed["faster"]),
+            solved=model.printed["solved"],
+            faster=model.printed["faster"],
         )
         for model in published.model
     ]

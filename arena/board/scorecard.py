@@ -10,7 +10,7 @@ from arena.board.definitions import Score, against_bound, geometric_mean, is_fas
 from arena.machine.facts import Machine
 from arena.players.player import MCP, PlayerKind
 from arena.records.ranking import Measurement, Ranked, ranked
-from arena.records.run_record import RunRecord, view
+from arena.records.run_record import RunRecord, fields_of, view
 from arena.records.voids import Voids
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
@@ -35,7 +35,7 @@ class ResultPlace(msgspec.Struct, frozen=True):
     """Name of the imported bundle with the results; empty: made here."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one player at one problem."""
 
     player: str
@@ -45,24 +45,24 @@ class Outcome(msgspec.Struct, frozen=True):
     category: str
     class_: str
     passed: bool
-    paper: bool | None
+    paper: bool | None = None
     """Whether the kernel is correct by the publication's rule (atol = rtol = 1e-2); None: not stored."""
     faster: bool
     """Whether the kernel is correct, and faster than the baseline by the whole 99 % interval."""
-    speedup: float | None
+    speedup: float | None = None
     """Speedup over the baseline as called, by the headline's clock; None without one, or if times were too noisy."""
-    over_graph: float | None
+    over_graph: float | None = None
     """Speedup over the baseline in a CUDA graph, by the same clock."""
-    percent: float | None
+    percent: float | None = None
     """Percent of the roofline's bound."""
-    gap_closed: float | None
+    gap_closed: float | None = None
     """Share of the gap between the baseline and that bound (`RunRecord.gap_closed`)."""
-    noisy: bool
+    noisy: bool = False
     """Whether the kernel is correct and its times were too noisy."""
-    one_size_only: bool | None
+    one_size_only: bool | None = None
     """Whether the kernel failed at other sizes; None: not known."""
-    usd: float
-    seconds: float
+    usd: float = 0.0
+    seconds: float = 0.0
     voided: bool = False
     """Whether the result is voided. It then counts as a failed attempt."""
     backend: str = ""
@@ -88,7 +88,9 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
     report, setting = result.report, result.cell.setting
     passed = result.passed and not voided
     noisy = passed and report is not None and report.outcome == NOISY
-    timed = report if passed and not noisy else None
+    times: dict[str, float | None] = {}
+    if report is not None and passed and not noisy:
+        times = fields_of(report, "percent gap_closed") | {"speedup": report.median, "over_graph": _over_graph(report)}
     return view(
         Outcome, result, result.cell, result.spent,
         kind=kind_of(result.cell.player),
@@ -96,15 +98,12 @@ def outcome_of(result: CellResult, source: str = "", voided: bool = False) -> Ou
         passed=passed,
         paper=report is not None and report.paper_rule == "match" and not voided,
         faster=passed and report is not None and report.outcome == "faster",
-        speedup=timed.median if timed is not None else None,
-        over_graph=_over_graph(timed) if timed is not None else None,
-        percent=timed.percent if timed is not None else None,
-        gap_closed=timed.gap_closed if timed is not None else None,
         noisy=noisy,
         one_size_only=report.one_size_only if report is not None and report.tried_other_sizes and not voided else None,
         voided=voided,
         backend=report.backend if passed and report is not None else "",
         holds=(report.holds_at_other_sizes or "") if report is not None and not voided else "",
+        **times,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from arena.board.tables import DEFINITIONS, csv_text, markdown, table, text_line
 from arena.cli.options import complete_problem, json_option, open_session
 from arena.cli.output import complain, print_json, print_line, say
 from arena.errors import UsageError
-from arena.paths import NAMED, Paths, make_folder, unwritable, write_atomically
+from arena.paths import NAMED, Paths, make_folder, write_named_file
 from arena.records.index import stored
 from arena.records.run_table import HEADINGS, read_notes, run_cells
 from arena.words.untrusted_text import printable
@@ -97,8 +97,5 @@ def _print_runs(paths: Paths, problem: Problem, as_csv: bool) -> None:
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
     text = printable(draw(board), tab=0)
     make_folder(file.absolute().parent, NAMED)
-    try:
-        write_atomically(file, text.encode(), mode=0o644)
-    except OSError as error:
-        raise unwritable(file.absolute().parent, error, NAMED) from None
+    write_named_file(file, text)
     say(f"{file}: {len(text) / 1024:.0f} KiB")

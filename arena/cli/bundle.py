@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from arena.cli.options import CliSession, json_option, open_session
-from arena.cli.output import complain, counted, print_json, print_line
+from arena.cli.output import complain, counted, print_found
 from arena.errors import UsageError
 from arena.export.attempts import LEFT_OUT_ADVICE
 from arena.export.bundle import FORMATS, export_bundle, import_bundle, import_inspect_log
@@ -48,30 +48,24 @@ def export(
     if as_pages:
         ctx.exit(_write_pages(session, folder, sweeps, as_json))
     manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
-    if as_json:
-        print_json({"folder": str(folder), "results": manifest.results, "files": len(manifest.files)})
-    else:
-        what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
-        print_line(f"{folder}: {what}")
+    found = {"folder": str(folder), "results": manifest.results, "files": len(manifest.files)}
+    what = f"{counted(manifest.results, 'result')} in {counted(len(manifest.files), 'file')}"
+    print_found(as_json, found, f"{folder}: {what}")
 
 
 def _write_tasks(session: CliSession, folder: Path, as_json: bool) -> ExitCode:
     version = installed_version("pkb-arena") or ""
     count = export_harbor(session.paths, session.catalogue, session.settings, folder, version)
-    if as_json:
-        print_json({"folder": str(folder), "tasks": count})
-    else:
-        print_line(f"{folder}: {counted(count, 'task')}; their verifier needs the image of the Dockerfile: pkb-arena")
+    words = f"{folder}: {counted(count, 'task')}; their verifier needs the image of the Dockerfile: pkb-arena"
+    print_found(as_json, {"folder": str(folder), "tasks": count}, words)
     return ExitCode.PASS
 
 
 def _write_pages(session: CliSession, folder: Path, sweeps: tuple[str, ...], as_json: bool) -> ExitCode:
     count, left_out = export_pages(session.paths, session.catalogue, folder, sweeps)
     index = folder / "index.html"
-    if as_json:
-        print_json({"folder": str(folder), "index": str(index), "attempts": count, "left_out": left_out})
-    else:
-        print_line(f"{index}: {counted(count, 'attempt')}")
+    found = {"folder": str(folder), "index": str(index), "attempts": count, "left_out": left_out}
+    print_found(as_json, found, f"{index}: {counted(count, 'attempt')}")
     for what in left_out:
         complain(what, LEFT_OUT_ADVICE)
     return ExitCode.ENVIRONMENT if left_out else ExitCode.PASS
@@ -92,7 +86,5 @@ def import_results(source: Path, as_json: bool) -> None:
         names, results = import_inspect_log(session.paths, session.catalogue, source)
     else:
         names, results = import_bundle(session.paths, source)
-    if as_json:
-        print_json({"sweeps": names, "results": results})
-    else:
-        print_line(f"{counted(results, 'result')}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere")
+    words = f"{counted(results, 'result')}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere"
+    print_found(as_json, {"sweeps": names, "results": results}, words)

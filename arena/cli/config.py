@@ -5,7 +5,7 @@ import msgspec
 from click.shell_completion import get_completion_class
 
 from arena.cli.options import json_option
-from arena.cli.output import print_json, print_line
+from arena.cli.output import print_found, print_json, print_line
 from arena.errors import UsageError
 from arena.paths import find_paths
 from arena.settings import TABLES, load_settings, setting_fields
@@ -24,13 +24,9 @@ def path(name: str | None, as_json: bool) -> None:
     places = {key: str(place) for key, place in find_paths().all().items()}
     if name not in (None, "all", *places):
         raise UsageError(f"there is no place {name!r}", f"choose from {', '.join(places)}, all")
-    if as_json:
-        print_json(places if name in (None, "all") else {name: places[str(name)]})
-    elif name == "all":
-        for key, place in places.items():
-            print_line(f"{key:<13} {place}")
-    else:
-        print_line(places[name or "settings"])
+    wanted = places if name in (None, "all") else {name: places[str(name)]}
+    lines = [f"{key:<13} {place}" for key, place in places.items()] if name == "all" else [places[name or "settings"]]
+    print_found(as_json, wanted, *lines)
 
 
 @config.command()

@@ -18,7 +18,7 @@ from arena.cli.options import (
     setting_options,
     unsafe_option,
 )
-from arena.cli.output import LiveLine, complain, print_json, print_line, say, struck, while_it_is_read
+from arena.cli.output import LiveLine, complain, print_found, print_json, print_line, say, struck, while_it_is_read
 from arena.duel import events
 from arena.duel.card import abandoned_words, duel_report, speed_words, svg_card, text_card, unrated_words, winner_words
 from arena.duel.events import AnyDuelEvent, DuelHeader
@@ -208,10 +208,7 @@ def duel(
     if svg is not None:
         write_named_file(svg, svg_card(state))
     with while_it_is_read():
-        if as_json:
-            print_json(duel_report(state))
-        else:
-            print_line(text_card(header, state.ended))
+        print_found(as_json, duel_report(state), text_card(header, state.ended))
     right_kernel = state.ended.left.attempt or state.ended.right.attempt
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 

@@ -7,15 +7,15 @@ import click
 
 from arena.cli.display import run_interruptibly
 from arena.cli.options import Whole, json_option
-from arena.cli.output import complain, print_json, print_line, say, while_it_is_read
+from arena.cli.output import complain, print_found, say, while_it_is_read
 from arena.cli.run import RunProgress
-from arena.cli.writing_output import WritingProgress, WritingReport, print_writing, report_of
+from arena.cli.writing_output import WritingProgress, WritingReport, report_of, writing_lines
 from arena.cli.writing_plan import Plan, plan_options, player_of
-from arena.paths import NAMED, make_folder, unwritable, write_named_file
+from arena.paths import NAMED, make_folder, write_named_file, writing
 from arena.players.agent import PATIENCE, STEPS
 from arena.players.judge_access import JudgeAccess, keep_revisions, save_best
 from arena.players.player import Player, Task
-from arena.players.prompt import Prompt, build_prompt
+from arena.players.prompt import build_prompt
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.records.run_record import fields_of
 from arena.runs.engine import Engine
@@ -34,12 +34,8 @@ def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
         UsageError, FolderUnwritable: as `player_of`.
     """
     report = run_interruptibly(write_kernels(plan, player_of(plan)))
-    if as_json:
-        with while_it_is_read():
-            print_json(report)
-    else:
-        with while_it_is_read():
-            print_writing(report)
+    with while_it_is_read():
+        print_found(as_json, report, *writing_lines(report))
     return report
 
 
@@ -115,10 +111,8 @@ def _write_folder(folder: Path, kernel: Kernel) -> Path:
     """Writes a kernel of several files. If the folder exists, adds the kernel's hash to its name."""
     if folder.exists():
         folder = folder.with_name(f"{folder.name}-{kernel.sha256[:8]}")
-    try:
+    with writing(folder.absolute().parent, NAMED):
         write_folder(folder, kernel, mode=0o644)
-    except OSError as error:
-        raise unwritable(folder.absolute().parent, error, NAMED) from None
     return folder
 
 
@@ -149,18 +143,11 @@ def generate(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, 
             origin=plan.origin,
             backend=plan.backend,
         )
-        _print(prompt, as_json)
+        print_found(as_json, fields_of(prompt, "version shots sha256 conversation"), str(prompt))
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)
     written = no_run and report.kernel is not None and not report.provider_failed
     ctx.exit(ExitCode.PASS if written else report.exit_code)
-
-
-def _print(prompt: Prompt, as_json: bool) -> None:
-    if as_json:
-        print_json(fields_of(prompt, "version shots sha256 conversation"))
-    else:
-        print_line(str(prompt))
 
 
 @click.command()

@@ -7,7 +7,7 @@ import msgspec
 
 from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, json_option, open_session, setting_options
-from arena.cli.output import green, print_json, print_line, red, say, while_it_is_read
+from arena.cli.output import green, print_found, print_json, print_line, red, say, while_it_is_read
 from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import Calibration, in_units, keep
 from arena.machine.doctor import can_run, examine
@@ -40,7 +40,8 @@ def doctor(ctx: click.Context, fix_plan: bool, as_json: bool) -> None:
     findings = [*examine(), *_programs(), clock_finding(paths), transfers_finding(paths.calibrations)]
     with while_it_is_read():
         if fix_plan:
-            _print_plan(findings, as_json)
+            plan = plan_fixes(findings)
+            print_found(as_json, {"can_run": can_run(findings), "fixes": plan}, *as_script(plan))
         elif as_json:
             print_json({"can_run": can_run(findings), "findings": findings, "clocks": _clocks()})
         else:
@@ -63,15 +64,6 @@ def _print_findings(findings: list[MachineFinding]) -> None:
             print_line(f"  {'':<16} → {finding.advice}")
 
 
-def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:
-    plan = plan_fixes(findings)
-    if as_json:
-        print_json({"can_run": can_run(findings), "fixes": plan})
-        return
-    for line in as_script(plan):
-        print_line(line)
-
-
 def _clocks() -> list[ClockResolution]:
     """Returns the smallest detectable differences of this machine's clocks; empty if unknown."""
     try:
@@ -92,12 +84,8 @@ def calibrate(choice: Choice, as_json: bool) -> None:
     setting = choose_setting(session.problem("allreduce"), choice, session.settings)
     make_folder(session.paths.calibrations)  # refuses before the measurement
     found = run_interruptibly(_calibrate(session, setting))
-    if as_json:
-        print_json(found)
-        return
-    print_line(f"{found.device}, {found.world} ranks, per rank with all of them busy ({found.seconds:.1f} s):")
-    for name, value in found.peaks.items():
-        print_line(f"  {name:18} {_figure(name, value)}")
+    head = f"{found.device}, {found.world} ranks, per rank with all of them busy ({found.seconds:.1f} s):"
+    print_found(as_json, found, head, *(f"  {name:18} {_figure(name, value)}" for name, value in found.peaks.items()))
 
 
 async def _calibrate(session: CliSession, setting: Setting) -> Calibration:
@@ -125,11 +113,7 @@ def transfers(choice: Choice, stored: bool, as_json: bool) -> None:
     if setting.world == 1:
         raise UsageError("transfers need at least 2 ranks", "choose --world 2 or more, or --device cpu")
     found = _stored(session, setting) if stored else run_interruptibly(_measured(session, setting))
-    if as_json:
-        print_json(_as_json(found))
-    else:
-        for line in report_lines(found, shutil.get_terminal_size().columns):
-            print_line(line)
+    print_found(as_json, _as_json(found), *report_lines(found, shutil.get_terminal_size().columns))
 
 
 def _stored(session: CliSession, setting: Setting) -> StoredTransfers:

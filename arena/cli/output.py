@@ -196,6 +196,14 @@ def print_json(value: object) -> None:
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
 
 
+def print_found(as_json: bool, found: object, *lines: str) -> None:
+    """Prints an object as JSON, else the lines that say the same. Raises as `print_line` does."""
+    if as_json:
+        print_json(found)
+    for line in () if as_json else lines:
+        print_line(line)
+
+
 def counted(count: int, thing: str) -> str:
     """Returns a number with its thing: "1 result", "2 results"."""
     return f"{count} {thing}{'s' * (count != 1)}"

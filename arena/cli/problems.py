@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arena.cli.options import json_option, open_session, problem_argument
-from arena.cli.output import complain, print_json, print_line, say
+from arena.cli.output import complain, print_found, print_json, print_line, say
 from arena.errors import ArenaError, UsageError
 from arena.machine.facts import visible_gpus
 from arena.paths import NAMED, make_folder, write_named_file
@@ -98,10 +98,7 @@ def show(problem: str, house: bool, as_json: bool) -> None:
     if house:
         print_line(house_source(found, session.catalogue).rstrip("\n"))
         return
-    if as_json:
-        print_json(_object(found))
-        return
-    print_line(problem_page(found))
+    print_found(as_json, _object(found), problem_page(found))
 
 
 def _object(problem: Problem) -> dict[str, Any]:

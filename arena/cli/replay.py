@@ -9,7 +9,7 @@ import click
 from arena.cli.display import Display, RecordPlan, display_of, drawn_by
 from arena.cli.duel import find_duel, tell_duel
 from arena.cli.options import Number, complete_result, json_option, open_session
-from arena.cli.output import print_json, print_line, print_report, speedup_text
+from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
 from arena.cli.writing_output import is_trace, tell_trace
 from arena.errors import UsageError
 from arena.paths import Paths, files_in, require_writable
@@ -155,10 +155,9 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
 def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
     record = drawn_by(display.record, "record with `pkb-arena replay --record`")
     seconds = record(plan)
-    if as_json:
-        print_json({"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size})
-    else:
-        print_line(f"{plan.target}: {seconds:.0f} s, {plan.target.stat().st_size >> 10} KiB")
+    size = plan.target.stat().st_size
+    found = {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": size}
+    print_found(as_json, found, f"{plan.target}: {seconds:.0f} s, {size >> 10} KiB")
 
 
 def _journal(run: str) -> Path:

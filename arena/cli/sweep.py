@@ -258,7 +258,7 @@ def _show(
     if progress.stopped:
         say(f"stopped: {progress.stopped}")
     if rows is not None:
-        rows.read_earlier(journal.path)
+        rows.read(journal.path)
         rows.show(order.as_json, begun=progress.total > 0)
     elif progress.done or (order.as_json and progress.total):
         print_sweep(journal.path, progress, read_voids(session.paths.voids), order.as_json)

@@ -12,7 +12,7 @@ from arena.board.tables import card_row, table
 from arena.cli.output import LiveLine, complain, print_json, print_line, say
 from arena.records.run_record import fields_of
 from arena.records.voids import Voids
-from arena.sweep.records import REFUSED, Cell, CellResult, SweepPlan
+from arena.sweep.records import REFUSED, CellResult, SweepPlan
 from arena.sweep.sweep import Listener, Sweep, SweepProgress
 from arena.words.headline import WHERE, brief_words, by_clock, outcome_words
 from arena.words.table import Column, TextTable
@@ -77,30 +77,22 @@ BASELINE_TABLE = TextTable[BaselineRow](
 
 
 class BaselineRows:
-    """Collects the rows of the table, including results of earlier sessions."""
+    """The rows of the table: results of this session and of earlier ones, and problems that were left out."""
 
     def __init__(self, plan: SweepPlan) -> None:
         self._plan = plan
         self._rows: dict[str, BaselineRow] = {}
-        self._earlier: set[str] = set()
-
-    def judged(self, result: CellResult) -> None:
-        """Adds a result."""
-        self._rows[result.cell.slug] = _row(result)
-
-    def skipped(self, cell: Cell) -> None:
-        """Records a cell whose result is already in the journal."""
-        self._earlier.add(cell.digest)
 
     def left_out(self, problem: Problem, why: str) -> None:
         """Adds a problem that cannot be run in this setting."""
         self._rows[problem.slug] = baseline_row(problem.id, problem.slug, REFUSED, why)
 
-    def read_earlier(self, path: Path) -> None:
-        """Adds the rows of skipped cells from the journal."""
-        for result in results(path) if self._earlier else ():
-            if result.cell.digest in self._earlier and result.final:
-                self._rows[result.cell.slug] = _row(result)
+    def read(self, path: Path) -> None:
+        """Adds the newest result of each problem from the journal."""
+        found = {result.cell.slug: result for result in results(path)}
+        for slug, result in found.items():
+            row = baseline_row(result.problem_id, slug, result.verdict, result.detail, result)
+            self._rows.setdefault(slug, row)
 
     @property
     def rows(self) -> list[BaselineRow]:
@@ -134,10 +126,6 @@ class BaselineRows:
                 print_line(line)
 
 
-def _row(result: CellResult) -> BaselineRow:
-    return baseline_row(result.problem_id, result.cell.slug, result.verdict, result.detail, result)
-
-
 def print_sweep(path: Path, progress: SweepProgress, voids: Voids, as_json: bool) -> None:
     """Prints the scores of every player in a sweep; as JSON also the sweep's progress."""
     cards = scorecards(outcomes(path, voids))
@@ -164,8 +152,8 @@ class SweepProgressLine:
     """Shows the events of a sweep."""
 
     def __init__(self, name: str, rows: BaselineRows | None) -> None:
-        """rows: also gets the results if baselines are run against themselves, else None."""
-        self.listener = Listener(judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said)
+        """rows: also gets what is left out if baselines are run against themselves, else None."""
+        self.listener = Listener(judged=self._judged, left_out=self._left_out, said=self._said)
         self._name = name
         self._rows = rows
         self._shown = LiveLine()
@@ -193,16 +181,9 @@ class SweepProgressLine:
 
     def _judged(self, result: CellResult) -> None:
         self._recent.append(time.monotonic())
-        if self._rows is not None:
-            self._rows.judged(result)
         if not self._shown.live or not (result.final and result.passed):
             self._shown.clear()
             say(f"{self.progress.done}/{self.progress.total} {_line(result)}")
-        self._draw()
-
-    def _skipped(self, cell: Cell) -> None:
-        if self._rows is not None:
-            self._rows.skipped(cell)
         self._draw()
 
     def _left_out(self, problem: Problem, player: str, why: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from arena.board.voiding import VoidTarget, find_target, unvoid, void, voided
 from arena.cli.options import complete_result, json_option, open_session
-from arena.cli.output import complain, print_json, print_line, struck
+from arena.cli.output import complain, print_found, print_json, print_line, struck
 from arena.errors import UsageError
 from arena.paths import Paths, user
 from arena.records.report_text import where_words
@@ -38,10 +38,8 @@ def command(result: str | None, note: str, by: str, undo: bool, as_json: bool) -
         raise UsageError("a void needs a note", "say why the result is not earned: --note TEXT")
     target = find_target(paths, result)
     line = (unvoid if undo else void)(paths, target, note, by or user())
-    if as_json:
-        print_json(_object(target, line))
-    else:
-        print_line(f"{target.words} counts again" if undo else f"{target.words} is {line.words}")
+    words = f"{target.words} counts again" if undo else f"{target.words} is {line.words}"
+    print_found(as_json, _object(target, line), words)
 
 
 def _object(target: VoidTarget, line: Void) -> dict[str, object]:

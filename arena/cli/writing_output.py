@@ -1,6 +1,7 @@
 """A model's work as text: progress on stderr, the trace for `pkb-arena replay`, the report of `generate` and `agent`."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,22 +215,20 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {"step": attempt.step, **told, "report": attempt.report}
 
 
-def print_writing(report: WritingReport) -> None:
-    """Prints the report as text."""
+def writing_lines(report: WritingReport) -> Iterator[str]:
+    """Yields the report as lines of text."""
     for attempt in report.attempts:
         found = attempt["report"]
         what = compact(found) if found is not None else attempt["complaint"] or "not run"
-        mark = "*" if attempt["step"] == report.best else " "
-        print_line(f"{mark} {attempt['step']}  {what}")
-        for line in other_sizes_lines(found) if found is not None else ():
-            print_line(f"     {line}")
+        yield f"{'*' if attempt['step'] == report.best else ' '} {attempt['step']}  {what}"
+        yield from (f"     {line}" for line in (other_sizes_lines(found) if found is not None else ()))
     if report.pass_at:
         k = str(len(report.pass_at))
-        print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
+        yield f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}"
     if report.origin:
         against = report.origin["report"]
         told = compact(against) if against is not None else "no correct kernel to compare"
-        print_line(f"against {report.origin['kernel']}: {told}")
-    print_line(f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}")
+        yield f"against {report.origin['kernel']}: {told}"
+    yield f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}"
     if report.kernel is not None:
-        print_line(report.kernel)
+        yield report.kernel

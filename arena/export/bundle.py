@@ -30,7 +30,7 @@ from arena.errors import MachineError, UsageError, why
 from arena.export.inspect_log import write_journal
 from arena.machine.facts import installed_version, this_machine
 from arena.models.budget import Spent
-from arena.paths import NAMED, Paths, files_in, make_folder, unwritable
+from arena.paths import NAMED, Paths, files_in, make_folder, writing
 from arena.records.header import read_header
 from arena.records.index import stored
 from arena.records.run_record import RunRecord, view
@@ -261,7 +261,7 @@ def export_bundle(
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
     make_folder(folder, NAMED)
-    try:
+    with writing(folder, NAMED):
         (folder / SWEEPS).mkdir()
         (folder / KERNELS).mkdir()
         (folder / TRACES).mkdir()
@@ -281,8 +281,6 @@ def export_bundle(
         version = installed_version("pkb-arena") or ""
         (folder / "README.md").write_text(_card(chosen, rows, form, version), encoding="utf-8")
         return write_manifest(folder, time.time(), version, rows)
-    except OSError as error:
-        raise unwritable(folder, error, NAMED) from None
 
 
 def _single_runs(paths: Paths) -> list[RunRecord]:
@@ -442,16 +440,13 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], int]:
     manifest = read_manifest(folder)
     make_folder(paths.imports.parent)
     remove_leftovers(paths.imports.parent, INCOMING)
-    try:
-        with LockedFolder(INCOMING, paths.imports.parent) as incoming:
-            check_files(folder, manifest, _copies(paths, manifest, incoming.path))
-            journals = sorted(incoming.path.glob("*.jsonl"))
-            results = sum(map(_count_results, journals))
-            make_folder(paths.imports)
-            for path in (*incoming.path.glob(f"*{VOIDS_SUFFIX}"), *journals):
-                os.replace(path, paths.imports / path.name)
-    except OSError as error:
-        raise unwritable(paths.imports, error) from None
+    with writing(paths.imports), LockedFolder(INCOMING, paths.imports.parent) as incoming:
+        check_files(folder, manifest, _copies(paths, manifest, incoming.path))
+        journals = sorted(incoming.path.glob("*.jsonl"))
+        results = sum(map(_count_results, journals))
+        make_folder(paths.imports)
+        for path in (*incoming.path.glob(f"*{VOIDS_SUFFIX}"), *journals):
+            os.replace(path, paths.imports / path.name)
     return [path.stem for path in journals], results
 
 
@@ -459,16 +454,13 @@ def import_inspect_log(paths: Paths, catalogue: Catalogue, log: Path) -> tuple[l
     """Adds the results in a log of Inspect to the board, as `import_bundle` does. Returns and raises the same."""
     make_folder(paths.imports.parent)
     remove_leftovers(paths.imports.parent, INCOMING)
-    try:
-        with LockedFolder(INCOMING, paths.imports.parent) as incoming:
-            name = re.sub(r"[^\w.-]+", "-", log.stem)[:60].lstrip(".") or "inspect"
-            journal = incoming.path / sweep_path(paths.imports, f"{name}-{sha256_of(log)[:8]}").name
-            write_journal(log, journal, catalogue)
-            results = _count_results(journal)
-            make_folder(paths.imports)
-            os.replace(journal, paths.imports / journal.name)
-    except OSError as error:
-        raise unwritable(paths.imports, error) from None
+    with writing(paths.imports), LockedFolder(INCOMING, paths.imports.parent) as incoming:
+        name = re.sub(r"[^\w.-]+", "-", log.stem)[:60].lstrip(".") or "inspect"
+        journal = incoming.path / sweep_path(paths.imports, f"{name}-{sha256_of(log)[:8]}").name
+        write_journal(log, journal, catalogue)
+        results = _count_results(journal)
+        make_folder(paths.imports)
+        os.replace(journal, paths.imports / journal.name)
     return [journal.stem], results
 
 

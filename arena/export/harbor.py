@@ -13,7 +13,7 @@ import msgspec
 
 from arena.api import reward
 from arena.errors import UsageError
-from arena.paths import NAMED, Paths, make_folder, unwritable
+from arena.paths import NAMED, Paths, make_folder, writing
 from arena.players.prompt import build_prompt
 from arena.records.run_record import RunRecord
 from arena.setting_choice import Choice, choose_setting
@@ -93,14 +93,12 @@ def export_harbor(paths: Paths, catalogue: Catalogue, settings: Settings, folder
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
     make_folder(folder, NAMED)
-    try:
+    with writing(folder, NAMED):
         for problem in catalogue.problems:
             setting = choose_setting(problem, Choice(), settings)
             conversation = build_prompt(problem, setting, catalogue, paths).conversation
             task = f"{conversation.system}\n\n{conversation.messages[0].content}{_WHERE}\n"
             _write(folder / problem.stem, _files(problem, setting, catalogue, task, version))
-    except OSError as error:
-        raise unwritable(folder, error, NAMED) from None
     return len(catalogue.problems)
 
 

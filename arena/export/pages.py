@@ -14,7 +14,7 @@ from arena.export.attempts import PageAttempt, gather_attempts
 from arena.machine.facts import installed_version
 from arena.models.budget import Spent
 from arena.models.conversation import Message
-from arena.paths import NAMED, Paths, make_folder, unwritable
+from arena.paths import NAMED, Paths, make_folder, writing
 from arena.players import trace
 from arena.records.header import read_header
 from arena.records.report_text import Span, brief_speed, facts, output_of, told_parts, verdict_span, where_words
@@ -267,14 +267,12 @@ def export_pages(paths: Paths, catalogue: Catalogue, folder: Path, names: Sequen
     make_folder(folder, NAMED)
     files = _file_names(found.attempts)
     workspace = Workspace(paths.workspace)
-    try:
+    with writing(folder, NAMED):
         (folder / ATTEMPTS).mkdir()
         for attempt, file in zip(found.attempts, files, strict=True):
             page = _page(attempt, workspace, catalogue)
             (folder / ATTEMPTS / file).write_text(page, encoding="utf-8")
         (folder / "index.html").write_text(_index(found.attempts, files), encoding="utf-8")
-    except OSError as error:
-        raise unwritable(folder, error, NAMED) from None
     return len(found.attempts), found.left_out
 
 

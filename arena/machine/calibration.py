@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from arena.machine.facts import installed_version, this_machine
-from arena.paths import make_folder, unwritable, write_atomically
+from arena.paths import make_folder, write_atomically, writing
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Calibrated, Microseconds, Setting, TransfersTimed, WorldOffsets
 
@@ -23,10 +23,8 @@ Measured = TypeVar("Measured")
 def write_stored(path: Path, measurement: object) -> None:
     """Stores a measurement. Raises FolderUnwritable."""
     make_folder(path.parent)
-    try:
+    with writing(path.parent):
         write_atomically(path, msgspec.json.encode(measurement))
-    except OSError as error:
-        raise unwritable(path.parent, error) from None
 
 
 def read_stored(path: Path, kind: type[Measured]) -> Measured | None:

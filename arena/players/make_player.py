@@ -24,6 +24,7 @@ from arena.players.player import (
 from arena.players.program.player import ProgramPlayer
 from arena.players.program.program import find_program
 from arena.players.trace import trace_header
+from arena.records.run_record import fields_of
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import NAMED, named_kernel
 from arena.workspace.watcher import KernelWatcher
@@ -190,9 +191,8 @@ class ModelPlayer(Player):
             prompt = await asyncio.to_thread(setup.prompt, task)
             async with open_model(self.name.name, setup.settings, budget) as client:
                 client.name = str(self.name)
-                header = trace_header(
-                    task.problem, task.setting, client, prompt, access.steps, setup.pool.usd, task.origin
-                )
+                model = fields_of(self.model, "provider model")
+                header = trace_header(task, prompt, access.steps, setup.pool.usd, player=client.name, **model)
                 recorder = access.record(header, setup.paths)
                 agent = Agent(client, access, prompt, recorder, setup.patience, self._feedback)
                 await agent.run()

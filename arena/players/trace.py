@@ -30,13 +30,11 @@ from arena.players.prompt import Prompt
 from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.run_record import RunRecord, view
-from arena.runs.origin import Origin
-from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files, Kernel
 
 if TYPE_CHECKING:
-    from arena.models.model import ModelClient  # imports httpx, which reading a trace does not need
+    from arena.players.player import Task  # which imports this module
 
 VERSION = 1
 BATCH_S = 0.1
@@ -67,30 +65,24 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     version: int = VERSION
 
 
-def trace_header(
-    problem: Problem,
-    setting: Setting,
-    player: "ModelClient",
-    prompt: Prompt,
-    steps: int,
-    budget_usd: float | None = None,
-    origin: Origin | None = None,
-) -> TraceHeader:
-    """Returns the header of a trace that begins now. Draws a new trace id."""
+def trace_header(task: "Task", prompt: Prompt, steps: int, budget_usd: float | None, **player: str) -> TraceHeader:
+    """Returns the header of a trace that begins now. Draws a new trace id.
+
+    player: the fields `player`, `provider` and `model`; `prompt_sha256` if the player gets more than the prompt.
+    """
+    problem, origin = task.problem, task.origin
     return view(
-        TraceHeader, problem, player.model, prompt,
+        TraceHeader, problem, task, prompt,
         trace_id=new_id(),
         created=time.time(),
         problem_id=problem.id,
-        player=player.name,
         prompt_version=prompt.version,
-        prompt_sha256=prompt.sha256,
-        setting=setting,
         steps=steps,
         budget_usd=budget_usd,
         origin=origin.sha256 if origin is not None else "",
         origin_name=origin.name if origin is not None else "",
         version=VERSION,
+        **({"prompt_sha256": prompt.sha256} | player),
     )  # fmt: skip
 
 

@@ -38,8 +38,6 @@ class Listener:
     """Callbacks of a sweep. They are called in the event loop and must not block."""
 
     judged: Callable[[CellResult], None] = lambda result: None
-    skipped: Callable[[Cell], None] = lambda cell: None
-    """The cell has a result already."""
     left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
     """The player cannot play this problem: all its attempts are left out."""
     said: Callable[[str], None] = lambda text: None
@@ -199,7 +197,6 @@ class Sweep:
         done = any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
         if done:
             self.progress.done += 1
-            self._listener.skipped(cell)
         return done
 
     # --- journal ---------------------------------------------------------------------------------------------

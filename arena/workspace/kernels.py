@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
 from arena.errors import KernelsLocked, UsageError
-from arena.paths import make_folder, unwritable, user, write_atomically
+from arena.paths import make_folder, user, write_atomically, writing
 from arena.workspace.kernel_folder import ADVICE, is_kernel_folder, main_file, other_files, shown_name, write_folder
 from sandbox.protocol.kernel_files import MAIN, Files, Kernel, fault_in, kernel_hash
 
@@ -145,10 +145,8 @@ class Workspace:
             FolderUnwritable: it was not recorded.
         """
         if path.parent == self.kernel_path(problem).parent and path != self.last_open(problem):
-            try:
+            with writing(path.parent):
                 write_atomically(path.parent / OPEN, path.name.encode())
-            except OSError as error:
-                raise unwritable(path.parent, error) from None
 
     def variants(self, path: Path) -> list[Path]:
         """Returns a kernel and the kernels beside it, files and folders, sorted by name, `kernel.py` first."""
@@ -196,12 +194,10 @@ class Workspace:
             FolderUnwritable: the file or its draft could not be renamed.
         """
         new = self.variant(path, name)
-        try:
+        with writing(path.parent):
             path.rename(new)
             with suppress(FileNotFoundError):
                 self._draft_path(path).rename(self._draft_path(new))
-        except OSError as error:
-            raise unwritable(path.parent, error) from None
         return new
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
@@ -227,15 +223,13 @@ class Workspace:
             FolderUnwritable: the file was not changed.
         """
         make_folder(path.parent)
-        try:
+        with writing(path.parent):
             self.keep_file(path)  # another program may have changed it
             files = other_files(path) if path.is_dir() else {}
             if (draft := self.draft(path)) is not None:
                 self.keep_revision(draft, files, of=path)  # the caller may not have loaded it
             sha256 = self.keep_revision(text, files, of=path)
             write_atomically(main_file(path), text.encode())
-        except OSError as error:
-            raise unwritable(path.parent, error) from None
         self.discard_draft(path)
         return sha256
 
@@ -254,19 +248,14 @@ class Workspace:
         place = path.with_suffix("") if kernel.files else path
         if not place.exists():
             make_folder(path.parent)
-            try:
+            with writing(path.parent):
                 if kernel.files:
                     write_folder(place, kernel, mode=0o400)
                 else:
                     write_atomically(path, text.encode(), mode=0o400)
-            except OSError as error:
-                raise unwritable(path.parent, error) from None
         if of is not None:
-            try:
-                with self._kept_path(of).open("a", encoding="utf-8") as file:
-                    file.write(f"{time.time():.0f} {kernel.sha256}\n")
-            except OSError as error:
-                raise unwritable(path.parent, error) from None
+            with writing(path.parent), self._kept_path(of).open("a", encoding="utf-8") as file:
+                file.write(f"{time.time():.0f} {kernel.sha256}\n")
         return kernel.sha256
 
     def kept_of(self, path: Path) -> dict[str, float]:
@@ -338,10 +327,8 @@ class Workspace:
             self.save(path, kernel.source)
             return
         self.keep_revision(kernel.source, kernel.files)
-        try:
+        with writing(path.parent):
             write_folder(path, kernel)
-        except OSError as error:
-            raise unwritable(path.parent, error) from None
 
     def _kept_path(self, path: Path) -> Path:
         return self.root / ".revisions" / f"{content_hash(os.path.abspath(path.parent))[:32]}.kept"
@@ -359,10 +346,8 @@ class Workspace:
         """
         draft = self._draft_path(path)
         make_folder(draft.parent)
-        try:
+        with writing(draft.parent):
             write_atomically(draft, text.encode())
-        except OSError as error:
-            raise unwritable(draft.parent, error) from None
 
     def draft(self, path: Path) -> str | None:
         """Returns the unsaved text of a kernel file; None if there is none or it equals the file."""
@@ -420,10 +405,8 @@ class KernelLocks:
 
     def _lock(self, stem: str) -> int:
         make_folder(self._folder)
-        try:
+        with writing(self._folder):
             file = os.open(self._folder / stem, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unwritable(self._folder, error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

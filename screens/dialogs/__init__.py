@@ -20,6 +20,7 @@ from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from screens.actions import bindings, key_of
 from screens.app_protocol import dismiss_in_front
+from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import PlainStatic
@@ -115,8 +116,6 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def jump(self) -> None:
         """Shows a letter at every field and goes to the one that is pressed."""
-        from screens.pane_jump import NEXT, PaneJump, Stop
-
         fields = [field for field in self.focus_chain if self.find_widget(field).visible_region.area]
         letters = dict(zip(ascii_lowercase, fields, strict=False))
         beside = Offset(3, 0)  # left of the field, so that its value stays visible

@@ -17,8 +17,9 @@ from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.actions import Scope
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen, PanePlace
+from screens.base import BaseScreen
 from screens.duel import words as duel_words
+from screens.pane_jump import Stop
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import NO_VERDICT, ChartLine, LineChart, Point, verdict_point
@@ -54,10 +55,10 @@ class DuelScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("duel.tcss")]
     SCOPE: ClassVar[Scope] = "duel"
-    PLACES: ClassVar[tuple[PanePlace, ...]] = (
-        PanePlace("l", "#left-pane", "left"),
-        PanePlace("a", "#race-pane", "race and attempts"),
-        PanePlace("r", "#right-pane", "right"),
+    PLACES: ClassVar[tuple[Stop, ...]] = (
+        Stop("l", "#left-pane", "left"),
+        Stop("a", "#race-pane", "race and attempts"),
+        Stop("r", "#right-pane", "right"),
     )
 
     def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:

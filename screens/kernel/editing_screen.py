@@ -17,9 +17,9 @@ from sandbox.protocol.kernel_files import MAIN, Kernel
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import ResultPane
+from screens.kernel.run_update import LineJump
 from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.kernel.source.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, BaselineView, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
@@ -179,9 +179,8 @@ class EditingScreen(BaseScreen):
         mark = self.text_mark if self.has_class("-tiny") else ""
         self.query_one(SourcePane).show_title(self.key_words("copy_path"), len(self.session.kernel.files), mark)
 
-    @on(LogPane.Jump)
-    @on(FailureView.Jump)
-    def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
+    @on(LineJump)
+    def _jump(self, event: LineJump) -> None:
         self.show_view(KERNEL)
         # Lines above may have been added since the run.
         self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)

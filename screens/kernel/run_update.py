@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from textual.message import Message
+
 from arena.records.report_text import output_of
 from arena.runs.run_state import RunState
 from sandbox.protocol import events
@@ -27,6 +29,13 @@ def other_failure(state: RunState) -> Failure | None:
         return None
     message = rival.detail or figures.verdict_words(rival.verdict)
     return rival.failure or Failure(phase="", message=message, advice="")
+
+
+@dataclass
+class LineJump(Message):
+    """The user asked to go to a line of the kernel (1-based)."""
+
+    line: int
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from sandbox.protocol.kernel_files import Kernel
 from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen, PanePlace
+from screens.base import BaseScreen
 from screens.model import words
 from screens.model.model_session import ModelPlan, ModelSession
+from screens.pane_jump import Stop
 from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine, entitle
 from screens.widgets.line_chart import ACCENT, NO_VERDICT, ChartLine, LineChart, verdict_point
@@ -44,10 +45,10 @@ class ModelScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "model"
-    PLACES: ClassVar[tuple[PanePlace, ...]] = (
-        PanePlace("t", "#text-pane", "text"),
-        PanePlace("k", "#kernels", "kernels"),
-        PanePlace("v", "#verdict-pane", "verdict"),
+    PLACES: ClassVar[tuple[Stop, ...]] = (
+        Stop("t", "#text-pane", "text"),
+        Stop("k", "#kernels", "kernels"),
+        Stop("v", "#verdict-pane", "verdict"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("model")]
 

@@ -14,7 +14,8 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
-from screens.base import BaseScreen, PanePlace
+from screens.base import BaseScreen
+from screens.pane_jump import Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.text_lines import MeasuredPage, MeasuredPane, PlainStatic, Remeasured
 
@@ -37,9 +38,9 @@ class PickerScreen(BaseScreen):
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
     CONTENTS_CSS_PATH: ClassVar[Path] = Path(__file__).with_name("contents.tcss")
     SCOPE: ClassVar[Scope] = "problems"
-    PLACES: ClassVar[tuple[PanePlace, ...]] = (
-        PanePlace("c", "#category-pane", "categories"),
-        PanePlace("p", "#problem-pane", "problems"),
+    PLACES: ClassVar[tuple[Stop, ...]] = (
+        Stop("c", "#category-pane", "categories"),
+        Stop("p", "#problem-pane", "problems"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("problems"),

@@ -264,8 +264,8 @@ def _published(cells: list[str]) -> list[Figure]:
 
 def _tally_words(counted: definitions.Tally, with_all: bool = False) -> str:
     """ "5 · 4": solved and faster. `with_all` adds the number of problems: "5 · 4 /10"."""
-    words = f"{counted.solved:>2} · {counted.faster}"
-    return f"{words} /{counted.problems}" if with_all else words
+    solved, faster, problems = counted
+    return f"{solved:>2} · {faster}" + (f" /{problems}" if with_all else "")
 
 
 def _share_words(share: float) -> str:

@@ -21,10 +21,7 @@ from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
 from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
-from arena.players.prompt import Prompt
-from arena.players.trace import Counted, TraceHeader, TraceRecorder
-from arena.records.header import new_id
-from arena.records.run_record import view
+from arena.players.trace import Counted, TraceRecorder, trace_header
 from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import template_names
 from problems.specification import Problem
@@ -184,7 +181,13 @@ class ProgramPlayer(Player):
         prompt = await asyncio.to_thread(setup.prompt, task)
         rules = fill_template("program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
         text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
-        header = self._header(task, access, prompt, text)
+        header = trace_header(
+            task, prompt, access.steps, setup.pool.usd,
+            player=str(self.name),
+            provider="program",
+            model=program.model_name or program.name,
+            prompt_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        )  # fmt: skip
         recorder = access.record(header, setup.paths)
         meter = _Meter(budget, recorder)
         tools = TaskTools(task.problem, text, access, recorder, lambda: meter.spent)
@@ -208,23 +211,6 @@ class ProgramPlayer(Player):
             raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")
         why = reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"
         return Submission(None, reason=why, trace_id=header.trace_id, ended=reason)
-
-    def _header(self, task: Task, access: KernelAccess, prompt: Prompt, text: str) -> TraceHeader:
-        return view(
-            TraceHeader, task.problem, task, access,
-            trace_id=new_id(),
-            created=time.time(),
-            problem_id=task.problem.id,
-            player=str(self.name),
-            provider="program",
-            model=self._program.model_name or self._program.name,
-            prompt_version=prompt.version,
-            prompt_sha256=hashlib.sha256(text.encode()).hexdigest(),
-            shots=prompt.shots,
-            budget_usd=self._setup.pool.usd,
-            origin=task.origin.sha256 if task.origin is not None else "",
-            origin_name=task.origin.name if task.origin is not None else "",
-        )  # fmt: skip
 
 
 class _Meter:

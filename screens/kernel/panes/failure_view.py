@@ -1,19 +1,18 @@
 """The failure of a kernel, shown in place of the chart."""
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.message import Message
 
 from arena.records.report_text import output_of
 from arena.words.untrusted_text import printable
 from sandbox.protocol.events import Failure
 from screens import figures
+from screens.kernel.run_update import LineJump
 from screens.widgets.text_lines import PlainStatic
 
 _TEXT_SHOWN = 12_000
@@ -86,12 +85,6 @@ class FailureView(VerticalScroll):
         Binding("y", "copy", "copy the error"),
     ]
 
-    @dataclass
-    class Jump(Message):
-        """The user asked to go to the line of the failure (1-based)."""
-
-        line: int
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._shown: Failure | None = None
@@ -123,6 +116,6 @@ class FailureView(VerticalScroll):
         if self._of_other:
             self.app.notify("This error is of the other kernel.", markup=False, timeout=3)
         elif self._shown is not None and self._shown.line is not None:
-            self.post_message(self.Jump(self._shown.line))
+            self.post_message(LineJump(self._shown.line))
         else:
             self.app.notify("This error names no line of the kernel.", markup=False, timeout=3)

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -11,14 +10,13 @@ from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets.text_area import Selection
 
 from arena.words.untrusted_text import printable
 from screens.kernel.panes.run_pane import RunPane
-from screens.kernel.run_update import LogLine, RunUpdate
+from screens.kernel.run_update import LineJump, LogLine, RunUpdate
 from screens.widgets import text_lines
 
 LINES_KEPT = 5_000
@@ -61,12 +59,6 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         Binding("up", "move(-1)", "line up", show=False),
         Binding("down", "move(1)", "line down", show=False),
     ]
-
-    @dataclass
-    class Jump(Message):
-        """The user asked to go to a line of the kernel (1-based)."""
-
-        line: int
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -219,7 +211,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         lines = self._visible if self._line is None else [self._line, *self._visible]
         for line in lines:
             if (number := named_line(line.text)) is not None:
-                self.post_message(self.Jump(number))
+                self.post_message(LineJump(number))
                 return
         self.app.notify("This line names no line of the kernel.", markup=False, timeout=3)
 

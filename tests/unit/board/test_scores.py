@@ -8,7 +8,6 @@ from stored_runs import record
 
 from arena.board.definitions import (
     FACTORS,
-    Tally,
     fast_p,
     geometric_mean,
     is_fast,
@@ -215,7 +214,7 @@ def test_slow_kernel_is_solved_and_wrong_one_not(store: Store) -> None:
     ):
         store.record(entry(number, problem, verdict=verdict, speedup=speedup, outcome=outcome))
     standings = store.standings()
-    assert tally(standings, problems) == Tally(solved=2, faster=1, problems=4)
+    assert tally(standings, problems) == (2, 1, 4)
     assert [fast_p(standings, problems, p) for p in FACTORS] == [0.5, 0.5, 0.25, 0.25, 0.0]
     assert fast_p(standings, [], 1.0) == 0.0
 
@@ -225,11 +224,11 @@ def test_published_totals_are_printed_and_rows_nearly_add() -> None:
     assert set(published.problems) == set(load_catalogue().categories)
     totals = {model.name: published.tally(model, "") for model in published.model}
     assert totals == {
-        "GPT-5.5": Tally(36, 27, 87),
-        "Claude Opus 4.7": Tally(31, 20, 87),
-        "Gemini 3 Pro": Tally(30, 19, 87),
-        "GLM-5.1": Tally(7, 3, 87),
-        "DeepSeek V4 Pro": Tally(3, 1, 87),
+        "GPT-5.5": (36, 27, 87),
+        "Claude Opus 4.7": (31, 20, 87),
+        "Gemini 3 Pro": (30, 19, 87),
+        "GLM-5.1": (7, 3, 87),
+        "DeepSeek V4 Pro": (3, 1, 87),
     }
     for model in published.model:
         assert sum(model.solved) == model.printed.solved
@@ -237,4 +236,4 @@ def test_published_totals_are_printed_and_rows_nearly_add() -> None:
         assert len(model.solved) == len(model.faster) == len(published.problems)
         assert len(model.curve) == len(FACTORS)
         assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))
-    assert published.tally(published.model[0], "context") == Tally(8, 6, 12)
+    assert published.tally(published.model[0], "context") == (8, 6, 12)
