@@ -11,7 +11,7 @@ from arena.board import page
 from arena.board.gathering import Board, gather
 from arena.board.page import whole_picture
 from arena.board.tables import DEFINITIONS, csv_text, markdown, table, text_lines
-from arena.cli.options import complete_problem, json_option, open_session
+from arena.cli.options import complete_problem, file_option, json_option, open_session
 from arena.cli.output import complain, print_json, print_line, say
 from arena.errors import UsageError
 from arena.paths import NAMED, Paths, make_folder, write_named_file
@@ -20,8 +20,6 @@ from arena.records.run_table import HEADINGS, read_notes, run_cells
 from arena.words.untrusted_text import printable
 from problems.specification import Problem
 from sandbox.protocol.verdict import ExitCode
-
-_file = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -34,8 +32,8 @@ _file = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option("--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results.")
-@click.option("--html", "page_file", type=_file, metavar="FILE", help="Write one page with tables and plots.")
+@file_option("--svg", help="Draw pass@1 and fast_1 of the place with most results.")
+@file_option("--html", "page_file", help="Write one page with tables and plots.")
 @json_option
 @click.pass_context
 def command(

@@ -12,7 +12,9 @@ from arena.cli.options import (
     Whole,
     budget_option,
     complete_kernel,
+    file_option,
     json_option,
+    number_option,
     open_session,
     problem_argument,
     setting_options,
@@ -142,18 +144,19 @@ _PLAYER = (
 )
 @click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left.")
 @click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
-@click.option(
+@number_option(
     "--minutes",
-    type=Number(0.05, 24 * 60),
+    within=Number(0.05, 24 * 60),
     metavar="M",
     help="Play with a clock: every save of a file is submitted. [default: no clock; a file is submitted once]",
 )
-@click.option(
-    "--rounds", type=Whole(1, 1000), metavar="N",
+@number_option(
+    "--rounds",
+    within=Whole(1, 1000),
     help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
-)  # fmt: skip
+)
 @budget_option
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file.")
+@file_option("--svg", help="Write the result card to this file.")
 @unsafe_option
 @setting_options
 @json_option

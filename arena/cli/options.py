@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +23,7 @@ from sandbox.machine.devices import KINDS
 if TYPE_CHECKING:
     from arena.records.ranking import Standing
 
+T = TypeVar("T", bound=Callable[..., Any])
 MOST_OFFERED = 50
 """Number of runs, and of duels, that completion offers."""
 
@@ -111,6 +112,19 @@ class Number(_InWords, click.FloatRange):
         return number
 
 
+def number_option(
+    *names: str, within: Whole | Number, help: str, metavar: str = "N", default: float | None = None
+) -> Callable[[T], T]:
+    """Returns an option with a number. Its help shows the range, and the default if there is one."""
+    shown = default is not None
+    return click.option(*names, type=within, metavar=metavar, default=default, show_default=shown, help=help)
+
+
+def file_option(*names: str, help: str) -> Callable[[T], T]:
+    """Returns an option with the path of a file."""
+    return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=help)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
 
 
@@ -171,7 +185,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --preset --world --device --dtype --size. The command gets them as `choice: Choice`."""
 
     @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
-    @click.option("--world", type=Whole(1, MOST_RANKS), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
+    @number_option("--world", within=Whole(1, MOST_RANKS), help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option(
         "--dtype",
@@ -203,28 +217,28 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-rounds_option = click.option(
+rounds_option = number_option(
     "--rounds",
-    type=Whole(0, MOST_ROUNDS),
-    metavar="N",
+    within=Whole(0, MOST_ROUNDS),
     help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
-seconds_option = click.option(
+seconds_option = number_option(
     "--seconds",
-    type=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
+    within=Number(LEAST_BUDGET_S, MOST_BUDGET_S),
     metavar="SECONDS",
     help=f"{BUDGET_WORDS} [default: the setting budget_s]",
 )
-budget_option = click.option(
-    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
+budget_option = number_option(
+    "--budget",
+    "budget_usd",
+    within=Number(0, min_open=True),
+    metavar="USD",
     help="Money limit in dollars: of each player of a duel, of all sessions of a sweep. Needs the models' prices.",
-)  # fmt: skip
-shots_option = click.option(
+)
+shots_option = number_option(
     "--shots",
-    metavar="N",
-    type=Whole(0, 3),
+    within=Whole(0, 3),
     default=1,
-    show_default=True,
     help="Worked examples in the prompt, never of this problem, its class or its collectives. 0: zero-shot.",
 )
 unsafe_option = click.option(

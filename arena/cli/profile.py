@@ -6,7 +6,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from arena.cli.options import CliSession, json_option, kernel_argument, open_session, problem_argument, setting_options
+from arena.cli.options import (
+    CliSession,
+    file_option,
+    json_option,
+    kernel_argument,
+    open_session,
+    problem_argument,
+    setting_options,
+)
 from arena.cli.output import print_json, print_line, say, while_it_is_read
 from arena.cli.run import make_request
 from arena.machine.calibration import peaks_for
@@ -29,12 +37,7 @@ _LANE = 60
 @click.command()
 @problem_argument
 @kernel_argument
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the spans as a trace that Perfetto and chrome://tracing open.",
-)
+@file_option("--trace", help="Write the spans as a trace that Perfetto and chrome://tracing open.")
 @click.option(
     "--ncu",
     is_flag=True,

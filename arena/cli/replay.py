@@ -8,7 +8,7 @@ import click
 
 from arena.cli.display import Display, RecordPlan, display_of, drawn_by
 from arena.cli.duel import find_duel, tell_duel
-from arena.cli.options import Number, complete_result, json_option, open_session
+from arena.cli.options import Number, complete_result, file_option, json_option, number_option, open_session
 from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
 from arena.cli.writing_output import is_trace, tell_trace
 from arena.errors import UsageError
@@ -57,16 +57,10 @@ def parse_size(text: str) -> tuple[int, int]:
 @click.command()
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_result)
 @click.option("--source", is_flag=True, help="Print only the kernel that was run.")
-@click.option(
-    "--speed", type=Number(1, 20), metavar="X",
-    help="Replay a duel at X times its pace. [default: at once]",
-)  # fmt: skip
-@click.option(
-    "--record",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).",
+@number_option(
+    "--speed", within=Number(1, 20), metavar="X", help="Replay a duel at X times its pace. [default: at once]"
 )
+@file_option("--record", help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).")
 @click.option("--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording.")
 @click.option("--theme", default="", metavar="NAME", help="Colours of a recording. [default: the settings']")
 @json_option

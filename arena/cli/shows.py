@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from arena.cli.display import LOOPBACK, ServePlan, display_of, drawn_by, on_a_terminal
-from arena.cli.options import Number, Whole, open_session
+from arena.cli.options import Number, Whole, file_option, number_option, open_session
 from arena.cli.output import print_line
 from arena.demo import DEFAULT, load_script, script_text
 from arena.errors import UsageError
@@ -15,12 +15,7 @@ from arena.errors import UsageError
 @click.option(
     "--loop", is_flag=True, help="Repeat all scenes, and return to the demo when no key is pressed for a while."
 )
-@click.option(
-    "--script",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="A speaker's own order (TOML): problems, players, recorded duels, pauses.",
-)
+@file_option("--script", help="A speaker's own order (TOML): problems, players, recorded duels, pauses.")
 @click.option("--print-script", is_flag=True, help="Print the script that is played without --script, to start from.")
 @click.pass_context
 def demo(ctx: click.Context, loop: bool, script: Path | None, print_script: bool) -> None:
@@ -43,14 +38,7 @@ _PLAN = ServePlan()
 
 @click.command()
 @click.argument("problem", metavar="[PROBLEM]", default="")
-@click.option(
-    "--port",
-    metavar="N",
-    type=Whole(0, 65535),
-    default=_PLAN.port,
-    show_default=True,
-    help="Port; 0 takes any free one.",
-)
+@number_option("--port", within=Whole(0, 65535), default=_PLAN.port, help="Port; 0 takes any free one.")
 @click.option("--host", default=_PLAN.host, show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--i-know",
@@ -58,20 +46,17 @@ _PLAN = ServePlan()
     help="Listen beyond this machine: anyone with the owner's link runs programs here, and nothing is encrypted.",
 )
 @click.option("--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine.")
-@click.option(
+@number_option(
     "--spectators",
-    type=Whole(0, 64),
+    within=Whole(0, 64),
     default=_PLAN.spectators,
-    show_default=True,
-    metavar="N",
     help="At the same time, at most; each is a process of about 100 MB.",
 )
-@click.option(
+@number_option(
     "--keep",
-    type=Number(0, 86_400),
-    default=_PLAN.keep_s,
-    show_default=True,
+    within=Number(0, 86_400),
     metavar="SECONDS",
+    default=_PLAN.keep_s,
     help="How long the owner's app goes on while no browser shows it.",
 )
 @click.option(

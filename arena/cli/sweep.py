@@ -14,6 +14,7 @@ from arena.cli.options import (
     Whole,
     budget_option,
     json_option,
+    number_option,
     open_session,
     rounds_option,
     seconds_option,
@@ -79,9 +80,9 @@ class SweepOrder:
     help="baseline, house, model:NAME, agent:NAME (a model with tools, or an agent program), file:DIR."
     " [default: baseline, against itself]",
 )
-@click.option(
+@number_option(
     "--attempts",
-    type=Whole(1, 1000),
+    within=Whole(1, 1000),
     metavar="K",
     help="Answers of every model and agent at every problem. [default: 1]",
 )
@@ -99,21 +100,9 @@ class SweepOrder:
     help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest."
     " A named sweep keeps its plan; only --budget and --seconds may change.",
 )
-@click.option(
-    "--ahead",
-    type=Whole(1, 64),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="Answers written at the same time, ahead of judging.",
-)
-@click.option(
-    "--steps",
-    type=Whole(1, 1000),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Kernels that an agent may have judged in one attempt.",
+@number_option("--ahead", within=Whole(1, 64), default=4, help="Answers written at the same time, ahead of judging.")
+@number_option(
+    "--steps", within=Whole(1, 1000), default=20, help="Kernels that an agent may have judged in one attempt."
 )
 @click.option(
     "--ray",

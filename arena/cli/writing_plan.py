@@ -13,6 +13,8 @@ from arena.cli.options import (
     CliSession,
     Whole,
     budget_option,
+    file_option,
+    number_option,
     open_session,
     problem_argument,
     rounds_option,
@@ -81,7 +83,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @shots_option
     @budget_option
-    @click.option("--budget-tokens", type=Whole(1), metavar="N", help="Limit of tokens, read and written.")
+    @number_option("--budget-tokens", within=Whole(1), help="Limit of tokens, read and written.")
     @click.option(
         "--from",
         "origin",
@@ -96,12 +98,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Judge each correct kernel in three random legal settings, too; time a faster one in two of them.",
     )
-    @click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="File for the best kernel. [default: the workspace's]",
-    )
+    @file_option("-o", "--output", help="File for the best kernel. [default: the workspace's]")
     @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
     @unsafe_option
     @functools.wraps(command)
