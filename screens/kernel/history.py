@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import ContentSwitcher, DataTable, Sparkline
+from textual.widgets import DataTable, Sparkline
 
 from arena.records.run_record import RunRecord, Unrun
 from arena.records.run_table import best_times
@@ -19,15 +19,11 @@ from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.dialogs.runs import RunsDialog
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.source.diff_view import DiffView
-from screens.kernel.source.side_by_side import SideBySide
 from screens.widgets.source import SOURCE_STYLES, Source
 from screens.widgets.source_bars import FindBar
 from screens.widgets.text_lines import PlainStatic
 
 _KEPT = "Every kernel that you save or run is kept here, with its verdict and speedup."
-SIDES_FROM = 110
-"""Columns of the terminal from which two sources fit side by side."""
 
 
 class HistoryScreen(RunsDialog):
@@ -56,10 +52,7 @@ class HistoryScreen(RunsDialog):
         with Horizontal(id="best"):
             yield PlainStatic("", id="best-words")
             yield Sparkline([], id="best-times")
-        with ContentSwitcher(initial="preview", id="revision"):
-            yield Source(id="preview")
-            yield SideBySide(id="sides")
-            yield DiffView(id="unified")
+        yield Source(id="revision")
 
     def read_entries(self) -> list[RunRecord | Unrun]:
         ran = self.services.store.history(self.problem.id)
@@ -83,21 +76,14 @@ class HistoryScreen(RunsDialog):
     def is_here(self, entry: RunRecord | Unrun) -> bool:
         return entry.sha256 == self.editors.sha256
 
-    @property
-    def _view(self) -> str:
-        """ "preview", or the form of comparison that fits this width."""
-        if not self.comparing:
-            return "preview"
-        return "sides" if self.app.size.width >= SIDES_FROM else "unified"
-
     def show_current(self) -> None:
         """Shows the revision under the cursor."""
         super().show_current()
         entry, kernel = self.current, self._kernel
         if entry is not self._sure_of:
             self._sure_of = None
-        switcher = self.query_one("#revision", ContentSwitcher)
-        switcher.current, switcher.display = self._view, entry is not None
+        source = self.query_one("#revision", Source)
+        source.display = entry is not None
         if entry is None:
             if not self._all:
                 words = "A run is listed when it has ended." if self.session.busy else "Nothing kept yet."
@@ -105,16 +91,11 @@ class HistoryScreen(RunsDialog):
             return
         name = f"revision {entry.sha256[:8]}"
         if kernel is None:
-            self.query_one("#preview", Source).text = f"# the text of {name} is not in the workspace"
-            switcher.current = "preview"
-        elif self._view == "preview":
-            self.query_one("#preview", Source).text = shown_text(kernel)
+            source.show(f"# the text of {name} is not in the workspace", MAIN)
+        elif self.comparing:
+            source.compare(texts_of(kernel), texts_of(self.editors), name, "editor")
         else:
-            view = self.query_one(SideBySide) if self._view == "sides" else self.query_one(DiffView)
-            view.show(texts_of(kernel), texts_of(self.editors), name, "editor")
-
-    def on_resize(self) -> None:
-        self.show_current()
+            source.show(shown_text(kernel), MAIN)
 
     @property
     def _kernel(self) -> Kernel | None:
@@ -138,7 +119,7 @@ class HistoryScreen(RunsDialog):
         if not (bars := self.query(FindBar)):
             await self.query_one(".dialog").mount(FindBar())
             bars = self.query(FindBar)
-        bars.first().open(self.query_one("#preview", Source))
+        bars.first().open(self.query_one("#revision", Source))
 
     def action_back(self) -> None:
         """Closes the find bar or the search if one is open, else the history."""

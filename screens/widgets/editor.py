@@ -37,9 +37,6 @@ class Editor(Source):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", read_only=False, id=id)
-        # TextArea selects a line or all with these keys; here the screen has history and model, in the footer's order.
-        for key in ("f6", "f7"):
-            self._bindings.key_to_bindings.pop(key, None)
         self.completion = Completion(self, self.is_code)
         self._saved, self._saved_plain = "", ""
         """The file's text, and the same with the line ends of the editor."""

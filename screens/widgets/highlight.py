@@ -10,7 +10,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-Language = Literal["python", "cuda", "string", "plain", "prose"]
+Language = Literal["python", "cuda", "string", "plain", "prose", "diff"]
+DIFF_KINDS = {"+": "added", "-": "removed", "@": "place"}
+"""The kinds of the lines of a diff, by their first character."""
 
 
 class StyledSpan(NamedTuple):
@@ -19,7 +21,7 @@ class StyledSpan(NamedTuple):
     start: int
     end: int
     kind: str
-    """ "keyword", "name", "builtin", "string", "number", "comment" or "decorator"."""
+    """ "keyword", "name", "builtin", "string", "number", "comment" or "decorator"; in a diff one of DIFF_KINDS."""
 
 
 class Part(NamedTuple):
@@ -63,8 +65,8 @@ def language_of(name: str) -> Language:
     suffix = name.rpartition(".")[2].lower()
     if suffix in {"cu", "cuh", "cpp", "cc", "c", "h", "hpp"}:
         return "cuda"
-    if suffix == "md":
-        return "prose"
+    if suffix in ("md", "diff"):
+        return "prose" if suffix == "md" else "diff"
     return "python" if suffix == "py" else "plain"
 
 
@@ -158,6 +160,8 @@ def spans_of(text: str, language: Language) -> tuple[StyledSpan, ...]:
         return ()
     if language == "prose":
         return (StyledSpan(0, len(text), "name"),) if _HEADING.match(text) else ()
+    if language == "diff":
+        return (StyledSpan(0, len(text), DIFF_KINDS[text[0]]),) if text[0] in DIFF_KINDS else ()
     if language == "string":
         return (StyledSpan(0, len(text), "string"),)
     spans: list[StyledSpan] = []

@@ -1,5 +1,6 @@
 """A source file: a TextArea that colours Python, CUDA and C++, and draws quickly."""
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +20,7 @@ from textual.widgets import TextArea
 
 from arena.words.untrusted_text import masked
 from screens.widgets import text_lines
-from screens.widgets.highlight import Part, language_of, line_spans, parts_of
+from screens.widgets.highlight import DIFF_KINDS, Part, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks
 
 SOURCE_STYLES = Path(__file__).with_name("source.tcss")
@@ -30,7 +31,7 @@ _WIDTH_STEP = 32
 _CURSOR_CELLS = 3
 """Cells that a TextArea keeps visible from the cursor on."""
 
-_KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
+_KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator", *DIFF_KINDS.values())
 
 
 class CountedDocument(WrappedDocument):
@@ -70,8 +71,9 @@ class Source(TextArea):
         self._first_line = 0
         self._pattern = text_lines.pattern_of("")
         self.marks = LineMarks()
-        # In a TextArea this key deletes a word. Textual has no way to leave out one inherited binding.
-        self._bindings.key_to_bindings.pop("ctrl+f", None)
+        # In a TextArea these keys delete a word and select a line or all; here the screens have them, in the footer's order.
+        for key in ("ctrl+f", "f6", "f7"):  # Textual has no way to leave out one inherited binding
+            self._bindings.key_to_bindings.pop(key, None)
 
     # --- what other editors also have ------------------------------------------------------------------------
 
@@ -79,9 +81,19 @@ class Source(TextArea):
         """Shows another text, coloured in the language of a file called `name`."""
         self.source_language = language_of(name)
         self.soft_wrap = self.source_language == "prose"
+        self.show_line_numbers = self.source_language != "diff"
         self._parts_of = None
         self._drawn.clear()
         self.text = text
+
+    def compare(self, old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> None:
+        """Shows the changes from one kernel to another as a unified diff. Both are texts by file name."""
+        found = []
+        for file in {**old, **new}:
+            before, after = (texts.get(file, "").splitlines() for texts in (old, new))
+            names = (f"{name} {file}" if len({**old, **new}) > 1 else name for name in (old_name, new_name))
+            found += difflib.unified_diff(before, after, *names, lineterm="", n=4)
+        self.show("\n".join(found) or f"{new_name} is the same as {old_name}.", "changes.diff")
 
     def mark_lines(self, words: Mapping[int, str]) -> None:
         """Marks lines (from 0) in the gutter and removes all earlier marks."""

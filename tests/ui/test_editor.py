@@ -13,7 +13,6 @@ from textual.widgets import DataTable, Markdown, OptionList
 from textual.widgets.text_area import Selection
 
 from arena.words.untrusted_text import masked
-from screens.kernel.source.diff_view import DiffView
 from screens.terminal_app import TerminalApp
 from screens.themes import VARIABLE_DEFAULTS
 from screens.widgets.highlight import language_of, line_spans, parts_of
@@ -310,7 +309,7 @@ class ForeignPage(TerminalApp):
 
     def compose(self) -> ComposeResult:
         yield Source(HOSTILE)
-        yield DiffView()
+        yield Source(id="diff")
         yield Writing()
         yield PlainStatic(HOSTILE)
         yield OptionList(HOSTILE)
@@ -324,7 +323,7 @@ class ForeignPage(TerminalApp):
         for widget in self.screen.children:
             widget.styles.height = 5
         self.query_one(Vertical).styles.border = ("round", "white")
-        self.query_one(DiffView).show({}, {"kernel.py": HOSTILE}, "a", "b")
+        self.query_one("#diff", Source).compare({}, {"kernel.py": HOSTILE}, "a", "b")
         self.query_one(Writing).show(f"{HOSTILE}\rmore")
         table = self.query_one(DataTable)
         table.add_column(HOSTILE)

@@ -173,7 +173,7 @@ async def test_find_in_an_older_revision(open_app, type_kernel, until, screen_te
         await until(pilot, lambda: isinstance(app.focused, Input))
         await pilot.press(*"needle")
         await until(pilot, lambda: "1 of 2" in screen_text(app))
-        assert app.screen.query_one("#preview").selected_text == "needle"
+        assert app.screen.query_one("#revision").selected_text == "needle"
         await pilot.press("escape")
         await until(pilot, lambda: app.focused is app.screen.query_one("#runs"))
         assert isinstance(app.screen, HistoryScreen)

@@ -13,7 +13,6 @@ from textual.widgets import ContentSwitcher
 
 from problems.specification import Problem
 from sandbox.protocol.kernel_files import MAIN
-from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor
 from screens.widgets.key_line import FRAME, TitledPane, entitle
 from screens.widgets.source import Source
@@ -47,8 +46,6 @@ class BaselineView(Source, SourceView):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(name=self.TITLE, id=id)
-        for key in ("f6", "f7"):  # as in the editor, so that all views list their keys in the same order
-            self._bindings.key_to_bindings.pop(key, None)
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if self.text != problem.baseline_source:
@@ -74,7 +71,7 @@ class FileView(Source, SourceView):
         """Does nothing: `open_file` has the text."""
 
 
-class KernelDiff(DiffView, SourceView):
+class KernelDiff(Source, SourceView):
     """The diff from the baseline to the kernel."""
 
     NAME: ClassVar[str] = "diff"
@@ -82,7 +79,7 @@ class KernelDiff(DiffView, SourceView):
     LETTER: ClassVar[str] = "d"
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
-        self.show({MAIN: problem.baseline_source}, {MAIN: kernel}, BaselineView.TITLE, file_name)
+        self.compare({MAIN: problem.baseline_source}, {MAIN: kernel}, BaselineView.TITLE, file_name)
 
 
 class CardView(VerticalScroll, SourceView):
