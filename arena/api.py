@@ -11,7 +11,7 @@ from arena.errors import UsageError
 from arena.paths import Paths, find_paths, paths_in
 from arena.records.run_record import RunRecord
 from arena.runs.engine import Engine
-from arena.runs.judge import Judge, Judgement, RunInProgress, RunRequest
+from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import LEAST_BUDGET_S, MOST_BUDGET_S, MOST_RANKS, MOST_ROUNDS, Settings, load_settings
 from arena.words.headline import by_clock
@@ -140,11 +140,7 @@ class Arena:
         """
         request = self._request(problem, kernel, options)
         async with self._turn:
-            run = await self._judge.judge(request)
-            try:
-                return await run.result()
-            finally:
-                await run.cancel()
+            return await judge_to_end(self._judge, request)
 
     async def events(
         self, problem: int | str, kernel: str | Path | Kernel, **options: Unpack[RunOptions]
@@ -158,7 +154,7 @@ class Arena:
         """
         request = self._request(problem, kernel, options)
         async with self._turn:
-            run: RunInProgress = await self._judge.judge(request)
+            run = await self._judge.judge(request)
             try:
                 async for event in run.events():
                     yield event

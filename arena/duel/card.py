@@ -37,10 +37,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
             f"pkb-arena duel · {header.problem_id} {header.slug} · {where_words(header.setting)}",
             *([] if header.preset_sizes else [f"{sizes_words('sizes', header.setting.sizes)}"]),
             f"{names}: {winner_words(header, ended)}",
-            *(
-                f"  {header.player(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
-                for name in SIDES
-            ),
+            *(f"  {header.player(name).short:<24} {'   '.join(_figures(header, ended.side(name)))}" for name in SIDES),
             final_words(header, ended),
             *filter(None, [unrated_words(header, ended)]),
         )
@@ -88,10 +85,6 @@ def speed_words(speed: Interval, clock: str = "") -> str:
     clock: "call" or "device"; empty if it is unknown.
     """
     return speed_span(speed, outcome(speed), clock, said=False)[1]
-
-
-def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
-    return ended.left if name == "left" else ended.right
 
 
 def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
@@ -159,7 +152,7 @@ def svg_card(state: DuelState) -> str:
         side: SideName = "left" if name == "left" else "right"
         crown = " ★" if ended.winner == side else ""
         parts.append(_line(x, 110, header.player(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
-        for row, words in enumerate(_figures(header, _finalist(ended, side))):
+        for row, words in enumerate(_figures(header, ended.side(side))):
             parts.append(_line(x, 132 + 16 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))
     parts.append(_line(40, 204, winner_words(header, ended), 14, _TEXT))

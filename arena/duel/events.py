@@ -234,19 +234,22 @@ class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
 
     winner: Winner
     reason: str
-    speedup: Interval | None
-    """Speedup of left over right in the final; above 1 when left is faster. None without a final."""
-    rounds: int
     left: Finalist
     right: Finalist
+    speedup: Interval | None = None
+    """Speedup of left over right in the final; above 1 when left is faster. None without a final."""
+    rounds: int = 0
     clock: str = ""
     """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
+
+    def side(self, name: SideName) -> Finalist:
+        """The result of one side."""
+        return self.left if name == "left" else self.right
 
     @property
     def never_played(self) -> list[SideName]:
         """The sides whose provider or program failed before a kernel of them was judged. Such a duel is not rated."""
-        finalists: tuple[tuple[SideName, Finalist], ...] = (("left", self.left), ("right", self.right))
-        return [name for name, finalist in finalists if finalist.never_played]
+        return [name for name in SIDES if self.side(name).never_played]
 
 
 class Abandoned(DuelEvent, tag="abandoned", frozen=True, kw_only=True):

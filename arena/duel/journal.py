@@ -156,8 +156,7 @@ def _voided(header: DuelHeader, ended: DuelEnded, path: Path, voids: Voids) -> V
     """Returns the mark on the duel, or on a kernel that decided it: the winner's, or both in a draw."""
     if not voids:
         return None
-    sides = {"left": ended.left, "right": ended.right}
-    rests_on = {(side, finalist.attempt) for side, finalist in sides.items() if ended.winner in (side, "draw")}
+    rests_on = {(side, ended.side(side).attempt) for side in SIDES if ended.winner in (side, "draw")}
     marks = [voids.of(header.duel_id, "")]
     with suppress(OSError):
         for event in read_duel(path):

@@ -106,19 +106,6 @@ FINAL_BUDGET = 5.0
 """Time budget of the final, as a multiple of an ordinary run's."""
 
 
-def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
-    """Returns a listener that passes on one `Timed` event per tick, and the one of the last round."""
-    told = 0.0
-
-    def listen(event: AnyEvent) -> None:
-        nonlocal told
-        if isinstance(event, Timed) and (time.monotonic() - told >= TICK_S or event.round == event.rounds):
-            told = time.monotonic()
-            tell(event)
-
-    return listen
-
-
 def _file_name(player: str) -> str:
     """Returns a player's name as a valid file name, without a suffix."""
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in player) or "kernel"
@@ -214,6 +201,20 @@ class Match:
         self._journal.append(event)
         for listener in list(self.listeners):
             listener(event)
+
+    def _tells_rounds(
+        self, kind: type[events.Measured | events.FinalMeasured], **of: Any
+    ) -> Callable[[AnyEvent], None]:
+        """Returns a listener that tells of one timed round per tick, and of the last one. of: further fields."""
+        told = 0.0
+
+        def listen(event: AnyEvent) -> None:
+            nonlocal told
+            if isinstance(event, Timed) and (time.monotonic() - told >= TICK_S or event.round == event.rounds):
+                told = time.monotonic()
+                self.tell(view(kind, headline_so_far(event), event, at=self.now, **of))
+
+        return listen
 
     def _say_to_all(self, text: str) -> None:
         for side in events.SIDES:
@@ -325,18 +326,13 @@ class Match:
 
     async def _judge_one(self, name: events.SideName, number: int, kernel: Kernel, kernel_name: str) -> Judgement:
         """Judges a side's submission in its turn. number: the number of its attempt, from 1."""
-
-        def measured(event: Timed) -> None:
-            headline = headline_so_far(event)
-            self.tell(view(events.Measured, headline, event, at=self.now, side=name, attempt=number))
-
-        rounds = _now_and_then(measured)
+        tell_round = self._tells_rounds(events.Measured, side=name, attempt=number)
 
         def listen(event: AnyEvent) -> None:
             if isinstance(event, PhaseStarted | Waiting):
                 phase = event.phase if isinstance(event, PhaseStarted) else events.WAITING
                 self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=phase))
-            rounds(event)
+            tell_round(event)
 
         path = self.state.header.player(name).kernel_path
         request = replace(self._request(name, kernel, kernel_name), kernel_path=path)
@@ -386,16 +382,12 @@ class Match:
         left, right = self.state.left.best, self.state.right.best
         assert left is not None
         assert right is not None
-
-        def measured(event: Timed) -> None:
-            self.tell(view(events.FinalMeasured, headline_so_far(event), event, at=self.now))
-
-        now_and_then = _now_and_then(measured)
+        tell_round = self._tells_rounds(events.FinalMeasured)
 
         def listen(event: AnyEvent) -> None:
             if isinstance(event, RunStarted):
                 self.tell(events.FinalBegan(at=self.now, left=left.number, right=right.number, run_id=event.run_id))
-            now_and_then(event)
+            tell_round(event)
 
         ours, theirs = (f"{_file_name(self.state.header.player(name).name)}.py" for name in events.SIDES)
         rival = Contender(theirs, right.source, right.files)

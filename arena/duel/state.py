@@ -135,30 +135,23 @@ class DuelState:
     def apply(self, event: events.AnyDuelEvent) -> None:
         """Applies one event."""
         self.at = max(self.at, event.at)
+        ends_pause = isinstance(event, events.Resumed | events.FinalBegan | events.DuelEnded | events.Abandoned)
+        if self.stage == "paused" and ends_pause:
+            self.pauses[-1] = (self.pauses[-1][0], event.at)
         match event:
             case events.Paused():
                 if self.stage == "playing":
                     self.pauses.append((event.at, None))
-            case events.Resumed():
-                if self.stage == "paused":
-                    self.pauses[-1] = (self.pauses[-1][0], event.at)
             case events.FinalBegan():
-                self._end_pause(event.at)
                 self.final = event
             case events.FinalMeasured():
                 self.final_samples.append(event)
             case events.DuelEnded():
-                self._end_pause(event.at)
                 self.ended = event
             case events.Abandoned():
-                self._end_pause(event.at)
                 self.abandoned = event.reason
-            case _:
+            case events.SideEvent():
                 _apply_to_side(self.side(event.side), event)
-
-    def _end_pause(self, at: float) -> None:
-        if self.stage == "paused":
-            self.pauses[-1] = (self.pauses[-1][0], at)
 
 
 def _measurement(attempt: AttemptState) -> Measurement | None:
@@ -197,21 +190,14 @@ def _apply_to_side(side: SideState, event: events.SideEvent) -> None:
                 side.left = event.reason
         case events.KernelJudging() | events.Measured() | events.KernelJudged():
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
-            if attempt is not None:
-                _apply_to_attempt(attempt, event)
-
-
-def _apply_to_attempt(
-    attempt: AttemptState, event: events.KernelJudging | events.Measured | events.KernelJudged
-) -> None:
-    match event:
-        case events.KernelJudging():
-            attempt.phase = event.phase
-        case events.Measured():
-            attempt.samples.append(event)
-        case events.KernelJudged():
-            attempt.judged = event
-            attempt.phase = ""
+            if attempt is None:
+                return
+            if isinstance(event, events.Measured):
+                attempt.samples.append(event)
+            elif isinstance(event, events.KernelJudging):
+                attempt.phase = event.phase
+            else:
+                attempt.judged, attempt.phase = event, ""
 
 
 # --- the winner ----------------------------------------------------------------------------------------------
@@ -221,21 +207,15 @@ def without_final(state: DuelState, at: float) -> events.DuelEnded:
     """Returns the outcome without a final, when at most one side has a correct kernel."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
-    winner: events.Winner = "draw"
-    reason = "neither player has a correct kernel"
-    if left is not None or right is not None:
-        winner = "left" if left is not None else "right"
-        loser = state.side("right" if winner == "left" else "left")
-        reason = "the other player gave up" if loser.left == "gave up" else "the other player has no correct kernel"
-    return events.DuelEnded(
-        at=at,
-        winner=winner,
-        reason=reason,
-        speedup=None,
-        rounds=0,
-        left=_finalist(state.left),
-        right=_finalist(state.right),
-    )
+    winner: events.Winner = "left" if left is not None else "right" if right is not None else "draw"
+    if winner == "draw":
+        reason = "neither player has a correct kernel"
+    elif state.side(events.other(winner)).left == "gave up":
+        reason = "the other player gave up"
+    else:
+        reason = "the other player has no correct kernel"
+    finalists = (_finalist(state.left), _finalist(state.right))
+    return events.DuelEnded(at=at, winner=winner, reason=reason, left=finalists[0], right=finalists[1])
 
 
 def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded:

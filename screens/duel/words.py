@@ -72,7 +72,7 @@ def stage_line(state: DuelState, now: float) -> Content:
             waited = f"waiting for the first round, {clock_words(now - state.final.at)}" if state.final else ""
             count = f"round {sample.round}/{sample.rounds}" if sample else waited
             names = f"{state.header.left.short} over {state.header.right.short}"
-            figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
+            figure = f"   {printable(names)} {_on_clock(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
             left = state.remaining(now)
@@ -105,7 +105,7 @@ def result(state: DuelState) -> Content:
 def final_status(state: DuelState, name: SideName, brief: bool = False) -> Content:
     """The result of a player's kernel in the final, else of its last kernel. brief: without the clock."""
     assert state.ended is not None
-    finalist = state.ended.left if name == "left" else state.ended.right
+    finalist = state.ended.side(name)
     side = state.side(name)
     costs = _costs(side, state.header.budget_usd)
     stopped = _stopped(side)
@@ -158,8 +158,11 @@ def _speedup(attempt: AttemptState, brief: bool = False) -> str:
     if attempt.speedup is None:
         return ""
     said = attempt.judged.outcome if attempt.judged is not None else ""
-    clock = "" if brief else WHERE.get(attempt.clock, "")
-    return f"{figures.speedup_words(attempt.speedup, said)} {clock}".rstrip()
+    return _on_clock(attempt.speedup, "" if brief else attempt.clock, said)
+
+
+def _on_clock(speed: Interval, clock: str, said: str = "") -> str:
+    return f"{figures.speedup_words(speed, said)} {WHERE.get(clock, '')}".rstrip()
 
 
 def _verdict(attempt: AttemptState) -> Content:
@@ -174,11 +177,6 @@ def _verdict(attempt: AttemptState) -> Content:
     speed = judged.speedup
     words = judged.outcome if speed is None else figures.measured_words(speed, judged.outcome, judged.clock)
     return Content.assemble(verdict, f"  {words}".rstrip())
-
-
-def _so_far(speed: Interval, clock: str) -> str:
-    """ "▲ 1.31× end-to-end"."""
-    return f"{figures.speedup_words(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
 def attempts(side: SideState, name: SideName, player: str, over: bool = False) -> Content:

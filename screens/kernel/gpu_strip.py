@@ -53,10 +53,9 @@ def gpu_line(samples: Samples, width: int, held: bool) -> list[Part]:
     rates = [reading.nvlink_gb_s for reading in latest if reading.nvlink_gb_s is not None]
     mean = sum(rates) / len(rates) if rates else None
     tail = [[("NVLink", "$muted"), (f" {_rate(mean)} GB/s", "$foreground")], _line_note(latest, held)]
-    forms = (_full_cell, _warm_cell, _short_cell)
     room = width - len("GPU") - len(_GAP) - _cells(tail[0]) - len(_GAP) - _NOTE - len(_GAP)
-    for form in forms:
-        cells = [form(rank, samples) for rank in range(len(latest))]
+    for most in (3, 2, 1):
+        cells = [_cell(rank, now, most) for rank, now in enumerate(latest)]
         if sum(_cells(cell) + len(_GAP) for cell in cells) <= room:
             break
     else:
@@ -73,18 +72,10 @@ def curve(percents: Sequence[int | None], cells: int = _CURVE) -> str:
     return bars[-cells:].rjust(cells)
 
 
-def _full_cell(rank: int, samples: Samples) -> list[Part]:
-    now = samples[-1][rank]
-    return [*_warm_cell(rank, samples), (_GAP, ""), *_clock(now)]
-
-
-def _warm_cell(rank: int, samples: Samples) -> list[Part]:
-    return [*_short_cell(rank, samples), (_GAP, ""), *_heat(samples[-1][rank])]
-
-
-def _short_cell(rank: int, samples: Samples) -> list[Part]:
-    busy = samples[-1][rank].busy
-    return [(f"{rank} ", "$muted"), (curve([busy], 1), "$accent"), (f" {_percent(busy)}", "$foreground")]
+def _cell(rank: int, now: GpuReading, most: int) -> list[Part]:
+    """Returns how busy one GPU is, its temperature and its clock: the first `most` of them."""
+    busy = [(f"{rank} ", "$muted"), (curve([now.busy], 1), "$accent"), (f" {_percent(now.busy)}", "$foreground")]
+    return _joined([busy, _heat(now), _clock(now)][:most])[:-1]
 
 
 def _percent(percent: int | None) -> str:
