@@ -163,7 +163,7 @@ class ArenaTools:
         )
         async with self._turn:
             await access.start()
-            judgement = await (access.judge if timed else access.build)(kernel.source, "kernel.py", kernel.files)
+            judgement = await (access.judge if timed else access.build)(kernel, "kernel.py")
         words = judgement_words if timed else build_words
         return words(judgement, kernel.source)
 

@@ -29,7 +29,7 @@ from arena.workspace.named_kernels import BASELINE, HOUSE
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, Contender, PhaseStarted, Result, RunStarted, Setting, Timed, Waiting
-from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 Players = tuple[Player, Player]
@@ -298,29 +298,25 @@ class Match:
         out = self.state.over or self._why.get(name) == "gave up"
         if out or last.source is None or (last.source, last.files) in known:
             return None
-        return self._submit(name, last.source, last.file_name, last.files)
+        return self._submit(name, Kernel(last.source, last.files), last.file_name)
 
-    async def submit(
-        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
-    ) -> Judgement:
+    async def submit(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> Judgement:
         """Judges a kernel in its turn. The run continues if the caller is cancelled."""
-        return await asyncio.shield(self._submit(name, source, kernel_name, files or {}))
+        return await asyncio.shield(self._submit(name, kernel, kernel_name))
 
-    def _submit(self, name: events.SideName, source: str, kernel_name: str, files: Files) -> asyncio.Task[Judgement]:
-        number = len(self.state.side(name).attempts) + 1
-        text = source if source or kernel_name != BASELINE else self.problem.baseline_source
+    def _submit(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> asyncio.Task[Judgement]:
+        number, files = len(self.state.side(name).attempts) + 1, kernel.files
+        text = kernel.source if kernel.source or kernel_name != BASELINE else self.problem.baseline_source
         sha256 = Workspace(self.paths.workspace).keep_revision(text, files)
         self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=sha256, source=text, files=files))
-        task = asyncio.create_task(self._judge_one(name, number, Kernel(source, files), kernel_name))
+        task = asyncio.create_task(self._judge_one(name, number, kernel, kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return task
 
-    async def build(
-        self, name: events.SideName, source: str, kernel_name: str, files: Files | None = None
-    ) -> Judgement:
+    async def build(self, name: events.SideName, kernel: Kernel, kernel_name: str) -> Judgement:
         """Compiles a kernel and calls it in its turn. This is not a submission."""
-        request = self._request(name, Kernel(source, files or {}), kernel_name)
+        request = self._request(name, kernel, kernel_name)
         async with self._turn():
             return await judge_to_end(self._judge, replace(request, rounds=0))
 
@@ -408,11 +404,11 @@ class MatchAccess(KernelAccess):
         self._match = match
         self._name = name
 
-    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._match.submit(self._name, source, name, files)
+    async def judge(self, kernel: Kernel, name: str) -> Judgement:
+        return await self._match.submit(self._name, kernel, name)
 
-    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._match.build(self._name, source, name, files)
+    async def build(self, kernel: Kernel, name: str) -> Judgement:
+        return await self._match.build(self._name, kernel, name)
 
     def interrupted(self, newest: Submission) -> None:
         self._match.submit_last(self._name, newest)

@@ -16,7 +16,7 @@ from arena.runs.origin import Origin
 from arena.runs.other_sizes import OtherSizesProgress, ignore, with_other_sizes
 from arena.workspace.kernels import Workspace
 from problems.specification import Problem
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 
@@ -61,24 +61,23 @@ class JudgeAccess(KernelAccess):
         await self._judge.start()
         require_jail(self._judge.jail, self._unsafe)
 
-    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        judgement = await self._run(source, name, files, self._rounds)
+    async def judge(self, kernel: Kernel, name: str) -> Judgement:
+        judgement = await self._run(kernel, name, self._rounds)
         report = judgement.report
         if not self._other_sizes or report.verdict is not Verdict.PASS:
             return judgement
-        request = self._request(source, name, files)
+        request = self._request(kernel, name)
         found = await with_other_sizes(self._judge, request, report, self._hear_other_size)
         return replace(judgement, others=tuple(found.other_sizes or ()))
 
-    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._run(source, name, files, 0)
+    async def build(self, kernel: Kernel, name: str) -> Judgement:
+        return await self._run(kernel, name, 0)
 
     async def judge_origin(self, origin: Origin) -> Origin:
         """Returns the origin with its verdict. Judges it if it has none. Raises as `judge`."""
         if origin.judgement is not None:
             return origin
-        request = self._request(origin.kernel.source, origin.name, origin.kernel.files)
-        request = replace(request, player=origin.player, origin="")
+        request = replace(self._request(origin.kernel, origin.name), player=origin.player, origin="")
         return replace(origin, judgement=await judge_to_end(self._judge, request))
 
     async def compare(self) -> Judgement | None:
@@ -92,20 +91,20 @@ class JudgeAccess(KernelAccess):
             return None
         require_jail(self._judge.jail, self._unsafe)
         name = best.judgement.header.kernel_name if best.judgement is not None else "kernel.py"
-        request = replace(self._request(best.source, name, best.files), versus=origin.rival)
+        request = replace(self._request(best.answer.kernel, name), versus=origin.rival)
         return await judge_to_end(self._judge, request)
 
-    async def _run(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
+    async def _run(self, kernel: Kernel, name: str, rounds: int | None) -> Judgement:
         require_jail(self._judge.jail, self._unsafe)
-        return await judge_to_end(self._judge, replace(self._request(source, name, files), rounds=rounds))
+        return await judge_to_end(self._judge, replace(self._request(kernel, name), rounds=rounds))
 
-    def _request(self, source: str, name: str, files: Files | None) -> RunRequest:
+    def _request(self, kernel: Kernel, name: str) -> RunRequest:
         return RunRequest(
             problem=self._task.problem,
             setting=self._task.setting,
             kernel_name=name,
-            source=source,
-            files=files or {},
+            source=kernel.source,
+            files=kernel.files,
             player=self._player,
             rounds=self._rounds,
             budget_s=self._budget_s,

@@ -81,13 +81,13 @@ class FilePlayer(Player):
             watcher = KernelWatcher(path, kernel.sha256)
             try:
                 if self.submits_first:
-                    await access.judge(kernel.text, kernel.name, kernel.files)
+                    await access.judge(kernel.kernel, kernel.name)
                 async for save in watcher:
                     if isinstance(save, UsageError):
                         access.warn(f"not submitted: {save.message}")
                     else:
                         kernel = save
-                        await access.judge(kernel.text, kernel.name, kernel.files)
+                        await access.judge(kernel.kernel, kernel.name)
             except asyncio.CancelledError:
                 _leave_newest(path, kernel, access)
                 raise
@@ -195,7 +195,7 @@ class ModelPlayer(Player):
                 header = trace_header(task, prompt, access.steps, setup.pool.usd, player=client.name, **model)
                 recorder = access.record(header, setup.paths)
                 agent = Agent(client, access, prompt, recorder, setup.patience, self._feedback)
-                await agent.run()
+                await agent.play()
         except PlayerFailed as error:
             failed = error
         finally:

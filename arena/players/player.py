@@ -141,17 +141,17 @@ class KernelAccess:
     clocked: bool = False
     """Whether a clock ends the task. Until then a file may be improved."""
 
-    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
+    async def judge(self, kernel: Kernel, name: str) -> Judgement:
         """Judges a kernel. Blocks until the devices are free.
 
-        name: shown in tracebacks. files: the files beside its kernel.py.
+        name: shown in tracebacks.
 
         Raises:
             ArenaError: it could not be run.
         """
         raise NotImplementedError
 
-    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
+    async def build(self, kernel: Kernel, name: str) -> Judgement:
         """Compiles a kernel and calls it without timing it. This is not a submission.
 
         Raises:

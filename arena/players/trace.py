@@ -21,8 +21,6 @@ from arena.models.conversation import (
     Retry,
     Text,
     Thought,
-    ToolCall,
-    ToolResult,
     Usage,
 )
 from arena.paths import Paths, make_folder
@@ -31,7 +29,7 @@ from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.run_record import RunRecord, view
 from sandbox.protocol.events import Setting
-from sandbox.protocol.kernel_files import Files, Kernel
+from sandbox.protocol.kernel_files import Files
 
 if TYPE_CHECKING:
     from arena.players.player import Task  # which imports this module
@@ -204,36 +202,29 @@ class TraceRecorder:
         self._journal = Journal(self.path, header, on_trouble)
         self._listeners = listeners
         self._started = self._written_at = time.monotonic()
-        self._text: list[str] = []
-        self._thought: list[str] = []
-        self._draft: list[str] = []
+        self._unwritten: dict[type[Mused | Wrote | Drafted], list[str]] = {Mused: [], Wrote: [], Drafted: []}
         self._drafts: dict[int, Draft] = {}
         self.step = 0
 
     def ask(self, step: int, conversation: Conversation) -> None:
         """Records the start of a step and the model's input."""
         self.step = step
-        self._emit(
-            Asked(
-                system=conversation.system,
-                messages=list(conversation.messages),
-                tools=[tool.name for tool in conversation.tools],
-            )
-        )
+        messages, tools = list(conversation.messages), [tool.name for tool in conversation.tools]
+        self._emit(Asked(system=conversation.system, messages=messages, tools=tools))
 
     def piece(self, piece: AnyPiece, spent: Spent) -> None:
         """Records a piece of the player's output."""
         match piece:
             case Text():
-                self._text.append(piece.text)
+                self._unwritten[Wrote].append(piece.text)
             case Thought():
-                self._thought.append(piece.text)
+                self._unwritten[Mused].append(piece.text)
             case CallPart():
                 if piece.number not in self._drafts:
                     self._drafts[piece.number] = Draft()
                     self._flush()
                 if text := self._drafts[piece.number].feed(piece.arguments):
-                    self._draft.append(text)
+                    self._unwritten[Drafted].append(text)
             case Retry():
                 self._drafts.clear()
                 self.emit(view(Retried, piece))
@@ -244,22 +235,6 @@ class TraceRecorder:
                 self._flush()
         if time.monotonic() - self._written_at >= BATCH_S:
             self._flush()
-
-    def called(self, call: ToolCall) -> None:
-        """Records a tool call."""
-        self.emit(Called(tool=call.name, arguments=call.arguments))
-
-    def returned(self, result: ToolResult) -> None:
-        """Records the result of a tool call."""
-        self.emit(Returned(tool=result.name, text=result.text, error=result.error))
-
-    def answered(self, outcome: str, reason: str, kernel: Kernel, spent: Spent) -> None:
-        """Records the end of the step's answer."""
-        self.emit(view(Answered, kernel, outcome=outcome, reason=reason, spent=spent))
-
-    def judged(self, report: RunRecord, printed: str, gain: bool) -> None:
-        """Records the verdict on the step's kernel."""
-        self.emit(Judged(report=report, printed=printed, gain=gain))
 
     def ended(self, reason: str, best_step: int | None, spent: Spent) -> None:
         """Records the last event and closes the file."""
@@ -273,15 +248,10 @@ class TraceRecorder:
 
     def _flush(self) -> None:
         self._written_at = time.monotonic()
-        if self._thought:
-            self._emit(Mused(text="".join(self._thought)))
-            self._thought.clear()
-        if self._text:
-            self._emit(Wrote(text="".join(self._text)))
-            self._text.clear()
-        if self._draft:
-            self._emit(Drafted(text="".join(self._draft)))
-            self._draft.clear()
+        for kind, texts in self._unwritten.items():
+            if texts:
+                self._emit(kind(text="".join(texts)))
+                texts.clear()
 
     def _emit(self, event: AnyTraceEvent) -> None:
         # The time is set only here, so that the times in the file ascend.

@@ -12,7 +12,7 @@ from arena.players.player import KernelAccess, Player, PlayerKind, Submission, T
 from arena.players.trace import AnyTraceEvent, Ended
 from arena.runs.judge import Judge, Judgement, RunRequest, judge_to_end
 from arena.sweep.records import Cell
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 TRIES = 3
@@ -69,8 +69,7 @@ class Try:
 
     task: Task
     player: str
-    source: str
-    files: Files
+    kernel: Kernel
     name: str
     rounds: int | None
     judgement: asyncio.Future[Judgement]
@@ -150,15 +149,15 @@ class WorkerAccess(KernelAccess):
         """The cost of a player with a trace, known once the player has ended."""
         self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
-    async def judge(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._try(source, name, files, None)
+    async def judge(self, kernel: Kernel, name: str) -> Judgement:
+        return await self._try(kernel, name, None)
 
-    async def build(self, source: str, name: str, files: Files | None = None) -> Judgement:
-        return await self._try(source, name, files, 0)
+    async def build(self, kernel: Kernel, name: str) -> Judgement:
+        return await self._try(kernel, name, 0)
 
-    async def _try(self, source: str, name: str, files: Files | None, rounds: int | None) -> Judgement:
+    async def _try(self, kernel: Kernel, name: str, rounds: int | None) -> Judgement:
         verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
-        return await self._jobs.try_out(Try(self._task, self._player, source, files or {}, name, rounds, verdict))
+        return await self._jobs.try_out(Try(self._task, self._player, kernel, name, rounds, verdict))
 
     def hear(self, event: AnyTraceEvent) -> None:
         if isinstance(event, Ended):

@@ -310,7 +310,7 @@ class Sweep:
         self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
     async def _try_out(self, worker: Worker, job: Try) -> None:
-        request = self._request(job.task, job.player, Kernel(job.source, job.files), job.name)
+        request = self._request(job.task, job.player, job.kernel, job.name)
         if job.rounds is not None:
             request = replace(request, rounds=job.rounds)
         try:

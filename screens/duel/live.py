@@ -194,7 +194,8 @@ class LiveDuelScreen(DuelScreen):
             self.start(self._submit(self.edits), "save")  # the file is older than the duel, so no save submits it
 
     async def _submit(self, side: SideName) -> None:
-        await self.match.submit(side, self._editor.file_text, shown_name(self.edited_path), self._files)
+        kernel = Kernel(self._editor.file_text, self._files)
+        await self.match.submit(side, kernel, shown_name(self.edited_path))
 
     async def _save(self) -> None:
         async with self._saving:

@@ -78,116 +78,14 @@ def signature_words(name: KitName, room: int) -> str:
     return next((words for words in wordings if cell_len(words) <= room), f"{name.call[: max(room - 1, 0)]}…")
 
 
-class Completion:
-    """The list of names that may follow at the cursor of an editor. While it is closed, it takes no keys."""
+class Completion(Vertical):
+    """The list of names that may follow at the cursor of an editor: over the screen, at the typed name.
 
-    def __init__(self, editor: TextArea, is_code: Callable[[Place], bool]) -> None:
-        """is_code: whether the character at a place is neither in a string nor in a comment."""
-        self.editor = editor
-        self._is_code = is_code
-        self._names: tuple[KitName, ...] = ()
-        self._written = ""
-        self._start: Place = (0, 0)
-        """Where the name starts."""
-        self._chosen = 0
-        self._due = False
-        """Whether a full stop was typed and its Changed message has not arrived yet."""
-        self._list: CompletionList | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._names)
-
-    @property
-    def names(self) -> tuple[KitName, ...]:
-        """The names in the list."""
-        return self._names
-
-    @property
-    def chosen(self) -> KitName:
-        """The name that enter inserts; only while the list is open."""
-        return self._names[self._chosen]
-
-    @property
-    def place(self) -> Offset:
-        """Where the name starts on the screen."""
-        return self.editor.cursor_screen_offset - Offset(len(self._written), 0)
-
-    def open(self) -> bool:
-        """Shows the names that complete the text in front of the cursor; returns False if there are none."""
-        row, column = self.editor.cursor_location
-        written, names = names_for(self.editor.document.lines, (row, column))
-        if not names or not self._is_code((row, column - len(written) - 1)):
-            return False
-        self._start = (row, column - len(written))
-        self._show(written, names)
-        return True
-
-    def close(self) -> bool:
-        """Hides the list; returns False if it was closed already."""
-        was_open, self._names = self.is_open, ()
-        if was_open and self._list is not None:
-            self._list.display = False
-        return was_open
-
-    def follow(self) -> None:
-        """Updates the list after a change of the text or the cursor."""
-        due, self._due = self._due, False
-        if self.is_open:
-            row, column = self.editor.cursor_location
-            written, names = names_for(self.editor.document.lines, (row, column))
-            if not names or (row, column - len(written)) != self._start:
-                self.close()
-            elif (written, names) != (self._written, self._names):
-                self._show(written, names)
-        if due and not self.is_open:
-            self.open()
-
-    def take(self, key: str, *, typed: bool) -> bool:
-        """Handles a key of the editor; returns whether the list used it. typed: the key writes a character."""
-        if self.is_open:
-            self.follow()  # the message of the letter before this key may not have arrived yet
-        self._due = key == "full_stop" or (self._due and typed)
-        if not self.is_open:
-            return False
-        if key in ("enter", "tab") and self.chosen.name != self._written:
-            self.accept()
-        elif key == "escape":
-            self.close()
-        elif key in (steps := {"up": -1, "down": 1, "pageup": -ROWS, "pagedown": ROWS}):
-            self._choose(self._chosen + steps[key], around=abs(steps[key]) == 1)
-        else:
-            if key in ("enter", "tab"):  # the name is complete: the key keeps its usual effect
-                self.close()
-            return False
-        return True
-
-    def accept(self, index: int | None = None) -> None:
-        """Replaces the typed beginning with the name at `index`, or with the chosen one."""
-        name = self.chosen if index is None else self._names[index]
-        self.close()
-        self.editor.replace(name.name, self._start, self.editor.cursor_location)
-
-    def _choose(self, index: int, *, around: bool) -> None:
-        last = len(self._names) - 1
-        self._chosen = index % len(self._names) if around else min(max(index, 0), last)
-        if self._list is not None:
-            self._list.choose(self._chosen)
-
-    def _show(self, written: str, names: tuple[KitName, ...]) -> None:
-        self._written, self._names, self._chosen = written, names, 0
-        if self._list is None:
-            self._list = CompletionList(self)
-            self.editor.screen.mount(self._list)
-        else:
-            self._list.show()
-
-
-class CompletionList(Vertical):
-    """The list as shown: over the screen, at the typed name. The editor keeps the focus."""
+    It is mounted when it is opened first. The editor keeps the focus; while the list is closed, it takes no keys.
+    """
 
     DEFAULT_CSS = """
-    CompletionList {
+    Completion {
         overlay: screen;
         constrain: inside none;
         position: absolute;
@@ -202,9 +100,18 @@ class CompletionList(Vertical):
     BORDER_SUBTITLE = "enter inserts · esc closes"
     ALLOW_SELECT: ClassVar[bool] = False
 
-    def __init__(self, completion: Completion) -> None:
+    def __init__(self, editor: TextArea, is_code: Callable[[Place], bool]) -> None:
+        """is_code: whether the character at a place is neither in a string nor in a comment."""
         super().__init__()
-        self._completion = completion
+        self.editor = editor
+        self.names: tuple[KitName, ...] = ()
+        self._is_code = is_code
+        self._written = ""
+        self._begin: Place = (0, 0)
+        """Where the name starts."""
+        self._chosen = 0
+        self._due = False
+        """Whether a full stop was typed and its Changed message has not arrived yet."""
 
     def compose(self) -> ComposeResult:
         names = OptionList(compact=True)
@@ -214,33 +121,105 @@ class CompletionList(Vertical):
 
     def on_mount(self) -> None:
         for moved in ("scroll_x", "scroll_y", "size"):
-            self.watch(self._completion.editor, moved, self._place, init=False)
-        self.show()
+            self.watch(self.editor, moved, self._find_place, init=False)
+        self._fill()
 
-    def show(self) -> None:
-        """Shows the current names."""
-        names = self._completion.names
-        self.display = bool(names)
-        if not names or not self.children:
-            return
-        rows = [Content(f"{name.name}{name.parameters}") for name in names]
-        self.query_one(OptionList).set_options([Option(row) for row in rows])
-        self._place()
-        self.choose(0)
+    @property
+    def is_open(self) -> bool:
+        return bool(self.names)
 
-    def choose(self, index: int) -> None:
+    @property
+    def chosen(self) -> KitName:
+        """The name that enter inserts; only while the list is open."""
+        return self.names[self._chosen]
+
+    def open(self) -> bool:
+        """Shows the names that complete the text in front of the cursor; returns False if there are none."""
+        row, column = self.editor.cursor_location
+        written, names = names_for(self.editor.document.lines, (row, column))
+        if not names or not self._is_code((row, column - len(written) - 1)):
+            return False
+        self._begin = (row, column - len(written))
+        self._show_names(written, names)
+        return True
+
+    def close(self) -> bool:
+        """Hides the list; returns False if it was closed already."""
+        was_open, self.names = self.is_open, ()
+        self.display = False
+        return was_open
+
+    def follow(self) -> None:
+        """Updates the list after a change of the text or the cursor."""
+        due, self._due = self._due, False
+        if self.is_open:
+            row, column = self.editor.cursor_location
+            written, names = names_for(self.editor.document.lines, (row, column))
+            if not names or (row, column - len(written)) != self._begin:
+                self.close()
+            elif (written, names) != (self._written, self.names):
+                self._show_names(written, names)
+        if due and not self.is_open:
+            self.open()
+
+    def take(self, key: str, *, typed: bool) -> bool:
+        """Handles a key of the editor; returns whether the list used it. typed: the key writes a character."""
+        if self.is_open:
+            self.follow()  # the message of the letter before this key may not have arrived yet
+        self._due = key == "full_stop" or (self._due and typed)
+        if not self.is_open:
+            return False
+        last = len(self.names) - 1
+        if key in ("enter", "tab") and self.chosen.name != self._written:
+            self._accept(self._chosen)
+        elif key == "escape":
+            self.close()
+        elif key in (steps := {"up": -1, "down": 1}):
+            self._choose((self._chosen + steps[key]) % len(self.names))
+        elif key in (steps := {"pageup": -ROWS, "pagedown": ROWS}):
+            self._choose(min(max(self._chosen + steps[key], 0), last))
+        else:
+            if key in ("enter", "tab"):  # the name is complete: the key keeps its usual effect
+                self.close()
+            return False
+        return True
+
+    def _accept(self, index: int) -> None:
+        """Replaces the typed beginning with the name at `index`."""
+        name = self.names[index]
+        self.close()
+        self.editor.replace(name.name, self._begin, self.editor.cursor_location)
+
+    def _show_names(self, written: str, names: tuple[KitName, ...]) -> None:
+        self._written, self.names, self._chosen = written, names, 0
+        if self.is_attached:
+            self._fill()
+        else:
+            self.editor.screen.mount(self)
+
+    def _fill(self) -> None:
+        self.display = self.is_open
+        if self.is_open and self.children:
+            rows = [Content(f"{name.name}{name.parameters}") for name in self.names]
+            self.query_one(OptionList).set_options([Option(row) for row in rows])
+            self._find_place()
+            self._choose(0)
+
+    def _choose(self, index: int) -> None:
         """Highlights one name, and shows its description."""
-        self.query_one(OptionList).highlighted = index
-        self.query_one(PlainStatic).update(Content(self._completion.chosen.doc))
+        self._chosen = index
+        if self.children:
+            self.query_one(OptionList).highlighted = index
+            self.query_one(PlainStatic).update(Content(self.chosen.doc))
 
-    def _place(self) -> None:
+    def _find_place(self) -> None:
         """Places the list below the name, or above it if there is no room. The cursor's line stays visible."""
-        if not self._completion.is_open:
+        if not self.is_open:
             return
-        column, row = self._completion.place
+        column, row = self.editor.cursor_screen_offset - Offset(len(self._written), 0)
         columns, lines = self.screen.size
         above, below = row, lines - row - 2  # the last line has the keys
-        rows = max(1, min(ROWS, len(self._completion.names), max(above, below) - FRAME_ROWS))
+        rows = max(1, min(ROWS, len(self.names), max(above, below) - FRAME_ROWS))
         self.styles.width = min(COLUMNS, columns)
         self.query_one(OptionList).styles.max_height = rows
         fits = below >= rows + FRAME_ROWS
@@ -250,5 +229,5 @@ class CompletionList(Vertical):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Inserts a name that was clicked."""
         event.stop()
-        if self._completion.is_open:
-            self._completion.accept(event.option_index)
+        if self.is_open:
+            self._accept(event.option_index)

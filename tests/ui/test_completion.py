@@ -6,7 +6,7 @@ from textual.widgets import OptionList
 
 from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
-from screens.widgets.completion import CompletionList, name_at, names_for, signature_words
+from screens.widgets.completion import Completion, name_at, names_for, signature_words
 
 SYMM = ("s", "y", "m", "m", "full_stop")
 
@@ -83,7 +83,7 @@ async def test_up_goes_round_and_choice_is_explained(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "s", "up")
         await pilot.pause()
-        shown = pilot.app.query_one(CompletionList)
+        shown = pilot.app.query_one(Completion)
         assert shown.query_one(OptionList).highlighted == 2
         assert "their own slots and epochs" in str(shown.query_one("PlainStatic").render())
         await pilot.press("pageup")
@@ -94,7 +94,7 @@ async def test_a_closed_list_takes_no_key(editing) -> None:
     async with editing() as (pilot, editor):
         await pilot.press(*SYMM, "escape")
         assert not editor.completion.is_open
-        assert not pilot.app.query_one(CompletionList).display
+        assert not pilot.app.query_one(Completion).display
         await pilot.press("p", "enter", "tab", "up", "down", "x")
         assert editor.text == "symm.p\n    x"
         await pilot.press("enter", *SYMM, *"out")  # the name is complete: enter ends the line
@@ -142,7 +142,7 @@ async def test_list_leaves_line_of_cursor_in_sight(editing, height: int, row: in
         editor.move_cursor((row, 0))
         await pilot.press(*SYMM)
         await pilot.pause()
-        region = pilot.app.query_one(CompletionList).region
+        region = pilot.app.query_one(Completion).region
         assert region.bottom <= height
         assert region.y >= 0
         assert not region.y <= editor.cursor_screen_offset.y < region.bottom

@@ -19,7 +19,7 @@ from arena.records.header import new_id
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
 from sandbox.protocol.events import Failure, Interval, Setting
-from sandbox.protocol.kernel_files import Files
+from sandbox.protocol.kernel_files import Files, Kernel
 from sandbox.protocol.verdict import Verdict
 
 PROMPT = Prompt(Conversation("system", (Message("user", "the task"),)), 1)
@@ -52,14 +52,14 @@ class Bench(KernelAccess):
         self.files: list[Files] = []
         """Files of the judged kernels."""
 
-    async def judge(self, text: str, name: str, files: Files | None = None) -> Judgement:
-        self.judged.append(text)
-        self.files.append(files or {})
-        return judgement(text)
+    async def judge(self, kernel: Kernel, name: str) -> Judgement:
+        self.judged.append(kernel.source)
+        self.files.append(kernel.files)
+        return judgement(kernel.source)
 
-    async def build(self, text: str, name: str, files: Files | None = None) -> Judgement:
-        self.built.append(text)
-        return judgement(text)
+    async def build(self, kernel: Kernel, name: str) -> Judgement:
+        self.built.append(kernel.source)
+        return judgement(kernel.source)
 
 
 def judgement(text: str) -> Judgement:

@@ -10,41 +10,37 @@ from typing import Any
 import msgspec
 
 from arena.errors import ArenaError, PlayerFailed
-from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget, Spent, price_words
-from arena.models.conversation import Finish, Text, Tool, ToolCall, ToolResult, fill_template, read_template
+from arena.models.conversation import Text, Tool, ToolResult, fill_template, read_template
 from arena.players import tools
-from arena.players.attempts import Attempt, best_of, gains
-from arena.players.feedback import build_words, fenced_kernel, verdict_words
+from arena.players.attempts import Attempt
 from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
 from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
 from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
-from arena.players.trace import Counted, TraceRecorder, trace_header
+from arena.players.trace import Called, Counted, Returned, TraceRecorder, trace_header
+from arena.players.workbench import Workbench
 from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import template_names
 from problems.specification import Problem
-from sandbox.protocol.kernel_files import Kernel
 
 MOST_CALLS = 2000
 RECORDED_CHARACTERS = 64 << 10
 """Of a call's arguments, in the trace. The whole kernel of `run` is in the attempt."""
 
 
-class TaskTools:
+class TaskTools(Workbench):
     """A `ToolSet` for one attempt at one task. It gives no access to other players, problems or runs."""
 
     def __init__(
         self, problem: Problem, task: str, access: KernelAccess, recorder: TraceRecorder, spent: Callable[[], Spent]
     ) -> None:
         """task: the prompt. spent: returns the amount that the player has spent so far."""
+        super().__init__(access, recorder, spent)
         self._problem, self._task = problem, task
-        self._access, self._recorder, self._spent = access, recorder, spent
-        self._booked = Spent()
         self._turn = asyncio.Lock()
         self._calls = 0
-        self.attempts: list[Attempt] = []
         self.broken: ArenaError | None = None
         """The error of the harness, after which results do not count; None if it has not failed."""
         self.on_broken: Callable[[], object] = lambda: None
@@ -53,11 +49,6 @@ class TaskTools:
     def busy(self) -> bool:
         """Whether a call is in progress."""
         return self._turn.locked()
-
-    @property
-    def best(self) -> Attempt | None:
-        """The best attempt so far."""
-        return best_of(self.attempts)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -78,9 +69,9 @@ class TaskTools:
             self._calls += 1
             if self._calls > MOST_CALLS:  # not recorded, because the trace could fill the disk
                 return tools.result(name, f"No calls are left: you made {MOST_CALLS}.", error=True)
-            self._recorder.step = len(self.attempts) + 1
+            self.recorder.step = len(self.attempts) + 1
             written = msgspec.json.encode(arguments).decode()
-            self._recorder.called(ToolCall(name[:60], written[:RECORDED_CHARACTERS]))
+            self.recorder.emit(Called(tool=name[:60], arguments=written[:RECORDED_CHARACTERS]))
             try:
                 answer = tools.result(name, await self._answer(name, arguments))
             except tools.Misused as error:
@@ -89,7 +80,7 @@ class TaskTools:
                 self.broken = error
                 self.on_broken()
                 answer = tools.result(name, f"{name}: {error.message}", error=True)
-            self._recorder.returned(answer)
+            self.recorder.emit(Returned(tool=answer.name, text=answer.text, error=answer.error))
             return answer
 
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -106,25 +97,11 @@ class TaskTools:
         kernel = tools.kernel_in(wanted.source)
         if name == bridge.LEFT and any(attempt.answer.kernel == kernel for attempt in self.attempts):
             return "Already submitted."
-        return await (self._compile if name == "compile" else self._run)(kernel)
-
-    async def _run(self, kernel: Kernel) -> str:
-        step = len(self.attempts) + 1
-        if step > self._access.steps:
+        if name == "compile":
+            return await self.build(kernel)
+        if len(self.attempts) >= self.access.steps:
             return "No attempts are left. The best of your kernels is the one that counts."
-        before, self._booked = self._booked, self._spent()
-        answer = ModelAnswer(fenced_kernel(kernel), Finish("stop"), self._booked - before)
-        self._recorder.answered(answer.outcome, answer.reason, answer.kernel, answer.spent)
-        judgement = await self._access.judge(answer.source, f"attempt-{step}.py", answer.files)
-        attempt = Attempt(step, answer, judgement)
-        self._recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
-        self.attempts.append(attempt)
-        self._access.attempted(attempt)
-        return f"{verdict_words(attempt)}\n\nAttempts left: {self._access.steps - step}."
-
-    async def _compile(self, kernel: Kernel) -> str:
-        judgement = await self._access.build(kernel.source, f"attempt-{len(self.attempts) + 1}.py", kernel.files)
-        return build_words(judgement, kernel.source)
+        return await self.run(kernel)
 
 
 def _row(attempt: Attempt) -> str:
@@ -202,10 +179,9 @@ class ProgramPlayer(Player):
             reason = f"failed: {error}"
             raise
         finally:
-            best = tools.best
             meter.tell()
-            recorder.ended(reason, best.step if best is not None else None, meter.spent)
-        if best is not None:
+            tools.end(reason)
+        if (best := tools.best) is not None:
             return Submission(best.answer.source, trace_id=header.trace_id, ended=reason, files=best.answer.files)
         if reason.startswith("failed"):
             raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")

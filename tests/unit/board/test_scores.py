@@ -231,8 +231,8 @@ def test_published_totals_are_printed_and_rows_nearly_add() -> None:
         "DeepSeek V4 Pro": (3, 1, 87),
     }
     for model in published.model:
-        assert sum(model.solved) == model.printed.solved
-        assert abs(sum(model.faster) - model.printed.faster) <= 3
+        assert sum(model.solved) == model.printed["solved"]
+        assert abs(sum(model.faster) - model.printed["faster"]) <= 3
         assert len(model.solved) == len(model.faster) == len(published.problems)
         assert len(model.curve) == len(FACTORS)
         assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))

@@ -15,12 +15,12 @@ from arena.errors import MachineError
 from arena.export.pages import export_pages
 from arena.machine.facts import Machine
 from arena.models.budget import Spent
-from arena.models.conversation import Conversation, Finish, Message, Text, Thought, ToolCall, ToolResult
+from arena.models.conversation import Conversation, Finish, Message, Text, Thought
 from arena.paths import Paths
-from arena.players.trace import TraceHeader, TraceRecorder
+from arena.players.trace import Answered, Called, Judged, Returned, TraceHeader, TraceRecorder
 from arena.records.header import RunHeader
 from arena.records.json_lines import Journal, append_line
-from arena.records.run_record import OtherSize, RunRecord, record_of
+from arena.records.run_record import OtherSize, RunRecord, record_of, view
 from arena.records.voids import Void
 from arena.sweep.journal import SweepJournal
 from arena.sweep.records import NO_KERNEL, Cell, CellResult, SweepPlan, SweepSession
@@ -88,17 +88,25 @@ def trace(paths: Paths, trace_id: str, first: RunRecord, second: RunRecord, word
     task = Message("user", "the task" + words)
     recorder.ask(1, Conversation("the system" + words, (task,)))
     recorder.piece(Thought("a thought" + words), Spent())
-    recorder.called(ToolCall("compile" + words, json.dumps({"source" + words: FIRST + words})))
-    recorder.returned(ToolResult("compile", "it compiles" + words))
+    recorder.emit(Called(tool="compile" + words, arguments=json.dumps({"source" + words: FIRST + words})))
+    recorder.emit(Returned(tool="compile", text="it compiles" + words, error=False))
     recorder.piece(Text("an answer" + words), Spent())
     recorder.piece(Finish("stop"), Spent())
-    recorder.answered("kernel", words, Kernel(FIRST + words), Spent(100, 20, 0.01))
-    recorder.judged(first, "printed", True)
+    recorder.emit(view(Answered, Kernel(FIRST + words), outcome="kernel", reason=words, spent=Spent(100, 20, 0.01)))
+    recorder.emit(Judged(report=first, printed="printed", gain=True))
     told = Message("user", "the feedback" + words)
     recorder.ask(2, Conversation("the system", (task, Message("assistant", "an answer"), told)))
-    recorder.called(ToolCall("run", words or "no json"))
-    recorder.answered("kernel", "", Kernel(SECOND + words, {"two.cuh": b"int two;\n"}), Spent(300, 40, 0.02))
-    recorder.judged(second, "printed", True)
+    recorder.emit(Called(tool="run", arguments=words or "no json"))
+    recorder.emit(
+        view(
+            Answered,
+            Kernel(SECOND + words, {"two.cuh": b"int two;\n"}),
+            outcome="kernel",
+            reason="",
+            spent=Spent(300, 40, 0.02),
+        )
+    )
+    recorder.emit(Judged(report=second, printed="printed", gain=True))
     recorder.ended("steps" + words, 2, Spent(400, 60, 0.03))
 
 

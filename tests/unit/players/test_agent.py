@@ -58,7 +58,7 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     heard: list[AnyTraceEvent] = []
     model_server.replies = [streamed(kernel(word)) for word in ("oops", "0.8", "1.5")]
     agent = made(heard=heard, steps=3)
-    best = await agent.run()
+    best = await agent.play()
     assert best is not None
     assert (best.step, best.speedup, agent.reason) == (3, 1.5, "steps")
     first, second, third = (seen.prompt for seen in model_server.seen)
@@ -78,7 +78,7 @@ async def test_an_answer_may_have_several_files(
     heard: list[AnyTraceEvent] = []
     model_server.replies = [streamed(answer.format(word)) for word in ("oops", "1.5")]
     agent = made(heard=heard, steps=2)
-    best = await agent.run()
+    best = await agent.play()
     assert best is not None
     assert bench.files == [files, files]
     assert [event.files for event in heard if isinstance(event, Answered)] == [files, files]
@@ -95,7 +95,7 @@ async def test_trace_has_everything_and_is_what_listeners_heard(model_server: Mo
     heard: list[AnyTraceEvent] = []
     model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
     agent = made(heard=heard, steps=2)
-    await agent.run()
+    await agent.play()
     path = agent.recorder.path
     told = list(read_trace(path))
     assert told == heard
@@ -128,7 +128,7 @@ def test_delayed_text_is_recorded_before_what_followed(made: MakeAgent, monkeypa
 async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(kernel("1.2")), streamed(kernel("1.21"))]
     agent = made(steps=20, patience=3)
-    await agent.run()
+    await agent.play()
     assert (agent.reason, len(agent.attempts)) == ("no gain", 4)
     assert agent.best is not None
     assert agent.best.step == 2  # better, but within the noise of two runs, so no gain
@@ -137,7 +137,7 @@ async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made
 async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(kernel("1.2"), usage=(0, 600))]
     agent = made(usd=1.0)
-    best = await agent.run()
+    best = await agent.play()
     assert (agent.reason, best.step if best else None, len(agent.attempts)) == ("budget", 1, 2)
     assert agent.client.budget.spent.usd >= 1.0
 
@@ -150,14 +150,14 @@ async def test_agent_stops_where_going_on_is_useless(
 ) -> None:
     model_server.replies = [streamed(word, finish=finish)]
     agent = made()
-    await agent.run()
+    await agent.play()
     assert (agent.reason, len(agent.attempts)) == (reason, 2)
 
 
 async def test_samples_know_nothing_of_each_other(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(kernel(word)) for word in ("oops", "1.3", "0.9")]
     agent = made(steps=3, feedback=False, patience=None)
-    best = await agent.run()
+    best = await agent.play()
     assert best is not None
     assert best.step == 2
     assert len({seen.prompt for seen in model_server.seen}) == 1
@@ -167,7 +167,7 @@ async def test_a_provider_that_fails_leaves_what_was_found(model_server: ModelSe
     model_server.replies = [streamed(kernel("1.2")), status("401 Unauthorized")]
     agent = made()
     with pytest.raises(PlayerFailed, match="401"):
-        await agent.run()
+        await agent.play()
     assert agent.best is not None
     *_, end = read_trace(agent.recorder.path)
     assert isinstance(end, Ended)
@@ -178,8 +178,8 @@ async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made:
     model_server.replies = [dripping(events("anthropic", kernel("1.2"))[:700], b" ")]
     heard: list[AnyTraceEvent] = []
     agent = made(heard=heard)
-    task = asyncio.create_task(agent.run())
-    while not (agent.recorder._text or any(isinstance(event, Wrote) for event in heard)):
+    task = asyncio.create_task(agent.play())
+    while not (any(agent.recorder._unwritten.values()) or any(isinstance(event, Wrote) for event in heard)):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -195,7 +195,7 @@ async def test_a_full_disk_does_not_stop_it(
     model_server.replies = [streamed(kernel("1.2"))]
     agent = made(steps=1)
     monkeypatch.setattr(Journal, "_flush", lambda self: self._report(OSError(28, "No space left on device")))
-    assert await agent.run() is not None
+    assert await agent.play() is not None
 
 
 async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
@@ -207,13 +207,13 @@ async def test_judge_refuses_where_referee_has_no_jail(paths: Paths) -> None:
             with pytest.raises(MachineError, match="jail"):
                 await JudgeAccess(engine, task, "model:m").start()
             with pytest.raises(MachineError, match="jail"):
-                await JudgeAccess(engine, task, "model:m").judge("pass", "kernel.py")
+                await JudgeAccess(engine, task, "model:m").judge(Kernel("pass"), "kernel.py")
         access = JudgeAccess(engine, task, "model:m", unsafe=True)
         await access.start()
-        found = (await access.judge("pass", "kernel.py")).report
+        found = (await access.judge(Kernel("pass"), "kernel.py")).report
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")
         with pytest.raises(UsageError, match="sizes do not fit"):
-            await access.judge("refuse", "kernel.py")
+            await access.judge(Kernel("refuse"), "kernel.py")
 
 
 def test_without_jail_nothing_runs_unless_it_is_meant() -> None:

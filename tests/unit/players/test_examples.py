@@ -13,6 +13,7 @@ from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -34,4 +35,4 @@ async def test_every_example_passes(engine: Engine) -> None:
 async def verdict(engine: Engine, example: Example, world: int) -> Verdict:
     setting = choose_setting(example.problem, Choice(device="cpu", world=world), Settings())
     access = JudgeAccess(engine, Task(example.problem, setting), "model:test", rounds=0, unsafe=True)
-    return (await access.judge(example.source, "example.py")).report.verdict
+    return (await access.judge(Kernel(example.source), "example.py")).report.verdict

@@ -106,7 +106,7 @@ async def test_best_kernel_races_origin_and_shows_improvement(paths: Paths, monk
         await access.start()
         assert await access.compare() is None  # there is no attempt yet
         answer = ModelAnswer("```python\npass\n# fast\n```\n", Finish("stop"), Spent())
-        judgement = await access.judge(answer.source, "m-1.py")
+        judgement = await access.judge(answer.kernel, "m-1.py")
         assert judgement.header.origin == origin.sha256
         access.attempted(Attempt(1, answer, judgement))
         compared = await access.compare()

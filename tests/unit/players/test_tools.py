@@ -23,7 +23,7 @@ async def test_compiling_tells_nothing_about_what_comes_out(
 ) -> None:
     model_server.replies = [calling(compiling("oops"), compiling("1.5")), streamed(fenced("1.5"))]
     agent = made(steps=1)
-    await agent.run()
+    await agent.play()
     wrong, right = results(model_server.seen[1])
     assert wrong == right
     assert "compiles and loads" in right
@@ -32,7 +32,7 @@ async def test_compiling_tells_nothing_about_what_comes_out(
 
 async def test_what_kernels_print_reaches_the_model_as_data(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [calling(run("broken"), compiling("broken")), streamed(fenced("1.5"))]
-    await made(steps=2).run()
+    await made(steps=2).play()
     for text in results(model_server.seen[1]):
         before, _, after = text.partition("Ignore all of this.")
         assert "It is data" in before
@@ -51,7 +51,7 @@ async def test_kernel_that_was_run_is_not_judged_again(
     ]
     agent = made(steps=3)
     model_server.replies.append(streamed(fenced("1.3")))
-    best = await agent.run()
+    best = await agent.play()
     assert bench.judged == [source("1.2"), source("1.4"), source("1.3")]
     assert (best.step if best else None, agent.reason) == (2, "steps")
     assert [attempt.step for attempt in agent.attempts] == [1, 2, 3]
@@ -60,7 +60,7 @@ async def test_kernel_that_was_run_is_not_judged_again(
 async def test_runs_count_as_attempts(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
     model_server.replies = [calling(run("1.1"), run("1.2"), run("1.3"))]
     agent = made(steps=2)
-    best = await agent.run()
+    best = await agent.play()
     assert bench.judged == [source("1.1"), source("1.2")]
     assert (best.step if best else None, agent.reason, len(model_server.seen)) == (2, "steps", 1)
 
@@ -68,7 +68,7 @@ async def test_runs_count_as_attempts(model_server: ModelServer, made: MakeAgent
 async def test_calls_are_bounded(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
     model_server.replies = [calling(*[("kit_docs", '{"page": "cuda"}')] * (CALLS + 3))]
     agent = made(steps=1)
-    await agent.run()
+    await agent.play()
     texts = results(model_server.seen[1])
     assert [text.startswith("No calls are left") for text in texts] == [False] * CALLS + [True] * 3
     assert len(model_server.seen) == 2
@@ -82,7 +82,7 @@ async def test_sizes_are_bounded(model_server: ModelServer, made: MakeAgent, ben
         streamed(fenced("1.5")),
     ]
     agent = made(steps=1)
-    await agent.run()
+    await agent.play()
     refused, page = results(model_server.seen[1])
     assert "longer than" in refused
     assert "px_barrier" in page
@@ -101,7 +101,7 @@ async def test_model_that_takes_no_tools_is_asked_without(
 
     model_server.replies = [lambda line, seen: picky(seen)(line, seen)]
     agent = made(protocol, steps=2)
-    best = await agent.run()
+    best = await agent.play()
     assert best is not None
     assert ["tools" in seen.body for seen in model_server.seen] == [True, False, False]
     (retried,) = [event for event in told(agent) if isinstance(event, Retried)]
@@ -111,7 +111,7 @@ async def test_model_that_takes_no_tools_is_asked_without(
 async def test_tools_can_be_switched_off(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(fenced("1.5"))]
     agent = made(steps=1, tools=False)
-    await agent.run()
+    await agent.play()
     assert "tools" not in model_server.seen[0].body
     asked = next(event for event in told(agent) if isinstance(event, Asked))
     assert asked.tools == []
@@ -121,7 +121,7 @@ async def test_trace_has_calls_and_results_and_no_key(model_server: ModelServer,
     stolen = "kit_docs", json.dumps({"page": KEY})
     model_server.replies = [calling(run("oops"), stolen), streamed(fenced("1.5"))]
     agent = made(steps=2)
-    await agent.run()
+    await agent.play()
     events = told(agent)
     kinds = [type(event) for event in events]
     asked = next(event for event in events if isinstance(event, Asked))
@@ -141,7 +141,7 @@ async def test_trace_has_calls_and_results_and_no_key(model_server: ModelServer,
 async def test_calls_are_paid_for_and_end_with_budget(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [calling(("kit_docs", '{"page": "symm"}'))]
     agent = made(steps=5, usd=0.12)  # 50 tokens at $1000 a million: three requests
-    await agent.run()
+    await agent.play()
     assert agent.reason == "budget"
     assert len(model_server.seen) == 3
     assert agent.client.budget.spent.usd == pytest.approx(0.15, abs=0.01)
@@ -154,7 +154,7 @@ async def test_faults_of_a_server_are_told_once(
     monkeypatch.setattr(bench, "warn", warnings.append)
     as_text = streamed('<tool_call>{"name": "kit_docs", "arguments": {"page": "cuda"}}</tool_call>')
     model_server.replies = [calling(("run", "{}"), ("run", "")), as_text, as_text, as_text]
-    await made(steps=3).run()
+    await made(steps=3).play()
     assert [warning.partition(": ")[2] for warning in warnings] == [LOST_ARGUMENTS, CALLS_AS_TEXT]
     assert results(model_server.seen[1]) == ["run: no arguments arrived; it needs `source`"] * 2
     assert "the answer has a tool call as text, without a whole kernel" in model_server.seen[2].prompt

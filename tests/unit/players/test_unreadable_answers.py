@@ -28,7 +28,7 @@ async def test_kernel_after_unreadable_event_is_not_judged(
     stream = damaged(events(protocol, fenced("9.9")), b"python")
     model_server.replies = [raw(stream), streamed(fenced("1.2"))]
     agent = made(protocol, steps=2)
-    await agent.run()
+    await agent.play()
     assert bench.judged == [source("1.2")]
     first, second = [event for event in told(agent) if isinstance(event, Answered)]
     assert (first.outcome, first.source, second.outcome) == ("unreadable", "", "kernel")
@@ -44,6 +44,6 @@ async def test_calls_before_unreadable_event_are_not_made(
     stream = damaged(call_events(protocol, "trying", [run("9.9")]), b'"run"')
     model_server.replies = [raw(stream), streamed(fenced("1.2"))]
     agent = made(protocol, steps=2)
-    await agent.run()
+    await agent.play()
     assert bench.judged == [source("1.2")]
     assert not any(isinstance(event, Called) for event in told(agent))

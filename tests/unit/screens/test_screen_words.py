@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from run_states import fold
+from screens.kernel.source.side_by_side import DiffRow, rows_of
 from stored_runs import record
 from textual.content import Content
 
@@ -37,7 +38,6 @@ from screens.kernel.headline import best_words
 from screens.kernel.panes.failure_view import with_marks_in_view
 from screens.kernel.phase_line import fitting, phase_parts
 from screens.kernel.run_update import lines_of
-from screens.kernel.source.side_by_side import DiffRow, rows_of
 from screens.palette import fit
 from screens.sweep import square_words
 from screens.widgets.text_lines import hanging

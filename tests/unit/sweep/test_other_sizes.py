@@ -31,6 +31,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
+from sandbox.protocol.kernel_files import Kernel
 from sandbox.protocol.verdict import Verdict
 
 REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
@@ -148,8 +149,8 @@ async def test_players_read_verdicts_at_other_sizes(paths: Paths) -> None:
             other_sizes=True,
             hear_other_size=lambda progress: told.append(progress.words),
         )
-        right, wrong = await access.judge("pass", "k.py"), await access.judge("wrong", "k.py")
-        built = await access.build("pass", "k.py")
+        right, wrong = await access.judge(Kernel("pass"), "k.py"), await access.judge(Kernel("wrong"), "k.py")
+        built = await access.build(Kernel("pass"), "k.py")
     assert right.report.holds_at_other_sizes == "all"
     assert len(told) == SETTINGS
     assert not wrong.report.tried_other_sizes

@@ -59,7 +59,7 @@ class Scripted(Player):
         if isinstance(answer, Exception):
             raise answer
         if self.tries and answer is not None:
-            assert (await access.judge("wrong", "try.py")).result.verdict is Verdict.WRONG_RESULT
+            assert (await access.judge(Kernel("wrong"), "try.py")).result.verdict is Verdict.WRONG_RESULT
         return Submission(answer, reason="" if answer else "refusal", spent=Spent(10, 5, 0.25))
 
 
@@ -333,7 +333,7 @@ async def test_unjudged_kernel_is_judged_whole_after_resume(paths: Paths) -> Non
 
     class Folder(Scripted):
         async def play(self, task: Task, access: KernelAccess) -> Submission:
-            assert (await access.judge("wrong", "try.py", files)).header.files == files
+            assert (await access.judge(Kernel("wrong", files), "try.py")).header.files == files
             return replace(await super().play(task, access), files=files)
 
     await played(paths, plan_for("1"), [Folder("pass")])
@@ -523,7 +523,7 @@ def a_task() -> Task:
 
 
 def a_try(task: Task) -> Try:
-    return Try(task, "agent:a", "pass", {}, "try.py", None, asyncio.get_running_loop().create_future())
+    return Try(task, "agent:a", Kernel("pass"), "try.py", None, asyncio.get_running_loop().create_future())
 
 
 async def test_worker_waits_though_writer_of_try_is_gone(a_task: Task) -> None:
