@@ -49,7 +49,27 @@ class ErrorEvent(Exception):
         self.kind = kind
 
 
-def decode(data: str) -> dict[str, Any]:
+class Said(dict[str, Any]):
+    """An object that a provider sent. A field that is missing or of another type is empty."""
+
+    def text(self, name: str) -> str:
+        """Returns a text."""
+        return text_of(self.get(name))
+
+    def number(self, name: str) -> int:
+        """Returns a count of tokens, or an index."""
+        return count(self.get(name))
+
+    def object(self, name: str) -> "Said":
+        """Returns an object."""
+        return Said(object_of(self.get(name)))
+
+    def objects(self, name: str) -> list["Said"]:
+        """Returns the objects in a list."""
+        return objects_of(self.get(name))
+
+
+def decode(data: str) -> Said:
     """Decodes an event's data to an object.
 
     Raises:
@@ -64,7 +84,7 @@ def decode(data: str) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    return value
+    return Said(value)
 
 
 def error_of(value: dict[str, Any]) -> ErrorEvent | None:
@@ -116,6 +136,6 @@ def object_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def objects_of(value: Any) -> list[dict[str, Any]]:
+def objects_of(value: Any) -> list[Said]:
     """Returns the objects in a list; empty if the list is missing."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [Said(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -42,46 +42,43 @@ class Anthropic:
         tokens = {"read": 0, "written": 0}
         blocks: dict[int, _ContentBlock] = {}
 
-        def usage(value: Any) -> list[AnyPiece]:
-            said = provider.object_of(value)
+        def usage(said: provider.Said) -> list[AnyPiece]:
             if not said:
                 return []
-            tokens["read"] = sum(provider.count(said.get(name)) for name in _READ) or tokens["read"]
-            tokens["written"] = provider.count(said.get("output_tokens")) or tokens["written"]
+            tokens["read"] = sum(said.number(name) for name in _READ) or tokens["read"]
+            tokens["written"] = said.number("output_tokens") or tokens["written"]
             return [Usage(**tokens)]
 
         def read(event: str, data: str) -> list[AnyPiece]:
             value = provider.decode(data)
-            match provider.text_of(value.get("type")) or event:
+            match value.text("type") or event:
                 case "message":  # the whole answer, not streamed
-                    found = provider.objects_of(value.get("content"))
-                    why = provider.text_of(value.get("stop_reason"))
-                    texts: list[AnyPiece] = [Text(provider.text_of(block.get("text"))) for block in found]
-                    return [*texts, *usage(value.get("usage")), Finish(_REASONS.get(why, "stop"))]
+                    found = value.objects("content")
+                    why = value.text("stop_reason")
+                    texts: list[AnyPiece] = [Text(block.text("text")) for block in found]
+                    return [*texts, *usage(value.object("usage")), Finish(_REASONS.get(why, "stop"))]
                 case "message_start":
-                    return usage(provider.object_of(value.get("message")).get("usage"))
+                    return usage(value.object("message").object("usage"))
                 case "content_block_start":
-                    opened = blocks[provider.count(value.get("index"))] = _ContentBlock(
-                        provider.object_of(value.get("content_block"))
-                    )
-                    return opened.begin(provider.count(value.get("index")))
+                    opened = blocks[value.number("index")] = _ContentBlock(value.object("content_block"))
+                    return opened.begin(value.number("index"))
                 case "content_block_delta":
-                    delta = provider.object_of(value.get("delta"))
-                    if (known := blocks.get(provider.count(value.get("index")))) is not None:
+                    delta = value.object("delta")
+                    if (known := blocks.get(value.number("index"))) is not None:
                         known.take(delta)
-                    if arguments := provider.text_of(delta.get("partial_json")):
-                        return [CallPart(provider.count(value.get("index")), arguments)]
-                    if text := provider.text_of(delta.get("text")):
+                    if arguments := delta.text("partial_json"):
+                        return [CallPart(value.number("index"), arguments)]
+                    if text := delta.text("text"):
                         return [Text(text)]
-                    if thought := provider.text_of(delta.get("thinking")):
+                    if thought := delta.text("thinking"):
                         return [Thought(thought)]
                 case "content_block_stop":
-                    if (known := blocks.pop(provider.count(value.get("index")), None)) is not None:
-                        return known.end(provider.count(value.get("index")))
+                    if (known := blocks.pop(value.number("index"), None)) is not None:
+                        return known.end(value.number("index"))
                 case "message_delta":
-                    why = provider.text_of(provider.object_of(value.get("delta")).get("stop_reason"))
+                    why = value.object("delta").text("stop_reason")
                     end: list[AnyPiece] = [Finish(_REASONS.get(why, "stop"))] if why else []
-                    return usage(value.get("usage")) + end
+                    return usage(value.object("usage")) + end
                 case "message_stop":
                     return [Finish("stop")]
                 case "error":
@@ -107,7 +104,7 @@ def _content(turn: Message) -> str | list[dict[str, Any]]:
 class _ContentBlock:
     """A block of an answer that is being streamed."""
 
-    def __init__(self, start: dict[str, Any]) -> None:
+    def __init__(self, start: provider.Said) -> None:
         self._start = start
         self._thought: list[str] = []
         self._signature = ""
@@ -117,22 +114,22 @@ class _ContentBlock:
         """Returns the pieces that the block's start event contains."""
         match self._start.get("type"):
             case "tool_use":
-                name, call_id = provider.text_of(self._start.get("name")), provider.text_of(self._start.get("id"))
+                name, call_id = self._start.text("name"), self._start.text("id")
                 return [CallPart(number, name=name, call_id=call_id or f"call_{number}")]
             case "redacted_thinking":
                 return [Kept(self._start)]
-        text = provider.text_of(self._start.get("text"))
+        text = self._start.text("text")
         return [Text(text)] if text else []
 
-    def take(self, delta: dict[str, Any]) -> None:
+    def take(self, delta: provider.Said) -> None:
         """Adds a delta. Stores signed reasoning, which must go back to the provider unchanged."""
-        self._thought.append(provider.text_of(delta.get("thinking")))
-        self._signature += provider.text_of(delta.get("signature"))
-        self._arguments = self._arguments or bool(provider.text_of(delta.get("partial_json")))
+        self._thought.append(delta.text("thinking"))
+        self._signature += delta.text("signature")
+        self._arguments = self._arguments or bool(delta.text("partial_json"))
 
     def end(self, number: int) -> list[AnyPiece]:
         """Returns the pieces that are known only when the block is complete."""
-        given = provider.object_of(self._start.get("input"))
+        given = self._start.object("input")
         if self._start.get("type") == "tool_use" and given and not self._arguments:
             return [CallPart(number, json.dumps(given))]
         if self._signature:

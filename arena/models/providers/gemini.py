@@ -4,8 +4,10 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
+
 from arena.models import provider
-from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 _REFUSALS = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"}
@@ -31,7 +33,7 @@ class Gemini:
         if conversation.system:
             body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
         if conversation.tools:
-            body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in conversation.tools]}]
+            body["tools"] = [{"functionDeclarations": msgspec.to_builtins(conversation.tools)}]
         body |= {name: value for name, value in model.extra.items() if name != "generationConfig"}
         # The key is in a header, because URLs are written to logs.
         headers = {"x-goog-api-key": key} if key else {}
@@ -46,21 +48,17 @@ class Gemini:
                 raise error
             pieces: list[AnyPiece] = []
             end: Finish | None = None
-            for candidate in provider.objects_of(value.get("candidates"))[:1]:
-                for part in provider.objects_of(provider.object_of(candidate.get("content")).get("parts")):
-                    if text := provider.text_of(part.get("text")):
+            for candidate in value.objects("candidates")[:1]:
+                for part in candidate.object("content").objects("parts"):
+                    if text := part.text("text"):
                         pieces.append(Thought(text) if part.get("thought") else Text(text))
                     if isinstance(part.get("functionCall"), dict):
                         pieces.append(_call(next(calls), part))
-                end = _finish(
-                    provider.text_of(candidate.get("finishReason")), provider.text_of(candidate.get("finishMessage"))
-                )
-            if usage := provider.object_of(value.get("usageMetadata")):
-                written = provider.count(usage.get("candidatesTokenCount")) + provider.count(
-                    usage.get("thoughtsTokenCount")
-                )
-                pieces.append(Usage(provider.count(usage.get("promptTokenCount")), written))
-            if blocked := provider.text_of(provider.object_of(value.get("promptFeedback")).get("blockReason")):
+                end = _finish(candidate.text("finishReason"), candidate.text("finishMessage"))
+            if usage := value.object("usageMetadata"):
+                written = usage.number("candidatesTokenCount") + usage.number("thoughtsTokenCount")
+                pieces.append(Usage(usage.number("promptTokenCount"), written))
+            if blocked := value.object("promptFeedback").text("blockReason"):
                 end = Finish("refusal", blocked)
             return [*pieces, end] if end is not None else pieces
 
@@ -88,18 +86,10 @@ def _named(name: str, call_id: str) -> dict[str, Any]:
     return {"name": name} | ({"id": call_id} if call_id else {})
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-
-
-def _call(number: int, part: dict[str, Any]) -> CallPart:
-    call = provider.object_of(part.get("functionCall"))
+def _call(number: int, part: provider.Said) -> CallPart:
+    call = part.object("functionCall")
     return CallPart(
-        number,
-        json.dumps(call.get("args", {})),
-        provider.text_of(call.get("name")),
-        provider.text_of(call.get("id")),
-        provider.text_of(part.get("thoughtSignature")),
+        number, json.dumps(call.get("args", {})), call.text("name"), call.text("id"), part.text("thoughtSignature")
     )
 
 

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import msgspec
+
 from arena.models import provider
-from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 _REASONS = {"length": "length", "content_filter": "refusal", "model_length": "length"}
@@ -33,7 +35,7 @@ class OpenAIChat:
             limit: model.max_tokens,
         }
         if conversation.tools:
-            body["tools"] = [_tool(tool) for tool in conversation.tools]
+            body["tools"] = [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in conversation.tools]
         if model.temperature is not None:
             body["temperature"] = model.temperature
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -50,26 +52,20 @@ class OpenAIChat:
             if (error := provider.error_of(value)) is not None:
                 raise error
             pieces: list[AnyPiece] = []
-            for choice in provider.objects_of(value.get("choices"))[:1]:
-                delta = provider.object_of(choice.get("delta")) or provider.object_of(
-                    choice.get("message")
-                )  # `message`: the answer is not streamed
-                if thought := provider.text_of(delta.get("reasoning_content")) or provider.text_of(
-                    delta.get("reasoning")
-                ):
+            for choice in value.objects("choices")[:1]:
+                delta = choice.object("delta") or choice.object("message")  # `message`: the answer is not streamed
+                if thought := delta.text("reasoning_content") or delta.text("reasoning"):
                     pieces.append(Thought(thought))
                 pieces += _content(delta.get("content"))
-                for call in provider.objects_of(delta.get("tool_calls")):
+                for call in delta.objects("tool_calls"):
                     pieces.append(_part(calls.of(call), call))
-                if declined := provider.text_of(delta.get("refusal")):
+                if declined := delta.text("refusal"):
                     refused.append(declined)
-                if why := provider.text_of(choice.get("finish_reason")):
+                if why := choice.text("finish_reason"):
                     why = "refusal" if refused else _REASONS.get(why, "stop")
                     pieces.append(Finish(why, "".join(refused)))
-            if usage := provider.object_of(value.get("usage")):
-                pieces.append(
-                    Usage(provider.count(usage.get("prompt_tokens")), provider.count(usage.get("completion_tokens")))
-                )
+            if usage := value.object("usage"):
+                pieces.append(Usage(usage.number("prompt_tokens"), usage.number("completion_tokens")))
             return pieces
 
         return read
@@ -81,12 +77,10 @@ def _content(value: Any) -> list[AnyPiece]:
         return [Text(text)]
     pieces: list[AnyPiece] = []
     for part in provider.objects_of(value):
-        if text := provider.text_of(part.get("text")):
+        if text := part.text("text"):
             pieces.append(Text(text))
         thought = part.get("thinking")
-        said = provider.text_of(thought) or "".join(
-            provider.text_of(each.get("text")) for each in provider.objects_of(thought)
-        )
+        said = provider.text_of(thought) or "".join(each.text("text") for each in provider.objects_of(thought))
         pieces += [Thought(said)] if said else []
     return pieces
 
@@ -108,11 +102,6 @@ def _messages(turn: Message) -> list[dict[str, Any]]:
     return [{"role": turn.role, "content": turn.content or None, "tool_calls": calls}]
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
-
-
 class _CallNumbers:
     """Assigns deltas to calls. Most servers give an index, some give the same index to all calls, some give none."""
 
@@ -121,9 +110,9 @@ class _CallNumbers:
         self._ids: dict[int, str] = {}
         self._count = 0
 
-    def of(self, call: dict[str, Any]) -> int:
+    def of(self, call: provider.Said) -> int:
         """Returns the number of the call that a delta belongs to."""
-        index, said = call.get("index"), provider.text_of(call.get("id"))
+        index, said = call.get("index"), call.text("id")
         index = index if isinstance(index, int) else None
         number = self._numbers.get(index)
         if number is None or (said and self._ids[number] not in ("", said)):
@@ -134,14 +123,12 @@ class _CallNumbers:
         return number
 
 
-def _part(number: int, call: dict[str, Any]) -> CallPart:
-    function = provider.object_of(call.get("function"))
+def _part(number: int, call: provider.Said) -> CallPart:
+    function = call.object("function")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # some servers send an object, not JSON text
         arguments = json.dumps(arguments)
-    return CallPart(
-        number, provider.text_of(arguments), provider.text_of(function.get("name")), provider.text_of(call.get("id"))
-    )
+    return CallPart(number, provider.text_of(arguments), function.text("name"), call.text("id"))
 
 
 PROVIDER = OpenAIChat()

@@ -3,19 +3,10 @@
 import json
 from typing import Any
 
+import msgspec
+
 from arena.models import provider
-from arena.models.conversation import (
-    AnyPiece,
-    CallPart,
-    Conversation,
-    Finish,
-    Kept,
-    Message,
-    Text,
-    Thought,
-    Tool,
-    Usage,
-)
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Kept, Message, Text, Thought, Usage
 from arena.models.reading import characters
 from arena.settings import ModelSettings
 
@@ -36,7 +27,9 @@ class OpenAIResponses:
             "max_output_tokens": model.max_tokens,
         }
         if conversation.tools:
-            body["tools"] = [_tool(tool) for tool in conversation.tools]
+            body["tools"] = [
+                {"type": "function", "strict": False, **msgspec.to_builtins(tool)} for tool in conversation.tools
+            ]
         if model.temperature is not None:
             body["temperature"] = model.temperature
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -50,16 +43,16 @@ class OpenAIResponses:
             if data.strip() == "[DONE]":
                 return []
             value = provider.decode(data)
-            response = provider.object_of(value.get("response"))
-            match provider.text_of(value.get("type")) or event:
+            response = value.object("response")
+            match value.text("type") or event:
                 case "response.output_text.delta":
-                    return [Text(provider.text_of(value.get("delta")))]
+                    return [Text(value.text("delta"))]
                 case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                    return [Thought(provider.text_of(value.get("delta")))]
+                    return [Thought(value.text("delta"))]
                 case "response.refusal.delta":
-                    refused.append(provider.text_of(value.get("delta")))
+                    refused.append(value.text("delta"))
                 case "response.output_item.added" | "response.output_item.done" as kind:
-                    item = provider.object_of(value.get("item"))
+                    item = value.object("item")
                     if item.get("type") == "function_call":
                         return calls.item(value, item, done=kind.endswith("done"))
                     if item.get("type") == "reasoning" and item.get("encrypted_content"):
@@ -70,34 +63,29 @@ class OpenAIResponses:
                     end = Finish("refusal", "".join(refused)) if refused else Finish("stop")
                     return [_usage(response), end]
                 case "response.incomplete":
-                    why = provider.text_of(provider.object_of(response.get("incomplete_details")).get("reason"))
+                    why = response.object("incomplete_details").text("reason")
                     reason = "refusal" if refused or why == "content_filter" else "length"
                     return [_usage(response), Finish(reason, "".join(refused) or why)]
                 case "response.failed":
                     raise provider.error_of(response) or provider.ErrorEvent("the response failed")
                 case "error":
                     raise provider.error_of(value) or provider.ErrorEvent(
-                        provider.text_of(value.get("message")) or "an error without a message",
-                        provider.text_of(value.get("code")),
+                        value.text("message") or "an error without a message", value.text("code")
                     )
                 case _ if (error := provider.error_of(value)) is not None:
                     raise error
                 case _ if value.get("object") == "response":  # the whole answer, not streamed
-                    parts = [
-                        p
-                        for item in provider.objects_of(value.get("output"))
-                        for p in provider.objects_of(item.get("content"))
-                    ]
+                    parts = [p for item in value.objects("output") for p in item.objects("content")]
                     finish = Finish("stop" if value.get("status") == "completed" else "length")
-                    return [*(Text(provider.text_of(part.get("text"))) for part in parts), _usage(value), finish]
+                    return [*(Text(part.text("text")) for part in parts), _usage(value), finish]
             return []
 
         return read
 
 
-def _usage(response: dict[str, Any]) -> Usage:
-    usage = provider.object_of(response.get("usage"))
-    return Usage(provider.count(usage.get("input_tokens")), provider.count(usage.get("output_tokens")))
+def _usage(response: provider.Said) -> Usage:
+    usage = response.object("usage")
+    return Usage(usage.number("input_tokens"), usage.number("output_tokens"))
 
 
 def _items(turn: Message) -> list[dict[str, Any]]:
@@ -114,11 +102,6 @@ def _items(turn: Message) -> list[dict[str, Any]]:
     return [*turn.kept, *said, *calls]
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "strict": False, **told}
-
-
 class _OpenCalls:
     """Assigns events to calls by their index in the output."""
 
@@ -126,28 +109,21 @@ class _OpenCalls:
         self._seen: dict[Any, int] = {}
         """Index in the output -> characters of arguments so far."""
 
-    def item(self, event: dict[str, Any], item: dict[str, Any], done: bool) -> list[AnyPiece]:
+    def item(self, event: provider.Said, item: provider.Said, done: bool) -> list[AnyPiece]:
         """Handles the start or end of a call. Returns the name, the id and the arguments that no delta contained."""
         place = self._place(event)
-        whole = provider.text_of(item.get("arguments")) if done else ""
+        whole = item.text("arguments") if done else ""
         rest = whole[self._seen[place] :]
         self._seen[place] += characters(rest)
-        return [
-            CallPart(
-                place,
-                rest,
-                provider.text_of(item.get("name")),
-                provider.text_of(item.get("call_id")) or f"call_{place}",
-            )
-        ]
+        return [CallPart(place, rest, item.text("name"), item.text("call_id") or f"call_{place}")]
 
-    def delta(self, event: dict[str, Any]) -> list[AnyPiece]:
+    def delta(self, event: provider.Said) -> list[AnyPiece]:
         """Handles more arguments of a call."""
-        place, text = self._place(event), provider.text_of(event.get("delta"))
+        place, text = self._place(event), event.text("delta")
         self._seen[place] += characters(text)
         return [CallPart(place, text)]
 
-    def _place(self, event: dict[str, Any]) -> int:
+    def _place(self, event: provider.Said) -> int:
         place = event.get("output_index")
         place = place if isinstance(place, int) else 0
         self._seen.setdefault(place, 0)
