@@ -191,12 +191,10 @@ class ArenaApp(TerminalApp):
         self.set_keymap(as_sent(services.settings.keymap))
 
     def show_theme(self) -> None:
-        """Shows the theme of the settings, after another one was only looked at."""
         if self.services.settings.theme in self.available_themes:
             self.theme = self.services.settings.theme
 
     def choose_theme(self, name: str) -> None:
-        """Shows a theme, and keeps it in the settings."""
         self.save_settings(replace(self.services.settings, theme=name))
 
     def action_next_theme(self) -> None:
@@ -287,7 +285,6 @@ class ArenaApp(TerminalApp):
     # --- faults and screens ----------------------------------------------------------------------
 
     def record_fault(self, error: Exception) -> None:
-        """Writes a report of a bug in pkb-arena itself."""
         from arena.errors import ArenaError
         from arena.fault_report import write_report
 
@@ -335,7 +332,6 @@ class ArenaApp(TerminalApp):
             await self.picker.show(catalogue.problems, self.services.standings, words)
 
     async def refresh_picker(self) -> None:
-        """Reads the standings again and shows them."""
         await self.services.refresh_standings()
         await self.fill_picker()
 
@@ -352,10 +348,6 @@ class ArenaApp(TerminalApp):
     def ask_model(
         self, problem: Problem, choice: Choice | None = None, origin: Origin | None = None, *, improve: bool = False
     ) -> None:
-        """Asks which model writes for the problem, in the setting of `choice`, and starts it.
-
-        origin: a kernel that it may improve. improve: whether that is preselected.
-        """
         self.picker.start(self._ask_model(problem, choice, origin, improve=improve), "ask")
 
     async def _ask_model(
@@ -406,7 +398,6 @@ class ArenaApp(TerminalApp):
         return "\n[models." in path.read_text(encoding="utf-8")
 
     async def open_beside(self, problem: Problem, path: Path, kernel: Kernel) -> None:
-        """Writes a kernel as a new one beside a path, and opens it."""
         self.open_problem(problem, await asyncio.to_thread(self.services.workspace.put_beside, path, kernel))
 
     def take_over(self, problem: Problem, kernel: Kernel) -> None:
@@ -423,7 +414,6 @@ class ArenaApp(TerminalApp):
             self.open_problem(problem, text=kernel.source)
 
     def plan_duel(self, problem: Problem, choice: Choice | None = None, kernel: Path | None = None) -> None:
-        """Asks for the players, and starts the duel in the setting of the choice. kernel: as in `DuelPlan`."""
         self.picker.start(self._plan_duel(problem, choice, kernel), "duel")
 
     async def _plan_duel(self, problem: Problem, choice: Choice | None, kernel: Path | None) -> None:

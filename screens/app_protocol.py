@@ -6,9 +6,10 @@ import asyncio
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.await_complete import AwaitComplete
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ class DuelPlan:
     """The file or folder that `you` plays with; None: the one that was open last."""
 
 
-@runtime_checkable
 class AppProtocol(Protocol):
     """What screens use of the app beyond what every Textual app offers (`push_screen`, `notify`...)."""
 
@@ -96,6 +96,11 @@ class AppProtocol(Protocol):
 
     def choose_theme(self, name: str) -> None:
         """Shows a theme, and keeps it in the settings."""
+
+
+def arena_app(node: DOMNode) -> AppProtocol:
+    """Returns the app of a screen or widget."""
+    return cast("AppProtocol", node.app)
 
 
 def dismiss_in_front(screen: Screen[Any], result: Any = None) -> AwaitComplete:

@@ -21,7 +21,7 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 
 from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
-from screens.app_protocol import AppProtocol, dismiss_in_front
+from screens.app_protocol import arena_app, dismiss_in_front
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs import Dialog, on_the_app
 
@@ -141,18 +141,15 @@ class Palette(CommandPalette):
     @on(OptionList.OptionHighlighted)
     def _preview(self, event: OptionList.OptionHighlighted) -> None:
         """Shows the theme under the cursor."""
-        app, hit = self.app, getattr(event.option, "hit", None)
-        assert isinstance(app, AppProtocol)
+        hit = getattr(event.option, "hit", None)
         text = (hit.text or "") if hit is not None else ""
         if text.startswith(_THEME):
             self.app.theme = text.removeprefix(_THEME)
         else:
-            app.show_theme()
+            arena_app(self).show_theme()
 
     def on_unmount(self) -> None:
-        app = self.app
-        assert isinstance(app, AppProtocol)
-        app.show_theme()
+        arena_app(self).show_theme()
 
     def _action_command_list(self, action: str) -> None:
         """Does nothing in a list without room: Textual knows no place of its commands, and fails at page up and down."""
@@ -182,9 +179,7 @@ class ActionCommands(Provider):
 
     def _row(self, action: Action, title: Content, group: str = "") -> Content:
         """Returns one line: the group at its first action, the title, its current key, what it does."""
-        app = self.app
-        assert isinstance(app, AppProtocol)
-        key = key_of(action.name, app.services.settings.keymap)
+        key = key_of(action.name, arena_app(self.screen).services.settings.keymap)
         title = title.pad_right(max(1, _TITLE - title.cell_length))
         return Content.assemble(
             (f"{group:<{_GROUP}}", "$muted"), title, (f"{key:<{_KEY}}", "$accent"), (action.help, "$muted")
@@ -214,11 +209,10 @@ class ProblemCommands(Provider):
     """Opens a problem by a few letters of its name."""
 
     async def search(self, query: str) -> Hits:
-        matcher, app, below = self.matcher(query), self.app, _screen_below(self.screen)
-        assert isinstance(app, AppProtocol)
+        matcher, below = self.matcher(query), _screen_below(self.screen)
         if below is None:
             return  # a dialog must be answered before another problem is opened
-        catalogue = app.services.catalogue
+        catalogue = arena_app(self.screen).services.catalogue
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
             score, in_name = fit(query, name, problem.title)
@@ -227,10 +221,8 @@ class ProblemCommands(Provider):
                 yield Hit(score, marked, partial(self._open, below, problem), name, problem.title)
 
     async def _open(self, below: BaseScreen, problem: Problem) -> None:
-        app = self.app
-        assert isinstance(app, AppProtocol)
         await _uncover(below)
-        app.open_problem(problem)
+        below.parent_app.open_problem(problem)
 
 
 class ThemeCommands(Provider):
@@ -247,6 +239,5 @@ class ThemeCommands(Provider):
                 yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        app = self.app
-        assert isinstance(app, AppProtocol)
+        app = arena_app(self.screen)
         return ((f"{_THEME}{name}", partial(app.choose_theme, name)) for name in app.theme_names)

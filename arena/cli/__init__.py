@@ -54,10 +54,6 @@ COMMANDS = {
 """Every command: the module and the function in arena/cli, and what it does."""
 
 
-_MOVED = {"attacks": "python -m benchmarks attacks"}
-"""Former commands that are only available in a checkout, with their replacements."""
-
-
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
@@ -76,8 +72,6 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Returns a command; for any other word, a command that opens the app at the problem of this name."""
         word = args[0]
-        if word in _MOVED:
-            raise UsageError(f"`{PROGRAM} {word}` moved: in a checkout, run `{_MOVED[word]}`")
         if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         return word, _app_at(word), args[1:]

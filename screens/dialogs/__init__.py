@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from textual.actions import SkipAction
 from textual.app import ComposeResult
@@ -19,15 +19,11 @@ from textual.widgets import Markdown, Select
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from screens.actions import bindings, key_of
-from screens.app_protocol import dismiss_in_front
+from screens.app_protocol import arena_app, dismiss_in_front
 from screens.pane_jump import NEXT, PaneJump, Stop
 from screens.widgets.key_line import entitle
 from screens.widgets.tables import FilterInput
 from screens.widgets.text_lines import PlainStatic
-
-if TYPE_CHECKING:
-    from screens.app_protocol import AppProtocol
-
 
 T = TypeVar("T")
 
@@ -88,7 +84,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def key_words(self, action: str) -> str:
         """Returns the key of an action, as shown. A dialog's binding has that key if its id is the action's name."""
-        return key_of(action, cast("AppProtocol", self.app).services.settings.keymap)
+        return key_of(action, arena_app(self).services.settings.keymap)
 
     def frame(
         self, title: str, keys: str, kind: type[Widget] = Vertical, classes: str = "", id: str | None = None

@@ -1,6 +1,6 @@
 """The settings dialog, generated from the schema: each field with its description."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import msgspec
 from textual import on
@@ -12,12 +12,10 @@ from textual.widgets import Button, Input, OptionList, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
+from screens.app_protocol import arena_app
 from screens.dialogs import Dialog, field, one_of
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.text_lines import PlainStatic
-
-if TYPE_CHECKING:
-    from screens.app_protocol import AppProtocol
 
 AUTOMATIC = "(automatic)"
 
@@ -71,7 +69,7 @@ class SettingsScreen(Dialog[Settings | None]):
 
     def on_unmount(self) -> None:
         """Shows the theme of the settings again; saving them sets another."""
-        cast("AppProtocol", self.app).show_theme()
+        arena_app(self).show_theme()
 
     @on(Input.Submitted)
     def _next_field(self) -> None:

@@ -26,7 +26,7 @@ from arena.records.json_lines import Follower, newest_journal
 from arena.settings import Settings, load_settings
 from problems.catalogue import UnknownProblem
 from sandbox.machine.locked_folder import SPECTATOR, LockedFolder, remove_all_leftovers
-from screens.actions import Scope, bindings
+from screens.actions import Scope, action_named, bindings
 from screens.app import ArenaApp
 from screens.base import BaseScreen
 from screens.duel import DuelScreen
@@ -59,7 +59,15 @@ class WaitingScreen(BaseScreen):
         yield KeyLine()
 
 
-class WatchedKernelScreen(RecordedKernelScreen):
+class _OnlyLooking:
+    """A screen or an app whose actions a spectator may use only to look."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Allows some actions of the table, and all of widgets (cursor, scrolling, focus), which are not in it."""
+        return action in LOOKING or action_named(action) is None
+
+
+class WatchedKernelScreen(_OnlyLooking, RecordedKernelScreen):
     """The kernel screen of a run that somebody else started."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("kernel")]
@@ -91,11 +99,8 @@ class WatchedKernelScreen(RecordedKernelScreen):
     def _note(self) -> str:
         return "spectator · read-only"
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return _allowed(action)
 
-
-class WatchedDuelScreen(DuelScreen):
+class WatchedDuelScreen(_OnlyLooking, DuelScreen):
     """The screen of a duel that others play."""
 
     SCOPE: ClassVar[Scope] = "everywhere"
@@ -115,18 +120,8 @@ class WatchedDuelScreen(DuelScreen):
         self.state.apply(event)
         self.hear(event)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return _allowed(action)
 
-
-def _allowed(action: str) -> bool:
-    """Whether a spectator may use an action. Those of widgets (cursor, scrolling, focus) are not in the table."""
-    from screens.actions import action_named
-
-    return action in LOOKING or action_named(action) is None
-
-
-class SpectatorApp(ArenaApp):
+class SpectatorApp(_OnlyLooking, ArenaApp):
     """Shows the duel that is being played, else the newest run."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -138,9 +133,6 @@ class SpectatorApp(ArenaApp):
         self._file: Follower | None = None
         self._headed = False
         self._screen: BaseScreen | None = None
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return _allowed(action)
 
     async def _open(self) -> None:
         await super()._open()

@@ -194,7 +194,6 @@ BAD_USAGE = [
     (["config", "path", "attic", "--json"], ["attic"]),
     (["replay", "last", "--source", "--json"], ["--source prints"]),
     (["demo", "--print-script", "--script", "nowhere.toml"], ["nowhere.toml"]),
-    (["attacks"], ["python -m benchmarks attacks"]),
     (["run", "13", "kernel.py", "--seconds", "0"], ["--seconds", "0.1"]),
     (["run", "13", "kernel.py", "--seconds", "nan"], ["'nan' is not a number from 0.1 to 600"]),
     (["sweep", "--players", "model:fake", "--budget", "inf"], ["'inf' is not a number above 0"]),
