@@ -153,7 +153,7 @@ class BaseScreen(Screen[None]):
         places = self._places()
         here = self._place_of_focus()
         at = places.index(here) if here in places else -1
-        self.go_to(places[(at + 1) % len(places)].pane)
+        self.go_to(places[(at + 1) % len(places)].name)
 
     def zoom_focused(self) -> None:
         """Gives the focused pane the whole screen, or gives all panes their places back."""

@@ -104,7 +104,7 @@ def refusal_of(text: str) -> str:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return ""
-    found = (objects_of(value) or [{}])[0] if isinstance(value, list) else object_of(value)
+    found = (objects_of(value) or [Said()])[0] if isinstance(value, list) else object_of(value)
     if (error := error_of(found)) is not None:
         return str(error)
     details = found.get("detail") or found.get("message")

@@ -88,11 +88,11 @@ class Source(TextArea):
 
     def compare(self, old: Mapping[str, str], new: Mapping[str, str], old_name: str, new_name: str) -> None:
         """Shows the changes from one kernel to another as a unified diff. Both are texts by file name."""
-        found = []
-        for file in {**old, **new}:
+        found: list[str] = []
+        for file in (files := {**old, **new}):
+            which = f" {file}" if len(files) > 1 else ""
             before, after = (texts.get(file, "").splitlines() for texts in (old, new))
-            names = (f"{name} {file}" if len({**old, **new}) > 1 else name for name in (old_name, new_name))
-            found += difflib.unified_diff(before, after, *names, lineterm="", n=4)
+            found += difflib.unified_diff(before, after, old_name + which, new_name + which, lineterm="", n=4)
         self.show("\n".join(found) or f"{new_name} is the same as {old_name}.", "changes.diff")
 
     def mark_lines(self, words: Mapping[int, str]) -> None:
