@@ -19,11 +19,11 @@ from arena.players.player import (
     Submission,
     Task,
     parse_player,
+    trace_header,
     user_name,
 )
 from arena.players.program.player import ProgramPlayer
 from arena.players.program.program import find_program
-from arena.players.trace import trace_header
 from arena.records.run_record import fields_of
 from arena.workspace.kernels import KernelFile, read_kernel
 from arena.workspace.named_kernels import NAMED, named_kernel

@@ -8,6 +8,7 @@ you, guest ...                         a user, who plays from a file
 """
 
 import re
+import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,7 +17,9 @@ from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
 from arena.players.attempts import Attempt
 from arena.players.prompt import SHOTS, Prompt, build_prompt
-from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder
+from arena.players.trace import VERSION, AnyTraceEvent, TraceHeader, TraceRecorder
+from arena.records.header import new_id
+from arena.records.run_record import view
 from arena.runs.judge import Judgement
 from arena.runs.origin import Origin
 from arena.settings import ModelSettings, Settings
@@ -96,6 +99,27 @@ class Task:
     """1, 2, 3... A player's attempts at one problem are independent of each other."""
     origin: Origin | None = None
     """The kernel to improve; None: the player starts from the baseline."""
+
+
+def trace_header(task: Task, prompt: Prompt, steps: int, budget_usd: float | None, **player: str) -> TraceHeader:
+    """Returns the header of a trace that begins now. Draws a new trace id.
+
+    player: the fields `player`, `provider` and `model`; `prompt_sha256` if the player gets more than the prompt.
+    """
+    problem, origin = task.problem, task.origin
+    return view(
+        TraceHeader, problem, task, prompt,
+        trace_id=new_id(),
+        created=time.time(),
+        problem_id=problem.id,
+        prompt_version=prompt.version,
+        steps=steps,
+        budget_usd=budget_usd,
+        origin=origin.sha256 if origin is not None else "",
+        origin_name=origin.name if origin is not None else "",
+        version=VERSION,
+        **({"prompt_sha256": prompt.sha256} | player),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ It never contains a key.
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,15 +23,10 @@ from arena.models.conversation import (
     Usage,
 )
 from arena.paths import Paths, make_folder
-from arena.players.prompt import Prompt
-from arena.records.header import new_id
 from arena.records.json_lines import Journal, decoder, read_first, read_later
 from arena.records.run_record import RunRecord, view
 from sandbox.protocol.events import Setting
 from sandbox.protocol.kernel_files import Files
-
-if TYPE_CHECKING:
-    from arena.players.player import Task  # which imports this module
 
 VERSION = 1
 BATCH_S = 0.1
@@ -61,27 +55,6 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     """SHA-256 of the kernel that the player started from; empty for none."""
     origin_name: str = ""
     version: int = VERSION
-
-
-def trace_header(task: "Task", prompt: Prompt, steps: int, budget_usd: float | None, **player: str) -> TraceHeader:
-    """Returns the header of a trace that begins now. Draws a new trace id.
-
-    player: the fields `player`, `provider` and `model`; `prompt_sha256` if the player gets more than the prompt.
-    """
-    problem, origin = task.problem, task.origin
-    return view(
-        TraceHeader, problem, task, prompt,
-        trace_id=new_id(),
-        created=time.time(),
-        problem_id=problem.id,
-        prompt_version=prompt.version,
-        steps=steps,
-        budget_usd=budget_usd,
-        origin=origin.sha256 if origin is not None else "",
-        origin_name=origin.name if origin is not None else "",
-        version=VERSION,
-        **({"prompt_sha256": prompt.sha256} | player),
-    )  # fmt: skip
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -14,12 +14,12 @@ from arena.models.budget import Budget, Spent, price_words
 from arena.models.conversation import Text, Tool, ToolResult, fill_template, read_template
 from arena.players import tools
 from arena.players.attempts import Attempt
-from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
+from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task, trace_header
 from arena.players.program import bridge
 from arena.players.program.jailed import require_ready, run_program
 from arena.players.program.program import AgentProgram
 from arena.players.program.watch import LIMIT, ProgramEnd, Watch, first_and_last
-from arena.players.trace import Called, Counted, Returned, TraceRecorder, trace_header
+from arena.players.trace import Called, Counted, Returned, TraceRecorder
 from arena.players.workbench import Workbench
 from arena.words.headline import WHERE, outcome_words
 from arena.workspace.named_kernels import template_names
