@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from arena.runs.run_state import RunState
 
 _SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
-_ONE_WORD = {
-    Verdict.OUT_OF_MEMORY: "memory",
-    Verdict.OUTPUT_FLOOD: "flood",
-    Verdict.IMPOSSIBLE_SPEED: "too fast",
-    Verdict.BASELINE_DISTURBED: "disturbed",
+_BRIEF = {
+    "OUT_OF_MEMORY": "memory",
+    "OUTPUT_FLOOD": "flood",
+    "IMPOSSIBLE_SPEED": "too fast",
+    "BASELINE_DISTURBED": "disturbed",
+    "WRONG_STRUCTURE": "structure",
+    "NO_KERNEL": "no kernel",
 }
 _LEAST, _MOST = 0.01, 1000.0
 """Limits of an interval as shown if it is too noisy: in the first rounds it can span ten decades."""
@@ -39,6 +41,11 @@ _SHADES = "·░▒▓█"
 def verdict_words(verdict: Verdict) -> str:
     """The verdict with its sign: "✓ PASS", "✗ WRONG", "✗ COMPILE ERROR"."""
     return _SHORT.get(verdict, f"✗ {verdict.value.replace('_', ' ')}")
+
+
+def brief_verdict(verdict: str) -> str:
+    """The verdict in a word or two for a table, without a sign: "wrong", "compile", "too fast"."""
+    return _BRIEF.get(verdict, verdict.lower().split("_")[0])
 
 
 def verdict_style(verdict: Verdict) -> str:
@@ -119,8 +126,8 @@ def standing_words(standing: Standing | None) -> tuple[str, str]:
     if standing.last.voided:
         return "✗ voided", "muted"
     verdict = standing.last.verdict
-    word = _ONE_WORD.get(verdict, verdict.value.lower().split("_")[0])
-    return f"{'!' if verdict is Verdict.HARNESS_ERROR else '✗'} {word}", verdict_style(verdict)
+    sign = "!" if verdict is Verdict.HARNESS_ERROR else "✗"
+    return f"{sign} {brief_verdict(verdict.value)}", verdict_style(verdict)
 
 
 HELD = {"all": "success", "some": "warning", "none": "error"}

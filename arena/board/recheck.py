@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -82,25 +81,24 @@ def bests(entries: Iterable[RunRecord]) -> list[list[RunRecord]]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecheckTerms:
-    """The options of a recheck."""
-
-    rounds: int | None = None
-    budget_s: float = 2.5
-    void_by: str = ""
-    """Name in which the results of a best kernel that fails are voided; empty: they are not voided."""
-    unsafe: bool = False
-
-
 class Rechecker:
     """Judges best kernels again with a judge of this machine."""
 
     def __init__(
-        self, judge: Judge, paths: Paths, catalogue: Catalogue, settings: Settings, terms: RecheckTerms
+        self,
+        judge: Judge,
+        paths: Paths,
+        catalogue: Catalogue,
+        settings: Settings,
+        *,
+        rounds: int | None = None,
+        budget_s: float = 2.5,
+        void_by: str = "",
+        unsafe: bool = False,
     ) -> None:
-        self._at, self._paths, self._terms = judge, paths, terms
-        self._catalogue, self._settings = catalogue, settings
+        """void_by: name in which the results of a best kernel that fails are voided; empty: they are not voided."""
+        self._at, self._paths, self._catalogue, self._settings = judge, paths, catalogue, settings
+        self._rounds, self._budget_s, self._void_by, self._unsafe = rounds, budget_s, void_by, unsafe
         self._harness_errors = 0
         """Harness errors in a row."""
 
@@ -113,7 +111,7 @@ class Rechecker:
         """
         await self._at.start()
         if any(kind_of(player) in (MODELS, AGENTS) for player in players):
-            require_jail(self._at.jail, self._terms.unsafe)
+            require_jail(self._at.jail, self._unsafe)
 
     async def recheck(self, kernels: Sequence[RunRecord], runs: Iterable[RunRecord]) -> AsyncIterator[Recheck]:
         """Judges the best of `kernels` (one list of `bests`). If failures are voided, goes on until one does not fail.
@@ -126,7 +124,7 @@ class Rechecker:
         """
         for entry in kernels:
             found = await self._judge(entry)
-            if found.failed and self._terms.void_by:
+            if found.failed and self._void_by:
                 found = msgspec.structs.replace(found, voided=self._void(entry, found, runs))
             yield found
             if not found.voided:
@@ -137,7 +135,8 @@ class Rechecker:
         try:
             request = self._request(entry)
         except (ArenaError, OSError, ValueError) as error:
-            return _made(entry, left_out=error.message if isinstance(error, ArenaError) else _unread(entry, error))
+            unread = f"the journal of run {entry.run_id} cannot be read: {why(error)}"
+            return _made(entry, left_out=error.message if isinstance(error, ArenaError) else unread)
         try:
             report = (await judge_at(worker, request))[0].report
         except RunRefused as error:
@@ -158,9 +157,7 @@ class Rechecker:
         choice = Choice(preset=entry.preset, world=entry.world, device=entry.device, dtype=entry.dtype)
         kept = fields_of(header, "kernel_name kernel_path source files player")
         setting = choose_setting(problem, choice, self._settings)
-        return RunRequest(
-            problem=problem, setting=setting, **kept, rounds=self._terms.rounds, budget_s=self._terms.budget_s
-        )
+        return RunRequest(problem=problem, setting=setting, **kept, rounds=self._rounds, budget_s=self._budget_s)
 
     def _void(self, entry: RunRecord, found: Recheck, runs: Iterable[RunRecord]) -> list[str]:
         """Voids the player's results of this code in this setting. Returns the ids of their runs."""
@@ -171,7 +168,7 @@ class Rechecker:
             run.run_id for run in runs if _counts(run) and _setting(run) == _setting(entry) and run.code == entry.code
         ]
         for run in same:
-            line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._terms.void_by), run=run)
+            line = Void(at=time.time(), note=clean_note(note), by=clean_note(self._void_by), run=run)
             append_line(self._paths.voids, line)
         return same
 
@@ -182,10 +179,6 @@ def _counts(entry: RunRecord) -> bool:
 
 def _setting(entry: RunRecord) -> tuple[object, ...]:
     return (entry.problem_id, entry.preset, entry.device, entry.world, entry.dtype)
-
-
-def _unread(entry: RunRecord, error: Exception) -> str:
-    return f"the journal of run {entry.run_id} cannot be read: {why(error)}"
 
 
 def _made(entry: RunRecord, report: RunRecord | None = None, machine: str = "", left_out: str = "") -> Recheck:

@@ -3,12 +3,13 @@
 import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from arena.board.scorecard import results
-from arena.duel.journal import read_duel_header
+from arena.duel.journal import find_duel
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.records.header import read_header
@@ -66,7 +67,7 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
         return VoidTarget(run, "", [run])
     if _HASH.fullmatch(word):
         named = {entry.code for entry in _kernels(paths, word)}
-        named |= {result.code for result in swept if any(each.startswith(word) for each in _hashes(result))}
+        named |= {result.code for result in swept if word in (result.code[: len(word)], result.sha256[: len(word)])}
         if len(named) > 1:
             raise UsageError(f"{len(named)} kernels have a hash that begins with {word}", "name more of its characters")
         if named:
@@ -75,10 +76,6 @@ def find_target(paths: Paths, word: str) -> VoidTarget:
         f"there is no result and no kernel {word!r}",
         f"name the id of a run, of a sweep's result or of a duel, or {LEAST_HASH} characters or more of a kernel's hash",
     )
-
-
-def _hashes(result: CellResult) -> tuple[str, str]:
-    return result.code, result.sha256
 
 
 def _kernel(paths: Paths, code: str, swept: Iterable[CellResult]) -> VoidTarget:
@@ -93,16 +90,10 @@ def _run_named(paths: Paths, word: str) -> str | None:
         found = files_in(paths.runs)
         return found[-1].stem if found else None
     for path in (Path(word), paths.runs / f"{word}.jsonl"):
-        try:
+        with suppress(OSError, ValueError):
             return read_header(path).run_id
-        except (OSError, ValueError):
-            pass
-    for path in (Path(word), paths.duels / f"{word}.jsonl"):
-        try:
-            return read_duel_header(path).duel_id
-        except (OSError, ValueError):
-            pass
-    return None
+    duel = find_duel(word, paths)
+    return duel[1].duel_id if duel is not None else None
 
 
 def voided(paths: Paths) -> list[RunRecord]:

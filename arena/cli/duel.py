@@ -33,13 +33,12 @@ from arena.duel.journal import (
     damage,
     ratings,
     read_duel,
-    read_duel_header,
     read_duels,
 )
 from arena.duel.match import Match, Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import UsageError
-from arena.paths import Paths, require_writable, write_named_file
+from arena.paths import require_writable, write_named_file
 from arena.players.player import PlayerKind
 from arena.records.report_text import verdict_span
 from arena.records.voids import DAMAGED_ADVICE, read_voids
@@ -73,9 +72,8 @@ def _words(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
         case events.Resumed():
             return "resumed"
         case events.FinalBegan():
-            return (
-                f"final: kernel {event.left} of {header.left.name} against kernel {event.right} of {header.right.name}"
-            )
+            left, right = header.left.name, header.right.name
+            return f"final: kernel {event.left} of {left} against kernel {event.right} of {right}"
         case events.FinalMeasured() if event.round == event.rounds:
             rounds = "1 round" if event.round == 1 else f"{event.round} rounds"
             return f"final: {speed_words(event.speedup, event.clock)} after {rounds}"
@@ -98,16 +96,6 @@ def _verdict(event: events.KernelJudged) -> str:
 
 def _clock(at: float) -> str:
     return f"{int(at) // 60:02d}:{at % 60:04.1f}"
-
-
-def find_duel(name: str, paths: Paths) -> tuple[Path, events.DuelHeader] | None:
-    """Returns the journal and header of a duel, by id or file; None if there is no such duel."""
-    for path in (Path(name), paths.duels / f"{name}.jsonl"):
-        try:
-            return path, read_duel_header(path)
-        except (OSError, ValueError):
-            continue
-    return None
 
 
 def tell_duel(path: Path, header: events.DuelHeader, speed: float | None, as_json: bool) -> None:

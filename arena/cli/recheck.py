@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import click
 
-from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, RecheckTerms, bests
+from arena.board.recheck import FAILS, Recheck, Rechecker, RecheckSide, bests
 from arena.board.scorecard import BASELINES, kind_of
 from arena.cli.display import run_interruptibly
 from arena.cli.options import CliSession, json_option, open_session, rounds_option, seconds_option, unsafe_option
@@ -58,12 +59,8 @@ def command(
     session = open_session()
     if by and not void:
         raise UsageError("--by names who voids, and nothing is voided", "add --void")
-    terms = RecheckTerms(
-        rounds=rounds,
-        budget_s=session.settings.budget_s if seconds is None else seconds,
-        void_by=(by or user()) if void else "",
-        unsafe=unsafe,
-    )
+    budget_s = session.settings.budget_s if seconds is None else seconds
+    terms = {"rounds": rounds, "budget_s": budget_s, "void_by": (by or user()) if void else "", "unsafe": unsafe}
     to_judge = _to_judge(session, players, problem_set)
     found = _Findings(total=len(to_judge))
     try:
@@ -141,13 +138,15 @@ class _Findings:
         print_line(", ".join(parts))
 
 
-async def _recheck(session: CliSession, to_judge: Stored, terms: RecheckTerms, found: _Findings, as_json: bool) -> None:
+async def _recheck(
+    session: CliSession, to_judge: Stored, terms: dict[str, Any], found: _Findings, as_json: bool
+) -> None:
+    """terms: options of `Rechecker`."""
     shown = LiveLine()
-
     try:
         async with Engine(session.paths) as engine:
             engine.subscribe_notices(shown.notice)
-            rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, terms)
+            rechecker = Rechecker(engine, session.paths, session.catalogue, session.settings, **terms)
             await rechecker.start(kernels[0].player for kernels, _ in to_judge)
             for number, (kernels, runs) in enumerate(to_judge, 1):
                 best = kernels[0]

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from arena.cli.display import Display, RecordPlan, display_of, drawn_by
-from arena.cli.duel import find_duel, tell_duel
+from arena.cli.duel import tell_duel
 from arena.cli.options import Number, complete_result, file_option, json_option, number_option, open_session
 from arena.cli.output import print_found, print_json, print_line, print_report, speedup_text
 from arena.cli.writing_output import is_trace, tell_trace
+from arena.duel.journal import find_duel
 from arena.errors import UsageError
 from arena.paths import Paths, files_in, require_writable
 from arena.records.code_hash import code_hash

@@ -20,6 +20,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import ExitCode, Verdict
 
+_SAID = ("outcome", "clock", "told")
 BaselineRow = dict[str, Any]
 """The result of a baseline against itself: a row of `sweep --json`. Fields are added, never renamed."""
 
@@ -34,13 +35,10 @@ def baseline_row(number: int, slug: str, verdict: str, detail: str, result: Cell
     return {
         "id": number,
         "problem": slug,
-        "world": setting.world if setting is not None else None,
-        "dtype": setting.dtype if setting is not None else None,
+        **(fields_of(setting, "world dtype") if setting is not None else {"world": None, "dtype": None}),
         "verdict": verdict,
         "detail": detail,
-        "outcome": report.outcome if report is not None else "",
-        "clock": report.clock if report is not None else "",
-        "told": report.told if report is not None else "",
+        **(fields_of(report, "outcome clock told") if report is not None else dict.fromkeys(_SAID, "")),
         "call_us": base.call if base else None,
         "device_us": base.device if base else None,
         "call": _bounds(speedup.call) if speedup else None,

@@ -94,6 +94,14 @@ def read_duel_header(path: Path) -> DuelHeader:
     return read_first(path, decode_header)
 
 
+def find_duel(name: str, paths: Paths) -> tuple[Path, DuelHeader] | None:
+    """Returns the journal and header of a duel, by id or file; None if there is no such duel."""
+    for path in (Path(name), paths.duels / f"{name}.jsonl"):
+        with suppress(OSError, ValueError):
+            return path, read_duel_header(path)
+    return None
+
+
 def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
     """Yields a duel's events in order. Stops at an unreadable line, such as one that a crash truncated."""
     return read_later(path, decode_duel_event)

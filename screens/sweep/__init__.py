@@ -44,7 +44,7 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     if best.voided:
         return f"✗ voided{count}", "muted"
     if not best.passed:
-        return f"✗ {_SHORT.get(best.verdict, best.verdict.lower().replace('_', ' '))}{count}", "error"
+        return f"✗ {figures.brief_verdict(best.verdict)}{count}", "error"
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
         return f"✓ correct{only}{count}", "success"
@@ -52,17 +52,6 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
         return f"~ {best.outcome}{only}{count}", figures.outcome_style(best.outcome)
     sign = figures.outcome_sign(best.outcome)
     return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
-
-
-_SHORT = {
-    "WRONG_RESULT": "wrong",
-    "WRONG_STRUCTURE": "structure",
-    "COMPILE_ERROR": "compile",
-    "LOAD_ERROR": "load",
-    "NO_KERNEL": "no kernel",
-    "HARNESS_ERROR": "harness",
-    "OUT_OF_MEMORY": "memory",
-}
 
 
 def standing_words(grid: SweepGrid, now: float) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from stored_runs import header, passed, ran
 
-from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, RecheckTerms, bests
+from arena.board.recheck import FAILS, SLOWER, Recheck, Rechecker, bests
 from arena.cli.recheck import _Findings
 from arena.errors import MachineError
 from arena.machine.facts import this_machine
@@ -37,10 +37,10 @@ def stored(paths: Paths, player: str = "you") -> list[RunRecord]:
         store.close()
 
 
-async def rechecked(paths: Paths, terms: RecheckTerms = RecheckTerms(), **said: str) -> list[Recheck]:  # noqa: B008
+async def rechecked(paths: Paths, void_by: str = "", **said: str) -> list[Recheck]:
     entries = stored(paths)
     async with Engine(paths, command=REFEREE, environment=said) as engine:
-        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"), terms)
+        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"), void_by=void_by)
         await rechecker.start(entry.player for entry in entries)
         return [found for kernels in bests(entries) async for found in rechecker.recheck(kernels, entries)]
 
@@ -82,7 +82,7 @@ async def test_void_marks_results_and_judges_next_best(paths: Paths) -> None:
     ran(paths, "cheat-again", "wrong\n# as before", 8.0, created=2.0)
     ran(paths, "honest", "pass", 1.5)
     ran(paths, "another", "pass\nx = 1", 1.2)
-    failed, honest = await rechecked(paths, RecheckTerms(void_by="anna"))
+    failed, honest = await rechecked(paths, "anna")
     assert failed.voided == ["cheat", "cheat-again"]
     assert (honest.before.run_id, honest.change) == ("honest", "")  # it passes, so that the slower one is not judged
     note = read_voids(paths.voids).runs["cheat"].words
@@ -131,7 +131,7 @@ async def test_judge_that_does_not_come_back_ends_recheck(paths: Paths) -> None:
     assert found.left_out.startswith("harness error: ")
     entries = [msgspec.structs.replace(stored(paths)[0], dtype=dtype) for dtype in ("bfloat16", "float32", "float16")]
     async with Engine(paths, command=REFEREE) as engine:
-        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"), RecheckTerms())
+        rechecker = Rechecker(engine, paths, CATALOGUE, Settings(device="cpu"))
 
         async def recheck() -> None:
             for kernels in bests(entries):
