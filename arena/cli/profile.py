@@ -21,7 +21,7 @@ from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.ncu import ncu_text
-from arena.profile.profile_process import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.profile_process import Profiled, ProfileRequest, Turn
 from arena.profile.profiling import keep_profile, ncu_file, profile_ranks, profile_with_ncu
 from arena.profile.rules import RankFigures, first_failure, under_profiler
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call, write_trace
@@ -117,8 +117,8 @@ def _print_ncu(session: CliSession, request: RunRequest, wanted: ProfileRequest,
         print_line(line)
 
 
-def _tell(message: Waits | Begins) -> None:
-    if isinstance(message, Waits):
+def _tell(message: Turn) -> None:
+    if message.waits:
         say("a kernel is being timed on these devices; the profile waits for its turn")
 
 

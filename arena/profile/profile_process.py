@@ -36,12 +36,10 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Path for Nsight Compute's report of rank 0; empty: uses torch's profiler and the driver's counters."""
 
 
-class Waits(msgspec.Struct, frozen=True, tag="waits"):
-    """A kernel is being timed on the same devices; the profile begins after it."""
+class Turn(msgspec.Struct, frozen=True, tag="turn"):
+    """The profile waits, because a kernel is being timed on the same devices; or it has them, and a world starts."""
 
-
-class Begins(msgspec.Struct, frozen=True, tag="begins"):
-    """The devices are leased, and a world starts."""
+    waits: bool
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
@@ -63,7 +61,7 @@ class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
     advice: str
 
 
-Message = Waits | Begins | Profiled | NcuProfiled | NotProfiled
+Message = Turn | Profiled | NcuProfiled | NotProfiled
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Message).decode
@@ -75,10 +73,10 @@ END_S = 5.0
 LINE_BYTES = 64 << 20
 
 
-async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
+async def profile(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled:
     """Profiles a kernel without blocking. Cancelling ends the process and its world.
 
-    tell: called with Waits if a kernel is being timed on the same devices, and with Begins when the profile begins.
+    tell: called if the profile waits for its turn, and when it begins.
 
     Raises:
         MachineError: there is no report; the message says why.
@@ -88,14 +86,14 @@ async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     return found
 
 
-async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
+async def profile_with_ncu(request: ProfileRequest, tell: Callable[[Turn], None]) -> NcuProfiled:
     """As `profile`, with Nsight Compute. Takes minutes. The report goes to `request.ncu_file`."""
     found = await _made(request, tell)
     assert isinstance(found, NcuProfiled), "the request names a file for ncu"
     return found
 
 
-async def _made(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled | NcuProfiled:
+async def _made(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled | NcuProfiled:
     try:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -121,7 +119,7 @@ async def _made(request: ProfileRequest, tell: Callable[[Waits | Begins], None])
 async def _answer(
     process: asyncio.subprocess.Process,
     request: ProfileRequest,
-    tell: Callable[[Waits | Begins], None],
+    tell: Callable[[Turn], None],
     said: "asyncio.Task[bytes]",
 ) -> Profiled | NcuProfiled:
     assert process.stdin is not None
@@ -133,7 +131,7 @@ async def _answer(
     async for line in process.stdout:
         message = await asyncio.to_thread(decode, line)  # megabytes, from many ranks
         match message:
-            case Waits() | Begins():
+            case Turn():
                 tell(message)
             case Profiled() | NcuProfiled():
                 return message

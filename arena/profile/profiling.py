@@ -15,7 +15,7 @@ from arena.paths import Paths, make_folder, write_atomically, write_named_file
 from arena.profile import gpu_words
 from arena.profile.gpu_rules import Least, gpu_ranks
 from arena.profile.ncu import NcuProfiled, ncu_kernels
-from arena.profile.profile_process import Begins, Message, NotProfiled, Profiled, ProfileRequest, Waits, encode
+from arena.profile.profile_process import Message, NotProfiled, Profiled, ProfileRequest, Turn, encode
 from arena.profile.rules import figures, first_failure, under_profiler
 from arena.words.untrusted_text import printable
 from problems.specification import load_problem
@@ -84,7 +84,7 @@ COUNTERS = "an administrator lets users read them: NVreg_RestrictProfilingToAdmi
 Found = TypeVar("Found")
 
 
-def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
+def profile_ranks(request: ProfileRequest, tell: Callable[[Turn], None]) -> Profiled:
     """Profiles a kernel on every rank and returns the reports with a diagnosis per rank.
 
     Blocks while the devices are in use, and then for seconds. The devices are leased meanwhile: a run that needs them
@@ -92,7 +92,7 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
 
     Args:
         request: the kernel.
-        tell: called with Waits if the devices are not free, and with Begins when they are leased.
+        tell: called if the devices are not free, and when they are leased.
 
     Raises:
         MachineError: the devices did not become free, or a rank sent no report.
@@ -107,7 +107,7 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     return Profiled(found.reports, [], ranks, found.outside)
 
 
-def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> NcuProfiled:
+def profile_with_ncu(request: ProfileRequest, tell: Callable[[Turn], None]) -> NcuProfiled:
     """Profiles the launches of one call on rank 0 with Nsight Compute, in a jail. Blocks for minutes; the devices are leased.
 
     The report goes to `request.ncu_file`, whose folder must exist.
@@ -137,7 +137,7 @@ def profile_with_ncu(request: ProfileRequest, tell: Callable[[Waits | Begins], N
 
 
 @contextmanager
-def _turn(setting: Setting, tell: Callable[[Waits | Begins], None]) -> Iterator[DeviceKind]:
+def _turn(setting: Setting, tell: Callable[[Turn], None]) -> Iterator[DeviceKind]:
     """Leases the devices of a setting for the duration of the block."""
     try:
         lease = Lease(devices_of(setting))
@@ -145,7 +145,7 @@ def _turn(setting: Setting, tell: Callable[[Waits | Begins], None]) -> Iterator[
         raise MachineError(f"cannot ask for this machine's turn: {error}") from None
     with closing(lease):
         _take(lease, tell, Path(setting.problem_dir).name)
-        tell(Begins())
+        tell(Turn(waits=False))
         yield kind_of(setting.device)
 
 
@@ -164,12 +164,12 @@ def _asked(world: Callable[[], Found]) -> Found:
         raise MachineError(printable(str(error)), "`pkb-arena run` says whether the kernel is right and ends") from None
 
 
-def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) -> None:
+def _take(lease: Lease, tell: Callable[[Turn], None], problem: str) -> None:
     until = 0.0
     while not lease.take(problem):
         if not until:
             until = time.monotonic() + deadlines.LEASE
-            tell(Waits())
+            tell(Turn(waits=True))
         if time.monotonic() > until:
             raise MachineError(
                 f"kernels have been timed on these devices for {deadlines.LEASE:.0f} s", "try again later"

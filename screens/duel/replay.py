@@ -125,10 +125,10 @@ def _mark(event: events.AnyDuelEvent) -> SeekMark | None:
     match event:
         case events.KernelJudged():
             good = event.verdict is Verdict.PASS
-            return SeekMark(event.at, "✓" if good else "✗", "$success" if good else "$error")
+            return (event.at, "✓" if good else "✗", "$success" if good else "$error")
         case events.FinalBegan():
-            return SeekMark(event.at, "◆", "$accent bold")
+            return (event.at, "◆", "$accent bold")
         case events.DuelEnded() if event.winner != "draw":
-            return SeekMark(event.at, "★", "$accent bold")
+            return (event.at, "★", "$accent bold")
         case _:
             return None

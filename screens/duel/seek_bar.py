@@ -1,6 +1,6 @@
 """The bar of a replay: the position, and marks of events. A click seeks."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from textual.content import Content
 from textual.events import Click
@@ -9,14 +9,8 @@ from textual.widget import Widget
 
 from screens import figures
 
-
-class SeekMark(NamedTuple):
-    """The mark of an event; `at` is in seconds since the duel began."""
-
-    at: float
-    sign: str
-    style: str
-    """A theme colour, such as "$error"."""
+SeekMark = tuple[float, str, str]
+"""The mark of an event: the seconds since the duel began, its sign, its theme colour."""
 
 
 class SeekBar(Widget):
@@ -24,13 +18,12 @@ class SeekBar(Widget):
 
     DEFAULT_CSS = "SeekBar { height: 1; margin: 0 1; text-wrap: nowrap; }"
 
+    @dataclass
     class Sought(Message):
         """A place on the bar was clicked."""
 
-        def __init__(self, at: float) -> None:
-            super().__init__()
-            self.at = at
-            """Seconds since the duel began."""
+        at: float
+        """Seconds since the duel began."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -65,13 +58,13 @@ class SeekBar(Widget):
         return min(self._cells() - 1, int(at / self._length * self._cells())) if self._length else 0
 
     def render(self) -> Content:
-        here, marks = self._cell(self._shown[0]), {self._cell(mark.at): mark for mark in self._marks}
+        here, marks = self._cell(self._shown[0]), {self._cell(at): (sign, style) for at, sign, style in self._marks}
         parts = [(self._left, "$muted")]
         for cell in range(self._cells()):
             if cell == here:
                 parts.append(("●", "$accent bold"))
             elif cell in marks:
-                parts.append((marks[cell].sign, marks[cell].style))
+                parts.append(marks[cell])
             else:
                 parts.append(("━", "$accent" if cell < here else "$rule"))
         return Content.assemble(*parts, (self._right, "$muted"))

@@ -17,7 +17,7 @@ from textual.content import Content
 
 from arena.errors import ArenaError
 from arena.paths import make_folder
-from arena.profile.profile_process import Begins, Profiled, ProfileRequest, Waits, profile, profile_with_ncu
+from arena.profile.profile_process import Profiled, ProfileRequest, Turn, profile, profile_with_ncu
 from arena.profile.profiling import keep_profile, ncu_file
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call, write_trace
@@ -116,8 +116,8 @@ class ProfileScreen(BaseScreen):
                 self.found = found
         self.draw()
 
-    def _tell(self, message: Waits | Begins) -> None:
-        self._waits, self._since = isinstance(message, Waits), time.monotonic()
+    def _tell(self, message: Turn) -> None:
+        self._waits, self._since = message.waits, time.monotonic()
 
     # --- drawing -------------------------------------------------------------------------------------------
 

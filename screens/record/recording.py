@@ -20,15 +20,6 @@ from arena.words.untrusted_text import one_line, printable
 Row = tuple[Segment, ...]
 
 
-@dataclass(frozen=True)
-class RecordedFrame:
-    """The screen from one moment on."""
-
-    at: float
-    """Seconds since the recording began."""
-    rows: tuple[Row, ...]
-
-
 @dataclass
 class Recording:
     """Frames in order. `add` leaves out what changes nothing."""
@@ -36,7 +27,8 @@ class Recording:
     columns: int
     lines: int
     title: str
-    frames: list[RecordedFrame] = field(default_factory=list)
+    frames: list[tuple[float, tuple[Row, ...]]] = field(default_factory=list)
+    """The rows of the screen from one second of the recording on."""
     length: float = 0.0
     """Seconds, the last frame's stand among them."""
 
@@ -47,19 +39,19 @@ class Recording:
         """What stands there from `at` on."""
         rows = tuple(tuple(map(_clean, strip.simplify())) for strip in strips)
         self.length = max(self.length, at)
-        if not self.frames or rows != self.frames[-1].rows:
-            self.frames.append(RecordedFrame(at, rows))
+        if not self.frames or rows != self.frames[-1][1]:
+            self.frames.append((at, rows))
 
     def row_spans(self, y: int) -> list[tuple[float, float, Row]]:
         """What row `y` shows: (from, until, row), one after another."""
         spans: list[tuple[float, float, Row]] = []
-        for frame in self.frames:
-            row = frame.rows[y]
+        for at, rows in self.frames:
+            row = rows[y]
             if spans and spans[-1][2] == row:
                 continue
             if spans:
-                spans[-1] = (spans[-1][0], frame.at, spans[-1][2])
-            spans.append((frame.at, self.length, row))
+                spans[-1] = (spans[-1][0], at, spans[-1][2])
+            spans.append((at, self.length, row))
         return spans
 
 
@@ -87,11 +79,11 @@ def asciicast(recording: Recording, created: float) -> Iterator[str]:
     )
     shown: tuple[Row | None, ...] = (None,) * recording.lines
     start = _HIDE_CURSOR + _CLEAR
-    for frame in recording.frames:
-        changed = [y for y, row in enumerate(frame.rows) if row != shown[y]]
-        text = start + "".join(f"\x1b[{y + 1};1H{ansi(frame.rows[y])}" for y in changed)
-        yield json.dumps([round(frame.at, 3), "o", text], ensure_ascii=False)
-        shown, start = frame.rows, ""
+    for at, rows in recording.frames:
+        changed = [y for y, row in enumerate(rows) if row != shown[y]]
+        text = start + "".join(f"\x1b[{y + 1};1H{ansi(rows[y])}" for y in changed)
+        yield json.dumps([round(at, 3), "o", text], ensure_ascii=False)
+        shown, start = rows, ""
     # The last picture stands for a while: players end with the last event.
     yield json.dumps([round(recording.length, 3), "o", _RESET], ensure_ascii=False)
 

@@ -34,7 +34,7 @@ RECORDING = made((0.0, ["one", "same"]), (1.0, ["one", "same"]), (2.0, ["two & <
 
 
 def test_what_stays_the_same_is_kept_once() -> None:
-    assert [frame.at for frame in RECORDING.frames] == [0.0, 2.0, 3.0]
+    assert [at for at, _ in RECORDING.frames] == [0.0, 2.0, 3.0]
     assert [(start, end) for start, end, _ in RECORDING.row_spans(0)] == [(0.0, 2.0), (2.0, 3.0), (3.0, 4.0)]
     assert [(start, end) for start, end, _ in RECORDING.row_spans(1)] == [(0.0, 4.0)]
 
