@@ -5,7 +5,9 @@ import math
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack, get_type_hints
+
+from msgspec import Meta
 
 from arena.errors import UsageError
 from arena.paths import Paths, find_paths, paths_in
@@ -18,6 +20,7 @@ from arena.words.headline import by_clock
 from arena.workspace.kernels import read_kernel
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import LARGEST_SIZE, PRESETS, Problem
+from problems.toml_fields import misfit_of
 from sandbox.machine import thunderkittens
 from sandbox.machine.devices import KINDS
 from sandbox.protocol.events import AnyEvent
@@ -45,19 +48,19 @@ def reward(report: RunRecord, low: float = LOWEST, high: float = HIGHEST) -> flo
 class RunOptions(TypedDict, total=False):
     """Options of a run. Missing options come from the settings file, then from the problem and this machine."""
 
-    preset: str
+    preset: Annotated[str, Meta(pattern=f"^({'|'.join(PRESETS)})$")]
     """ "tiny", "paper" or "production"."""
-    world: int
+    world: Annotated[int, Meta(ge=1, le=MOST_RANKS)]
     """Ranks."""
-    device: str
+    device: Annotated[str, Meta(pattern=f"^({'|'.join(KINDS)})$")]
     """ "cpu" or "cuda"."""
     dtype: str
     """torch's name: "bfloat16", "float32"..."""
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]]
     """Sizes that replace those of the preset."""
-    rounds: int
+    rounds: Annotated[int, Meta(ge=0, le=MOST_ROUNDS)]
     """Timing rounds; 0 checks correctness only. Left out: as many as the noise requires."""
-    budget_s: float
+    budget_s: Annotated[float, Meta(ge=LEAST_BUDGET_S, le=MOST_BUDGET_S)]
     """Measuring time in seconds. Timing stops earlier when both clocks can conclude."""
     player: str
     """The player that results are kept under: "model:NAME". Left out: the user."""
@@ -195,27 +198,8 @@ class Arena:
 
 
 def _check(options: RunOptions) -> None:
-    """Checks the values of options, with the ranges of the command line.
-
-    Raises:
-        UsageError: a value is of the wrong type, or out of range.
-    """
-    for name, words in (("preset", PRESETS), ("device", tuple(KINDS))):
-        word = options.get(name)
-        if word and word not in words:
-            raise UsageError(f"{name} is {word!r}", f"choose from {', '.join(words)}")
-    for name, least, most in (("world", 1, MOST_RANKS), ("rounds", 0, MOST_ROUNDS)):
-        if (value := options.get(name)) is not None:
-            _check_number(name, value, least, most)
-    if "budget_s" in options:
-        _check_number("budget_s", options["budget_s"], LEAST_BUDGET_S, MOST_BUDGET_S, whole=False)
-    for name, size in (options.get("sizes") or {}).items():
-        _check_number(f"size {name}", size, 1, LARGEST_SIZE)
-
-
-def _check_number(name: str, value: object, least: float, most: float, *, whole: bool = True) -> None:
-    """Raises UsageError if the value is no number in the range. NaN is in no range, and a bool is no number."""
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if (whole and not isinstance(number, int)) or not least <= number <= most:
-        kind = "whole number" if whole else "number"
-        raise UsageError(f"{name} is {value!r}", f"it must be a {kind} from {least} to {most}")
+    """Raises UsageError if an option is of the wrong type, or out of range."""
+    hints = get_type_hints(RunOptions, include_extras=True)
+    for name, value in options.items():
+        if value not in (None, "") and (fault := misfit_of(name, value, hints[name])):
+            raise UsageError(fault)

@@ -27,26 +27,27 @@ def misfit(values: Mapping[str, Any], schema: type[msgspec.Struct]) -> str:
             if field.required:
                 return f"{name} is missing; it must be {expected(hints[field.name])}"
             continue
-        if fault := _misfit_of(name, values[name], hints[field.name]):
+        if fault := misfit_of(name, values[name], hints[field.name]):
             return fault
     return ""
 
 
-def _misfit_of(name: str, value: Any, annotation: Any) -> str:
+def misfit_of(name: str, value: Any, annotation: Any) -> str:
+    """Describes why a value does not fit an annotation: as `misfit`; returns "" if it fits."""
     try:
         msgspec.convert(value, annotation)
     except msgspec.ValidationError:
         kind, _ = _unwrapped(annotation)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
             return f"{name}: {misfit(value, kind)}"
-        if get_origin(kind) is dict and isinstance(value, Mapping):
+        if get_origin(kind) in (dict, Mapping) and isinstance(value, Mapping):
             inner = get_args(kind)[1]
-            faults = (_misfit_of(f"{name}.{key}", item, inner) for key, item in value.items())
+            faults = (misfit_of(f"{name}.{key}", item, inner) for key, item in value.items())
             return next(fault for fault in faults if fault)
         if get_origin(kind) is list and isinstance(value, list):
             inner = get_args(kind)[0]
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-                faults = (_misfit_of(f"{name} {n}", item, inner) for n, item in enumerate(value, 1))
+                faults = (misfit_of(f"{name} {n}", item, inner) for n, item in enumerate(value, 1))
                 return next(fault for fault in faults if fault)
         return f"{name} is {_written(value)}; it must be {expected(annotation)}"
     return ""
