@@ -42,7 +42,7 @@ run() {
 sweep() {
     name=$1
     shift
-    if [ -e "$home/data/campaigns/$name.jsonl" ]; then set -- --resume; fi
+    if [ -e "$home/data/sweeps/$name.jsonl" ]; then set -- --resume; fi
     run "$name.txt" "${SWEEP_SECONDS:-580}" $arena sweep --name "$name" "$@"
 }
 
@@ -83,7 +83,7 @@ for step in ${*:?name steps}; do
         run collectives.txt 300 python3 -m benchmarks collectives --world "$world" --repetitions 5 ;;
     attacks) run attacks.txt 580 python3 -m benchmarks attacks --device cuda ;;
     demo) run demo.txt 780 python3 docs/pictures.py demo-gpu ;;
-    table) COLUMNS=200 run table.txt 60 python3 -m benchmarks results "$home"/data/campaigns/*.jsonl ;;
+    table) COLUMNS=200 run table.txt 60 python3 -m benchmarks results "$home"/data/sweeps/*.jsonl ;;
     *)
         echo "no step is called $step" >&2
         exit 2 ;;
