@@ -25,6 +25,8 @@ from arena.duel.events import (
     KernelJudged,
     KernelJudging,
     Left,
+    Paused,
+    Resumed,
     Submitted,
 )
 from arena.duel.journal import abandoned_duels, duel_records, read_duel, read_duels
@@ -111,6 +113,7 @@ def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
 
 async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    match.listeners.append(lambda event: match.give_up("left") if isinstance(event, FinalBegan) else None)  # too late
     ended = await match.play()
     assert (ended.winner, ended.reason) == ("left", "faster in the final")
     verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)]
@@ -238,7 +241,9 @@ async def test_submitted_or_withdrawn_text_is_not_submitted_again(make_match: Ma
     assert [len(match.state.side(name).attempts) for name in SIDES] == [1, 1]
 
 
-async def test_while_paused_nothing_is_judged_and_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
+async def test_while_paused_nothing_is_judged_and_clock_stands(
+    make_match: MakeMatch, tmp_path: Path, paths: Paths
+) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
@@ -254,8 +259,12 @@ async def test_while_paused_nothing_is_judged_and_clock_stands(make_match: MakeM
     assert match.state.remaining(match.now) == pytest.approx(left, abs=0.01)
     kernel.write_text("pass")
     match.resume()
+    match.resume()
     match.give_up("left")
     assert (await playing).winner == "right"
+    events = told(match, paths)
+    assert [type(event) for event in events if isinstance(event, Paused | Resumed)] == [Paused, Resumed]
+    assert [event.reason for event in events if isinstance(event, Left) and event.side == "left"] == ["gave up"]
 
 
 async def test_pause_during_last_run_holds_final_back(make_match: MakeMatch) -> None:

@@ -140,9 +140,11 @@ def test_a_verdict_belongs_to_its_attempt() -> None:
         Submitted(side="left", attempt=1, sha256="a", source=""),
         Submitted(side="left", attempt=2, sha256="b", source=""),
         Measured(side="left", attempt=1, round=1, rounds=2, speedup=FAST),
+        Measured(side="left", attempt=2, round=1, rounds=2, speedup=SLOW, clock="device"),
         handed_in("left", 1)[1],
     )
     assert duel.left.attempts[0].passed
+    assert (duel.left.attempts[1].clock, duel.left.attempts[1].speedup) == ("device", SLOW)
     assert duel.left.attempts[1].judged is None
 
 
@@ -221,7 +223,9 @@ def test_final_without_interval_is_no_missing_final() -> None:
 
 def test_one_right_kernel_wins_without_a_final() -> None:
     duel = state(*handed_in("left", 1, Verdict.WRONG_RESULT), *handed_in("right", 1))
+    duel.left.usd = 0.5
     ended = without_final(duel, 3.0)
+    assert (ended.left.usd, ended.right.usd) == (0.5, 0.0)
     assert (ended.winner, ended.left.verdict, ended.right.attempt) == ("right", Verdict.WRONG_RESULT, 1)
     assert ended.left.detail == "why"
 
