@@ -37,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shortens the ids of tests with long texts."""
+    return f"{val[:60]}..." if isinstance(val, str) and len(val) > 120 else None
+
+
 def pytest_collection_finish() -> None:
     """Excludes all imported objects from garbage collection, because they stay until the end."""
     gc.enable()

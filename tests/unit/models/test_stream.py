@@ -276,6 +276,7 @@ async def test_nobody_listening_is_said(model_server: ModelServer) -> None:
         await ask(away)
 
 
+@pytest.mark.further
 async def test_ten_megabytes_arrive_in_time(model_server: ModelServer) -> None:
     text = "```python\n" + "x = 'ü'  # padding padding padding\n" * 290_000 + "def solution(x): ...\n```\n"
     assert len(text.encode()) > 10_000_000
