@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.duel.card import final_words, race_points, svg_card, text_card
+from arena.duel.card import duel_report, final_words, race_points, svg_card, text_card
 from arena.duel.events import (
     MOST_NAME,
     Abandoned,
@@ -245,6 +245,14 @@ def test_the_card_gives_the_winners_figure() -> None:
     duel, ended = decided(Interval(0.5, 0.4, 0.8))
     assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50], 11 interleaved rounds"
     assert "house wins: faster in the final" in text_card(duel.header, ended)
+
+
+def test_report_has_judged_attempts_and_players() -> None:
+    duel = state(*handed_in("left", 1), Submitted(side="left", attempt=2, sha256="b", source=""))
+    duel.apply(without_final(duel, 3.0))
+    left = duel_report(duel)["left"]
+    assert [attempt["attempt"] for attempt in left["attempts"]] == [1]
+    assert (left["player"], left["verdict"], left["usd"]) == ("you", Verdict.PASS, 0.0)
 
 
 def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
