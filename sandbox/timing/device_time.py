@@ -44,8 +44,6 @@ class DeviceTime:
         """Whether not even one call can be queued."""
         self.calls = 0
         """Calls of a batch, as found by `try_out`."""
-        self.call_seconds = 0.0
-        """Device time of a call on the faster side, as far as known; 0 without device time."""
         self._gates: dict[World, GatePage] = {}
         self._most_calls = list(CALLS)
         self._done_delays: dict[int, list[int]] = {}
@@ -82,7 +80,6 @@ class DeviceTime:
             return
         calls = found[0].calls
         quicker = min(min(pair.baseline_us, pair.contender_us) for pair in found) / 1e6
-        self.call_seconds = quicker
         wanted = int(BATCH / max(quicker, 1e-7)) + 1
         self.calls = max(calls, min(wanted, most, self.exchange.prepared.layout.slots // 2, self._most_calls[0]))
         self._most_calls = sorted({*self._most_calls, calls}, reverse=True)  # so many can be queued

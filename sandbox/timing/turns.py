@@ -110,7 +110,7 @@ class Turns:
         self.started = self.timer.monotonic()
         self.held_up = 0.0
         """Seconds that kernels took to assemble batches, beyond the usual limit."""
-        self._priorities = {world: Priorities(self.kind) for side in self.kernels for world in side.worlds}
+        self._priorities = {side.worlds[0]: Priorities(self.kind) for side in self.kernels}
         self._left_over = False
         self._revealed: Counter[tuple[int, str]] = Counter()
         """Batches that could be watched, by side and clock."""

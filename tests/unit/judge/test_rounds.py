@@ -15,7 +15,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order, OutputFinding
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import FEWEST
-from sandbox.timing.rounds import FEWEST_CALLS, LEAST_ROUNDS, NOOP_EVERY, NOOP_FIRST, Rounds
+from sandbox.timing.rounds import FEWEST_CALLS, FIRST_PAIRS, LEAST_ROUNDS, NOOP_EVERY, NOOP_FIRST, Rounds
 from sandbox.timing.stopping_rule import StoppingRule
 from sandbox.timing.turns import SELDOM_COMPARED, WELL_COMPARED
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
@@ -89,7 +89,7 @@ def test_quick_draws_leave_batches_and_rounds_unchanged() -> None:
     adaptive.measure()
     counted.measure()
     assert adaptive.calls == counted.calls
-    assert len(adaptive.call.raw) == adaptive.done * PAIRS
+    assert len(adaptive.call.raw) == adaptive.done * FIRST_PAIRS
 
 
 def test_one_slot_arena_has_batches_of_one_call() -> None:
