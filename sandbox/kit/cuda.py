@@ -17,6 +17,7 @@
 Every `extern "C" __global__` kernel becomes an attribute. In brackets: grid, block and, if needed, bytes of
 dynamic shared memory; grid and block are an int or up to three. `mod.kernel.cooperative[...]` launches all
 blocks at once and raises an error if they do not fit. Launches go to torch's current stream and return at once.
+`kernels = cuda.lazy(source)` compiles at the first call of `kernels(x.dtype)`, with the dtype's name for the word TYPE.
 px.cuh is included already; `#include <cuda_bf16.h>` works if the headers are installed; `<cooperative_groups.h>` and
 `<cuda/atomic>` cost half a second of compile time each.
 '''
@@ -24,6 +25,7 @@ px.cuh is included already; `#include <cuda_bf16.h>` works if the headers are in
 import ctypes
 import functools
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -40,6 +42,9 @@ Compiler = Callable[[str, str, tuple[str, ...]], bytes]
 """Compiles a source for an architecture, with options, to a cubin."""
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be requested
+FLOATS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+"""The dtypes that px.cuh converts to float and back, with their names in CUDA."""
+_WORDS = {torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64"}
 
 
 class Kernel:
@@ -143,7 +148,36 @@ def compile(
     options: added to NVRTC's. arch: the current device's, with the architecture-specific features (sm_90a), if not
     given. Raises CompileError with `line` in the calling Python file, or if there is no GPU or no CuPy.
     """
-    return load(source_files.read(source, sys._getframe(1)), tuple(options), arch)
+    frame = sys._getframe(1)
+    while frame.f_globals is globals() and frame.f_back is not None:  # `lazy` compiles for its caller
+        frame = frame.f_back
+    return load(source_files.read(source, frame), tuple(options), arch)
+
+
+def lazy(source: str) -> Callable[..., Any]:
+    """Returns kernels(dtype, **words), which compiles a source at its first call with these arguments and returns the module.
+
+    In the source, the word TYPE stands for the dtype's name: one of FLOATS, or u16, u32, u64 for torch.uint16 to
+    torch.uint64. Each name of `words` stands for its value. Without arguments the source is compiled as it is. If kernels
+    wait for other ranks, call it before the ranks exchange anything: a kernel that waits for a rank which still compiles
+    traps after 2 s. Raises as `compile`, and ArgumentError for another dtype.
+    """
+
+    @functools.cache
+    def kernels(dtype: torch.dtype | None = None, **words: object) -> Any:
+        if dtype is not None:
+            names = FLOATS | _WORDS
+            if dtype not in names:
+                raise ArgumentError(f"kernels for a dtype exist for {', '.join(map(str, names))}, not for {dtype}")
+            words["TYPE"] = names[dtype]
+        return compile(re.sub(r"\w+", lambda word: str(words.get(word[0], word[0])), source))
+
+    return kernels
+
+
+def unit_of(x: torch.Tensor) -> torch.dtype:
+    """The dtype of the words that kernels move: uint32, or uint16 if the elements' size is no multiple of four bytes."""
+    return torch.uint16 if x.element_size() % 4 else torch.uint32
 
 
 def load(

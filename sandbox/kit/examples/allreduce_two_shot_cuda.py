@@ -8,13 +8,12 @@ import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // A word is 16 bytes. staged: [W (senders)][share] words of slices to add here; y: the result, words that follow each other.
-// WORLD is known when this is compiled: a loop over peers that is unrolled for fewer of them compiles sooner.
+// The loops over peers are unrolled for WORLD of them, which compiles sooner than for eight.
 // Block b of a rank only ever waits for block b of the others, and both work on the same words of a slice.
-template <class T>
-static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    const int each = 16 / sizeof(T);
+extern "C" __global__ void __launch_bounds__(512) all_reduce(Px px, const TYPE* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (n + each - 1) / each, share = (words + WORLD - 1) / WORLD;
     const i64 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     for (i64 i = first; i < share; i += step) {
@@ -33,7 +32,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
         #pragma unroll
         for (int source = 0; source < WORLD; ++source)
             part[source] = source == px.rank ? px_ld_part(x, (mine + i) * each, n) : px_ld16(staged + source * share + i);
-        PxSum<T> total;
+        PxSum<TYPE> total;
         #pragma unroll
         for (int source = 0; source < WORLD; ++source)
             total.add(part[source]);
@@ -43,31 +42,11 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
     }
     px_barrier(px, gridDim.x + blockIdx.x, epoch);  // every rank's sums have arrived, and no rank reads `staged` any more
 }
-extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
-        Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    all_reduce(px, x, staged, y, n, epoch);
-}
-extern "C" __global__ void __launch_bounds__(512) all_reduce_f16(
-        Px px, const f16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    all_reduce(px, x, staged, y, n, epoch);
-}
-extern "C" __global__ void __launch_bounds__(512) all_reduce_f32(
-        Px px, const float* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    all_reduce(px, x, staged, y, n, epoch);
-}
-"""
-kernels = cuda.compile(SOURCE, options=[f"-DWORLD={symm.world}"])
-ALL_REDUCE = {
-    torch.bfloat16: kernels.all_reduce_bf16,
-    torch.float16: kernels.all_reduce_f16,
-    torch.float32: kernels.all_reduce_f32,
-}
+""")
 BLOCKS = 64
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dtype not in ALL_REDUCE:
-        raise NotImplementedError(f"this example adds bfloat16, float16 and float32, not {tensor.dtype}")
     tensor = tensor.contiguous()
     each = 16 // tensor.element_size()
     share = -(-tensor.numel() // (each * symm.world))
@@ -76,6 +55,6 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     staged = symm.empty((symm.world, share, each), tensor.dtype, tag="staged")
     result = symm.out((symm.world * share, each), tensor.dtype)
     blocks = min(max(-(-share // 512), 1), BLOCKS)
-    kernel = ALL_REDUCE[tensor.dtype][blocks, 512]
+    kernel = kernel_for(tensor.dtype, WORLD=symm.world).all_reduce[blocks, 512]
     kernel(symm.px, tensor, staged, result, tensor.numel(), symm.next_epoch())
     return result.view(-1)[: tensor.numel()].view(tensor.shape)

@@ -7,12 +7,12 @@ import torch
 
 from sandbox.kit import cuda, symm
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // x: [W][n]; staged: [W (senders)][words] of 16 bytes, symmetric; y: n elements. With P = gridDim.x / 2, blocks b and P + b
 // work on the ranges part * P + b of the words. Block b pushes them and never waits; block P + b adds up what arrives.
-template <class T>
-static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T* y, i64 n, int parts, u32 epoch) {
-    const int each = 16 / sizeof(T), pushing = gridDim.x / 2;
+extern "C" __global__ void __launch_bounds__(512) reduce_scatter(Px px, const TYPE* x, uint4* staged, TYPE* y, i64 n, int parts,
+        u32 epoch) {
+    const int each = 16 / sizeof(TYPE), pushing = gridDim.x / 2;
     const i64 words = (n + each - 1) / each, ranges = (i64)parts * pushing;
     const i64 length = (words + ranges - 1) / ranges;
     for (int range = blockIdx.x % pushing; range < ranges; range += pushing) {
@@ -38,7 +38,7 @@ static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T
                     if (source < px.world)
                         part[source] = source == px.rank ? px_ld_part(x + px.rank * n, i * each, n)
                                                          : px_ld16(staged + source * words + i);
-                PxSum<T> total;
+                PxSum<TYPE> total;
                 #pragma unroll
                 for (int source = 0; source < PX_MAX_WORLD; ++source)
                     if (source < px.world) total.add(part[source]);
@@ -47,31 +47,11 @@ static __device__ void reduce_scatter(const Px& px, const T* x, uint4* staged, T
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(512) reduce_scatter_bf16(
-        Px px, const bf16* x, uint4* staged, bf16* y, i64 n, int parts, u32 epoch) {
-    reduce_scatter(px, x, staged, y, n, parts, epoch);
-}
-extern "C" __global__ void __launch_bounds__(512) reduce_scatter_f16(
-        Px px, const f16* x, uint4* staged, f16* y, i64 n, int parts, u32 epoch) {
-    reduce_scatter(px, x, staged, y, n, parts, epoch);
-}
-extern "C" __global__ void __launch_bounds__(512) reduce_scatter_f32(
-        Px px, const float* x, uint4* staged, float* y, i64 n, int parts, u32 epoch) {
-    reduce_scatter(px, x, staged, y, n, parts, epoch);
-}
-"""
-kernels = cuda.compile(SOURCE)
-REDUCE_SCATTER = {
-    torch.bfloat16: kernels.reduce_scatter_bf16,
-    torch.float16: kernels.reduce_scatter_f16,
-    torch.float32: kernels.reduce_scatter_f32,
-}
+""")
 BLOCKS, PARTS = 64, 8  # blocks that push; a slot of the signal pad for each range: 512 of 1008
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dtype not in REDUCE_SCATTER:
-        raise NotImplementedError(f"this example adds bfloat16, float16 and float32, not {tensor.dtype}")
     tensor = tensor.contiguous()
     each = 16 // tensor.element_size()
     result = tensor.new_empty((tensor.shape[0] // symm.world, *tensor.shape[1:]))
@@ -81,6 +61,6 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     staged = symm.out((symm.world, words, each), tensor.dtype, tag="staged", ring=2)
     blocks = min(max(-(-words // 512), 1), BLOCKS)
     parts = min(max(words // (blocks * 512 * 4), 1), PARTS)  # a thread has at least four words of a part
-    kernel = REDUCE_SCATTER[tensor.dtype][2 * blocks, 512]
+    kernel = kernel_for(tensor.dtype).reduce_scatter[2 * blocks, 512]
     kernel(symm.px, tensor, staged, result, result.numel(), parts, symm.next_epoch())
     return result

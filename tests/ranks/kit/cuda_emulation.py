@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import sandbox.kit
-from sandbox.kit import symm
+from sandbox.kit import cuda, symm
 from sandbox.kit.compilers import arguments, build, gcc, nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.shmem import link as nvshmem_link
@@ -228,9 +228,7 @@ class Stream:
 
 def install() -> None:
     """Replaces the kit's CUDA and NVSHMEM modules in this process by the emulation, on symm's memory."""
-    module = ModuleType("sandbox.kit.cuda")
-    module.compile = compile  # type: ignore[attr-defined]
-    sys.modules["sandbox.kit.cuda"] = sandbox.kit.cuda = module  # type: ignore[attr-defined]
+    cuda.compile = compile  # type: ignore[assignment]
     shmem = ModuleType("sandbox.kit.shmem")
     shmem.compile = compile_over_nvshmem  # type: ignore[attr-defined]
     shmem.__path__ = [str(Path(sandbox.kit.__file__).parent / "shmem")]  # its examples are the real ones

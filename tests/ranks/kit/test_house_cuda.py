@@ -19,7 +19,7 @@ HOUSE = {
     p.slug: p
     for p in load_catalogue().problems
     if p.house_source
-    and any(text in p.house_source for text in ("cuda.compile", *(f"sandbox.kit.blocks.{block}" for block in BLOCKS)))
+    and any(text in p.house_source for text in ("cuda.lazy", *(f"sandbox.kit.blocks.{block}" for block in BLOCKS)))
 }
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {

@@ -8,12 +8,11 @@ import torch
 
 from sandbox.kit import cuda, shmem
 
-SOURCE = r"""
+kernel_for = cuda.lazy(r"""
 // A word is 16 bytes. staged: [W (senders)][share] words of slices to add here; y: [W * share] words, symmetric.
 // Block b of a rank only ever waits for block b of the others, and both work on the same words of a slice.
-template <class T>
-static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    const int each = 16 / sizeof(T);
+extern "C" __global__ void __launch_bounds__(512) all_reduce(Px px, const TYPE* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    const int each = 16 / sizeof(TYPE);
     const i64 words = (n + each - 1) / each, share = (words + px.world - 1) / px.world;
     const i64 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     for (int turn = 1; turn < px.world; ++turn) {
@@ -36,7 +35,7 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
         for (int source = 0; source < PX_MAX_WORLD; ++source)
             if (source < px.world)
                 part[source] = source == px.rank ? px_ld_part(x, (mine + i) * each, n) : px_ld16(staged + source * share + i);
-        PxSum<T> total;
+        PxSum<TYPE> total;
         #pragma unroll
         for (int source = 0; source < PX_MAX_WORLD; ++source)
             if (source < px.world) total.add(part[source]);
@@ -46,23 +45,11 @@ static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4
     }
     px_barrier(px, gridDim.x + blockIdx.x, epoch);  // every rank's sums have arrived, and no rank reads `staged` any more
 }
-extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
-        Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    all_reduce(px, x, staged, y, n, epoch);
-}
-extern "C" __global__ void __launch_bounds__(512) all_reduce_f32(
-        Px px, const float* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
-    all_reduce(px, x, staged, y, n, epoch);
-}
-"""
-kernels = cuda.compile(SOURCE)
-ALL_REDUCE = {torch.bfloat16: kernels.all_reduce_bf16, torch.float32: kernels.all_reduce_f32}
+""")
 BLOCKS = 64
 
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dtype not in ALL_REDUCE:
-        raise NotImplementedError(f"this example adds bfloat16 and float32, not {tensor.dtype}")
     tensor = tensor.contiguous()
     each = 16 // tensor.element_size()
     share = -(-tensor.numel() // (each * shmem.world))
@@ -71,6 +58,6 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     staged = shmem.empty((shmem.world, share, each), tensor.dtype, tag="staged")
     result: torch.Tensor = shmem.out((shmem.world * share, each), tensor.dtype, ring=2)
     blocks = min(max(-(-share // 512), 1), BLOCKS)
-    kernel = ALL_REDUCE[tensor.dtype][blocks, 512]
+    kernel = kernel_for(tensor.dtype).all_reduce[blocks, 512]
     kernel(shmem.px, tensor, staged, result, tensor.numel(), shmem.next_epoch())
     return result.view(-1)[: tensor.numel()].view(tensor.shape)
